@@ -29,7 +29,7 @@ from service_record.deploy.ignition.making import (
     PROGRAM,
     SETTINGS,
     DeliveryRequest,
-    delivered,
+    items_to_deliver,
     make,
     settings_text,
     with_file,
@@ -340,7 +340,7 @@ class _Delivery:
         else:
             live = {name: options[name] for name in ("closes", "all_services", "array")}
             request, program = DeliveryRequest(role=_ROLE, **live), ReporterProgram()
-        items = (item for item in delivered(request) if item.path != SETTINGS)
+        items = (item for item in items_to_deliver(request) if item.path != SETTINGS)
         self._settings = request.settings
         self.secrets = () if request.token is None else (token_in(request.token),)
         self._common = _add_configs(make(items, SPEC, program.remote), options["added"])

@@ -26,7 +26,7 @@ from service_record.deploy.ignition.making import (
     ROLES,
     DeliveryRequest,
     RemoteFile,
-    delivered,
+    items_to_deliver,
     make,
     settings_text,
 )
@@ -368,7 +368,7 @@ def command(
     values: dict[str, object] = {f"assisted_service.{name}": options[name] for name in _IDS if options[name]}
     request, program = read_request(role, options, values, is_object=wanted_form.is_object)
     try:
-        ours = with_added(make(delivered(request), spec, program.remote), options["added"])
+        ours = with_added(make(items_to_deliver(request), spec, program.remote), options["added"])
         insist(ours)
         config = ours if base is None else _merge_base(base, ours, replacing)
         text = _encode(config, wanted_form)

@@ -73,9 +73,9 @@ class RowsAnswer(msgspec.Struct, frozen=True):
             yield ((text, Ink.PLAIN),)
 
     def page(self, view: View) -> str:
-        from service_record.display.html.rendering import bounded, page, section
+        from service_record.display.html.rendering import limit_items, page, section
 
-        rows, more = bounded(self._texts())
+        rows, more = limit_items(self._texts())
         heads = [name.replace("_", " ") for name in self.columns]
         table = section("rows", "Rows", "parts.html", "text_table", heads=heads, rows=rows, more=more)
         return page(self.title, [], [table], view.now, summary=self.lines(view, is_wide=True))

@@ -1,4 +1,4 @@
-"""The answer of a server, the text that is safe to print of it, and when to ask again. Pure."""
+"""The answers of servers: their text, made safe to print, and whether and when to try again. Pure."""
 
 import html
 import json
@@ -12,36 +12,36 @@ from typing import Final, TypeAlias
 
 from service_record.record.visible import visible
 
-MOST_TEXT: Final = 2048
-"""The limit, in characters, of an answer's text."""
+MAX_TEXT_CHARACTERS: Final = 2048
+"""The limit of an answer's text."""
 
-MOST_BODY: Final = 8 * MOST_TEXT
-"""The limit, in bytes, of the body that is searched for its text; a page has markup around what it says."""
+MAX_BODY_BYTES: Final = 8 * MAX_TEXT_CHARACTERS
+"""Only this much of a body is searched for its text. It is more than the text, because pages have markup."""
 
-LONGEST_RETRY_AFTER: Final = 3600.0
-"""Seconds: a server, or a proxy with a wrong clock, silences no host for longer than this."""
+MAX_RETRY_AFTER_SECONDS: Final = 3600.0
+"""The limit of `Retry-After`: a proxy with a wrong clock must not silence a host for days."""
 
 REASONS: Final = ("reason", "message")
-"""The fields with the reason: one of an assisted-service's handlers, one of its routing, validation and
-authentication.
+"""The JSON fields with the error of an assisted-service. Its handlers write `reason`; its routing, validation
+and authentication write `message`.
 """
-_SAYING: Final = (*REASONS, "detail")  # a collector's, by RFC 9457
-_NOT_SHOWN: Final = re.compile(r"(?is)<(script|style|head)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>")
+_TEXT_FIELDS: Final = (*REASONS, "detail")  # `detail` is a collector's (RFC 9457)
+_NOT_RENDERED: Final = re.compile(r"(?is)<(script|style|head)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>")
 _TITLE: Final = re.compile(r"(?is)<title[^>]*>(.*?)</title")
 _MARKUP: Final = re.compile(r"(?is)\s*(<!doctype|<html|<\?xml|<[a-z]+[\s>])")
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A server, or a directory that acts as one, answered. `text` is one line that is safe to print."""
+    """The answer of a server, or of a directory used as one. `text` is one line that is safe to print."""
 
     status: int
     text: str = ""
     retry_after: float | None = None
-    """Seconds from now, 0 to `LONGEST_RETRY_AFTER`."""
+    """Seconds from now, 0 to `MAX_RETRY_AFTER_SECONDS`."""
     tries: int = 1
     sent: int = 0
-    """Bytes of files that left this host for the answer, those of failed tries included."""
+    """Bytes of files that were sent, including those of failed tries."""
 
     @property
     def good(self) -> bool:
@@ -50,7 +50,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """There is no answer, or no request was sent. `reason` is one line that is safe to print."""
+    """A call without an answer; perhaps no request was sent. `reason` is one line that is safe to print."""
 
     reason: str
     is_tls: bool = False
@@ -67,58 +67,57 @@ Outcome: TypeAlias = Answered | Unreachable
 
 
 def one_line(body: bytes, secrets: Iterable[str] = ()) -> str:
-    """Return the body of an answer as one printable line of at most `MOST_TEXT` characters.
+    """Return the body of an answer as one printable line of at most `MAX_TEXT_CHARACTERS` characters.
 
-    That is the reason or message of a JSON body, and the title or text of a page. Secrets are masked, because
-    some proxies repeat the request in their pages.
+    The line is the reason or message in a JSON body, or the title or text of a page. Secrets are masked,
+    because some proxies repeat the request in their pages.
     """
     secrets = tuple(filter(None, secrets))
-    text = body[:MOST_BODY].decode(errors="replace")
-    if len(body) > MOST_BODY:
-        text = _without_torn(text, secrets)
-    return printable(_page_title(text), secrets)
+    text = body[:MAX_BODY_BYTES].decode(errors="replace")
+    if len(body) > MAX_BODY_BYTES:
+        text = _drop_cut_secret(text, secrets)
+    return printable(_extract_text(text), secrets)
 
 
 def printable(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return the text as one line of at most `MOST_TEXT` characters that is safe to print, without the
-    secrets.
-    """
-    return visible(" ".join(without(text, secrets).split()))[:MOST_TEXT]
+    """Return the text as one line of at most `MAX_TEXT_CHARACTERS`, with the secrets masked."""
+    return visible(" ".join(mask_secrets(text, secrets).split()))[:MAX_TEXT_CHARACTERS]
 
 
-def _without_torn(text: str, secrets: Iterable[str]) -> str:
-    """Return the text without the beginning of a secret that it was cut in."""
+def _drop_cut_secret(text: str, secrets: Iterable[str]) -> str:
+    """Return a cut text without its end, if that end is the beginning of a secret."""
     torn = max((n for secret in secrets for n in range(len(secret)) if text.endswith(secret[:n])), default=0)
     return text[: len(text) - torn]
 
 
-def _page_title(text: str) -> str:
+def _extract_text(text: str) -> str:
+    """Return the reason in a JSON body, the title or text of a page, or else the whole text."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
         document = None
     if isinstance(document, dict):
-        return next((str(document[name]) for name in _SAYING if document.get(name)), text)
+        return next((str(document[name]) for name in _TEXT_FIELDS if document.get(name)), text)
     if not _MARKUP.match(text):
         return text
-    plain = _NOT_SHOWN.sub(" ", text)
+    plain = _NOT_RENDERED.sub(" ", text)
     title = _TITLE.search(text)
     return html.unescape(title[1] if title and title[1].strip() else plain)
 
 
 def is_page(body: bytes | bytearray) -> bool:
     """Return whether the body of an answer is HTML or XML: a portal's page, or a store's error."""
-    return _MARKUP.match(body[:MOST_BODY].decode(errors="replace")) is not None
+    return _MARKUP.match(body[:MAX_BODY_BYTES].decode(errors="replace")) is not None
 
 
-def without(text: str, secrets: Iterable[str]) -> str:
-    """Return the text with each secret, none of them empty, replaced by `[secret]`."""
+def mask_secrets(text: str, secrets: Iterable[str]) -> str:
+    """Replace each secret in the text by `[secret]`. No secret may be empty."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, "[secret]")
     return text
 
 
-def retry_after(value: str | None, now: datetime, date: str | None = None) -> float | None:
+def parse_retry_after(value: str | None, now: datetime, date: str | None = None) -> float | None:
     """Return the seconds in a `Retry-After` header (RFC 9110, 10.2.3); None if it is invalid.
 
     A date is compared with the server's own clock, its `Date` header: the clock of a host that boots for the
@@ -130,14 +129,14 @@ def retry_after(value: str | None, now: datetime, date: str | None = None) -> fl
     if value.isascii() and value.isdigit():
         seconds = float(value[:9])
     else:
-        then = _date(value)
+        then = _parse_date(value)
         if then is None:
             return None
-        seconds = (then - (_date(date) or now)).total_seconds()
-    return min(max(seconds, 0.0), LONGEST_RETRY_AFTER)
+        seconds = (then - (_parse_date(date) or now)).total_seconds()
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER_SECONDS)
 
 
-def _date(value: str | None) -> datetime | None:
+def _parse_date(value: str | None) -> datetime | None:
     try:
         parsed = parsedate_to_datetime(value or "")
     except (ValueError, OverflowError):
@@ -154,29 +153,27 @@ ASK_AGAIN: Final[frozenset[int]] = frozenset(
         *range(500, 600),
     )
 )
-"""The statuses after which every call is tried again. Other answers would not change."""
+"""The statuses after which every call is tried again. After other statuses another try would not help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """Limits in seconds. The first five hold for one try."""
+    """When to give up. Times are in seconds, and the limits up to `upload_total` are for one try."""
 
     connect: float = 10.0
     read: float = 60.0
-    """The time limit without a byte from the server; it reads an upload whole before it answers."""
+    """The time limit without a byte from the server, which reads a whole upload before it answers."""
     write: float = 30.0
     total: float = 90.0
     upload_total: float = 300.0
-    """The time limit of a file that is sent, or of an answer that becomes one."""
+    """The limit that replaces `total` when a file is sent or received."""
     answer: float | None = None
-    """The time limit from the end of a request to the end of its answer, if that is less than the total."""
+    """The limit from the end of a request to the end of its answer, if it ends before `total`."""
     tries: int = 4
     upload_tries: int = 2
     """Each try of an upload costs the network its whole size again."""
     budget: float = 180.0
-    """The time limit of all calls to one server in a round, waits included. When it is spent, each call is
-    tried once.
-    """
+    """The time limit of all calls to one server in a round, with waits. After it each call is tried once."""
     first_wait: float = 2.0
     longest_wait: float = 10.0
     jitter: float = 2.0
@@ -187,7 +184,7 @@ def wait_before_next(
 ) -> float | bool:
     """Return True to try again after the usual wait, a number to wait that many seconds, or False.
 
-    `remaining` is what remains of the budget in seconds.
+    `remaining` is the rest of the budget in seconds.
     """
     if isinstance(outcome, Unreachable):
         return not outcome.is_tls and remaining > 0

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Final
 import httpcore2
 import httpx2
 
-from service_record.http.answers import ASK_AGAIN, MOST_BODY
+from service_record.http.answers import ASK_AGAIN, MAX_BODY_BYTES
 from service_record.http.deadline import TryState
 from service_record.http.long_strings import StringShortener
 
@@ -57,7 +57,7 @@ class Request:
     """Limit, in bytes, of the body of a good answer. None if the status is enough and the body is ignored."""
     longest_string: int | None = None
     """Longer strings in the JSON of a good answer are emptied while it is read, and not counted."""
-    most_refusal: int = MOST_BODY
+    most_refusal: int = MAX_BODY_BYTES
     """Limit, in bytes, of the body of any other answer."""
     asks_first: bool = True
     """Send `Expect: 100-continue`, and the file only if the server does not refuse the headers."""

@@ -21,15 +21,15 @@ import httpcore2
 import httpx2
 
 from service_record.http.answers import (
-    MOST_BODY,
+    MAX_BODY_BYTES,
     Answered,
     Outcome,
     RetryPolicy,
     Unreachable,
     is_page,
     one_line,
+    parse_retry_after,
     printable,
-    retry_after,
     wait_before_next,
 )
 from service_record.http.attempt import Attempt, Request
@@ -174,8 +174,10 @@ class Transport:
             )
         answered = Answered(
             attempt.status,
-            one_line(bytes(attempt.body[: 2 * MOST_BODY]), self._secrets),
-            retry_after(attempt.headers.get("retry-after"), datetime.now(UTC), attempt.headers.get("date")),
+            one_line(bytes(attempt.body[: 2 * MAX_BODY_BYTES]), self._secrets),
+            parse_retry_after(
+                attempt.headers.get("retry-after"), datetime.now(UTC), attempt.headers.get("date")
+            ),
             sent=attempt.sent,
         )
         return Reply(answered, attempt.body, attempt.headers)

@@ -28,7 +28,7 @@ _PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
     "boot-1.log": (*_JOURNAL, "--boot=-1", "--lines=500"),
     **HOST_PROGRAMS,
 }
-"""Name -> program. By the name `log_lines.classify_file` knows what kind of lines the output has."""
+"""Name -> command. `log_lines.classify_file` finds the kind of the lines by the name."""
 _FILES: Final = (
     *(
         "/etc/resolv.conf",
@@ -45,11 +45,10 @@ _FILES: Final = (
 
 
 def live_contents(units: Sequence[str] = (), seconds: float = SECONDS) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and bytes of each program's output and file that this host has.
+    """Yield each file and each program's output that this host has, as its name and content.
 
-    Of `units` the latest lines in the journal are read even if other programs log so much that these are not
-    among its last lines. A program that does not end within `seconds` of the beginning is stopped, and its
-    output is left out.
+    The latest journal lines of `units` are read separately, because other programs may flood the journal.
+    A program that still runs after `seconds` is stopped, and its output is left out.
     """
     deadline = Deadline(seconds)
     programs = dict(_PROGRAMS)
@@ -70,19 +69,19 @@ def live_contents(units: Sequence[str] = (), seconds: float = SECONDS) -> Iterat
 
 
 def _programs() -> Iterator[str]:
-    """Yield the programs on PATH of those that hosts may lack: they decide which commands are shown."""
+    """Yield the installed programs of SOFTWARE. `analyze` suggests only commands that this host has."""
     path = _environment()["PATH"]
     for software in SOFTWARE.values():
         yield from (name for name in sorted(software.programs) if shutil.which(name, path=path))
 
 
 def _environment() -> dict[str, str]:
-    """Return the PATH of the programs, with the directories of root's programs."""
+    """Return an environment with PATH, which includes the directories of root's programs."""
     return {"PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin:/sbin:/bin"}
 
 
 def _files(deadline: Deadline) -> Iterator[tuple[str, bytes]]:
-    """Yield the end of each file, in the order of the list, until the deadline."""
+    """Yield the end of each file in the order of `_FILES`, until the deadline."""
     paths = [path for pattern in _FILES for path in sorted(glob(pattern))[-_MAX_FILES:]]  # noqa: PTH207  # absolute
     for path in paths:
         if not deadline.seconds_left():

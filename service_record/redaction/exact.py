@@ -25,9 +25,9 @@ _NEEDLE_BYTES: Final = 10
 _RARE: Final = (b"Q", b"X", b"Z", b"J", b"K", b"V", b"W", b"Y", b"q", b"x", b"z", b"7")
 """Needles begin with one of these rare bytes if possible, so that RE2 needs fewer states for a log."""
 _SHORT_BYTES: Final = 16
-"""A shorter form is searched for as a whole."""
+"""RE2 searches for the whole of a shorter form."""
 LONG_BYTES: Final = 40
-"""Fragments of forms of this size or more are masked; a shorter form must be complete or cut by a limit."""
+"""Fragments are masked if the form has at least this size. A shorter form must be whole or cut by a limit."""
 _VERY_LONG_BYTES: Final = 1024
 _STRIDES: Final[Mapping[str, tuple[int, int]]] = {"raw": (24, 48), "base64": (24, 96), "der": (24, 192)}
 _STRIDE: Final = (96, 512)
@@ -42,7 +42,7 @@ Elliptic-curve keys are shorter; RSA keys of 1024 bits and more are longer.
 _NUMBER: Final = re.compile(
     rb"\x02\x01\x01\x04(?P<size>[\x14-\x48])|\x06\x03\x2b\x65.\x04.\x04(?P<short_size>[\x20\x39])", re.DOTALL
 )
-"""Matches the DER bytes before the private number of an elliptic-curve key (RFC 5915, 3; RFC 8410, 7)."""
+"""Matches the DER bytes before the private number in an elliptic-curve key (RFC 5915, 3; RFC 8410, 7)."""
 _MAX_HEADER_BYTES: Final = 48
 _LABEL: Final = b"PRIVATE KEY"
 """Distinguishes the BEGIN and END lines of a key from those of a certificate."""
@@ -62,12 +62,12 @@ def forms_with_needles(value: bytes, *, only_plain: bool) -> Iterator[tuple[byte
         shared = families.setdefault(form.family, [])
         needles = [needle for needle in shared if needle in form.text]
         if not needles or len(form.text) < LONG_BYTES:
-            needles = _needles_in(form, _private_parts(value, form))
+            needles = _choose_needles(form, _private_parts(value, form))
             shared.extend(needles)
         yield form.text, needles
 
 
-def _needles_in(form: Form, private: list[tuple[int, int]]) -> list[bytes]:
+def _choose_needles(form: Form, private: list[tuple[int, int]]) -> list[bytes]:
     """Return pieces of the private parts of a form.
 
     A short form is halved, so that one half stays whole if a line break splits the form.
@@ -111,7 +111,7 @@ def _private_parts(value: bytes, form: Form) -> list[tuple[int, int]]:
     if form.family == PEM_BODY_FAMILY:
         return [(first * size // len(body), last * size // len(body))]
     begin, end, label = value.find(body[:_NEEDLE_BYTES]), value.rfind(b"-----END "), value.rfind(_LABEL)
-    span = end - begin  # with the ends of lines in it
+    span = end - begin  # includes line breaks
     if min(begin, end, label) < 0:
         return [(0, size)]
     parts = [
@@ -148,17 +148,17 @@ _MANY_NEEDLES: Final = 8_000
 _MAX_NEEDLES: Final = 16_000
 """Hard limit. RE2 exceeds its memory limit beyond it."""
 _RESUMED_BYTES: Final = 8
-"""The least number of bytes of a form after a line break, unless fewer are left of it."""
+"""After a line break, at least this much of the form must follow, or all of its rest."""
 _PREFIX_BYTES: Final = 256
-"""The distance before a form that is searched for a line break."""
+"""How far before a form a line break is searched for."""
 _GAP_BYTES: Final = 1 << 13
-"""The limit of text between two lines of a secret: prefixes, journal fields, or lines of other programs."""
+"""The limit of text between two lines of a secret: prefixes, journal fields, other programs' lines."""
 
 _WRITTEN_BREAK_BYTES: Final = 16
 
 _CUT_BEHIND: Final = (b"\n", b"\r", b'"', b"'", b"\\", "\u2026".encode())
 _CUT_BEFORE: Final = (b"\n", b'"', b"'", "\u2026".encode())
-"""A text may be cut next to one of these: the end of the line or of the quotes, or an ellipsis."""
+"""A text may be cut next to one of these: a line break, a quote or an ellipsis."""
 
 _WRITTEN_BREAK: Final = rb"\\+(?:[nr]|x0[AaDd]|u000[AaDd]|01[25])|%0[AaDd]|&#1[03];"
 _BREAK: Final = rb"(?:" + _WRITTEN_BREAK + rb"|[ \t\r\\\"'+,]*\n[ \t>#*|\"']*)"
@@ -263,7 +263,7 @@ class Exact:
         return _Match(self._short.get(bare, "secret"), pieces, is_whole=False)
 
     def _match_around(self, text: bytes, start: int, form: _SecretForm, offset: int) -> _Match | None:
-        """Return the text around a needle that equals the form, across line breaks; None if too short."""
+        """Return the pieces of text around a needle that equal the form; None if they are too short."""
         begin, size = start - offset, len(form.text)
         if begin >= 0 and text[begin : begin + size] == form.text:
             return _Match(form.kind, [(begin, begin + size)], is_whole=True)
@@ -380,7 +380,7 @@ def _common_length_before(text: bytes, position: int, form: bytes, offset: int) 
 
 
 def _is_piece(text: bytes, place: int, piece: bytes) -> bool:
-    """Return True if this is a piece of a form. A piece of few bytes must not begin or end inside a word."""
+    """Return True if a piece of a form counts at this place. A short piece must consist of whole words."""
     if len(piece) == _RESUMED_BYTES:
         return True
     return not (_is_inside(text, place) or _is_inside(text, place + len(piece)))

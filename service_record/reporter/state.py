@@ -41,13 +41,13 @@ class Spent:
     """The boot that `boot_uploads` counts."""
     boot_uploads: _Count = 0
     fingerprints: tuple[str, ...] = ()
-    """The fingerprints of the bundles that it has."""
+    """The fingerprints of the bundles that the destination has."""
     round: str | None = None
     """The round that shipped the latest bundle; see `RoundContext.round`."""
     bundle_boot: str | None = None
-    """The boot in which its latest bundle was made."""
+    """The boot in which the latest of these bundles was made."""
     last_word: str | None = None
-    """The boot in which a bundle was shipped because a limit was near; `lifetime` for that limit."""
+    """The limit for which a last bundle was shipped: the id of a boot, or `lifetime`."""
 
     def in_boot(self, boot_id: str) -> int:
         """Return the number of uploads in a boot."""
@@ -83,7 +83,10 @@ class Denial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """The end of a pause that a server requested with `Retry-After`. In uptime: the clock may be set."""
+    """The end of a pause that a server requested with `Retry-After`.
+
+    It is an uptime, because the clock may be set during a boot.
+    """
 
     boot_id: str
     uptime: _Seconds
@@ -97,17 +100,17 @@ class ReporterState:
     boots: tuple[BootSeen, ...] = ()
     """The latest boots, oldest first."""
     earlier_boots: _Count = 0
-    """The number of boots before these."""
+    """The number of boots before those in `boots`."""
     earlier_uptime: _Seconds = 0.0
     """The total uptime of those earlier boots."""
     told: tuple[str, ...] = ()
-    """The facts and verdicts that the service has."""
+    """The facts and verdicts that the service has received."""
     dropped: tuple[str, ...] = ()
-    """The facts that the service refused, and that are not reported again."""
+    """The facts that the service refused. They are not reported again."""
     tries: Mapping[str, _Count] = field(default_factory=dict)
     """Fact -> the number of its requests. A request is counted before it is sent."""
     moved: Mapping[str, _Count] = field(default_factory=dict)
-    """Fact -> the number of answers that the host has another stage by now."""
+    """Fact -> the number of answers 409: the host's stage changed during the report."""
     stages_known: bool | None = None
     """True if the service accepts facts as stages. None if that is not known yet."""
     refused: Mapping[str, int] = field(default_factory=dict)
@@ -119,21 +122,21 @@ class ReporterState:
     spent: Mapping[str, Spent] = field(default_factory=dict)
     """Destination -> its uploads so far."""
     host_uploads: _Count = 0
-    """The number of uploads as the host's logs. After one, the logs at the service are the reporter's."""
+    """The number of uploads as the host's logs. From the first on, they replace the agent's logs."""
     has_wrong_host_logs: bool = False
-    """True if these logs are a bundle of a trouble. A bundle of the healthy host must not replace it."""
+    """True if these logs show a trouble. A bundle of the healthy host must not replace them."""
     bundle: SpooledBundle | None = None
     withheld: tuple[str, ...] = ()
-    """The fingerprints of bundles that were deleted because they had a secret in them."""
+    """The fingerprints of bundles that were deleted because they contained a secret."""
     cursor: str | None = None
-    """The journal cursor at the end of the bundle that was delivered last."""
+    """The journal cursor at the end of the last delivered bundle."""
     denial: Denial | None = None
     offered: _Seconds | None = None
     """The total uptime of all boots when a waiting reporter last offered its undelivered bundle."""
     pauses: Mapping[str, Pause] = field(default_factory=dict)
     """Destination -> the end of its pause."""
     is_careful: bool = False
-    """True if an earlier state was lost, and with it the used part of the budgets."""
+    """True if an earlier state was lost. How much of the budgets is used is then unknown."""
 
     def boot(self, boot_id: str) -> BootSeen | None:
         return next((boot for boot in self.boots if boot.boot_id == boot_id), None)

@@ -196,7 +196,7 @@ def answer_html(triage: Triage, source: str, made_at: datetime) -> str:
     """Return the answer as one HTML file."""
     from service_record.display.html.rendering import (
         SUMMARY_COLUMNS,
-        bounded,
+        limit_items,
         page,
         section,
     )  # only for a page
@@ -218,12 +218,12 @@ def answer_html(triage: Triage, source: str, made_at: datetime) -> str:
         ("unexpected", _UNEXPECTED, triage.unexpected),
     ):
         if causes:
-            shown, more = bounded(causes)
+            shown, more = limit_items(causes)
             rows = [_page_row(cause, triage) for cause in shown]
             values = {"first": rows[:_MAX_CAUSES], "rest": rows[_MAX_CAUSES:], "more": more}
             sections.append(section(place, heading, "triage.html", "causes", **values))
     for name, heading, items in _left_out(triage):
-        shown_items, more = bounded(items)
+        shown_items, more = limit_items(items)
         values = {"texts": [f"{place}: {reason}" for place, reason in shown_items], "more": more}
         sections.append(section(name, heading, "triage.html", "left_out", **values))
     plain = answer_lines(triage, View(width=SUMMARY_COLUMNS, now=made_at))

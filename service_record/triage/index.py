@@ -34,7 +34,7 @@ SCHEMA: Final = pa.schema(
     (field.name, pa.timestamp("ms", "UTC") if field.name in _TIMES else _TYPES[field.type])
     for field in msgspec.structs.fields(BundleRow)
 )
-"""The columns of a row, as BundleRow has them."""
+"""The columns of an index: one for each field of BundleRow."""
 
 _BUNDLES: Final = """
 create temp table everything as
@@ -75,11 +75,11 @@ select * from bundles where verdict in ('failed', 'looping', 'stuck', 'interrupt
 class Index:
     """Parquet files with a row for each host of each bundle. A file is added whole, and never changed.
 
-    Files that are damaged or not of an index are left out; `left_out` has their names and the reasons.
+    `left_out` maps the path of each file that was not read to the reason: damaged, or not an index file.
     """
 
     def __init__(self, place: str, *, create: bool = False) -> None:
-        """Open an index. Raises TriageError if the folder does not exist and is not to be created."""
+        """Open an index. Raises TriageError if the folder does not exist and `create` is false."""
         self.place = place
         self.left_out: dict[str, str] = {}
         self.added = 0
@@ -104,7 +104,7 @@ class Index:
         if not rows:
             return
         self.added += len(rows)
-        table = pa.Table.from_pylist([_columns(row) for row in rows], SCHEMA)
+        table = pa.Table.from_pylist([_make_columns(row) for row in rows], SCHEMA)
         data = BytesIO()
         parquet.write_table(table, data, compression="zstd")
         name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid.uuid4().hex}{_SUFFIX}"
@@ -112,7 +112,7 @@ class Index:
         try:
             if isinstance(self._files, fs.LocalFileSystem):
                 write_whole(Path(path), data.getvalue(), 0o644)
-            else:  # an object appears when all of it has been sent
+            else:  # other readers see an object only when it is complete
                 with self._files.open_output_stream(path) as stream:
                     stream.write(data.getvalue())
         except OSError as error:
@@ -159,7 +159,7 @@ def run_query(index: Index, query: str) -> tuple[list[str], list[tuple[Any, ...]
     connection.execute("set enable_external_access = false")
     connection.execute("set lock_configuration = true")
     try:
-        # An empty query has no answer at all, which the types of duckdb do not say.
+        # For an empty query, duckdb returns None, although its types do not allow that.
         answer: duckdb.DuckDBPyConnection | None = connection.execute(query)
         columns = [column[0] for column in answer.description or ()] if answer is not None else []
         rows = answer.fetchall() if answer is not None and columns else []
@@ -170,7 +170,7 @@ def run_query(index: Index, query: str) -> tuple[list[str], list[tuple[Any, ...]
     return columns, rows
 
 
-def _columns(row: BundleRow) -> dict[str, Any]:
+def _make_columns(row: BundleRow) -> dict[str, Any]:
     columns = msgspec.structs.asdict(row)
     columns["stages"] = list(row.stages.items())
     for name in _TIMES:
@@ -179,9 +179,9 @@ def _columns(row: BundleRow) -> dict[str, Any]:
 
 
 def add_in_parts(index: Index, answers: Iterable[tuple[BundleRow, ...]]) -> Generator[int, None, None]:
-    """Write rows every few seconds as they come, and yield the number of bundles judged so far.
+    """Write rows to the index every few seconds, and yield the number of bundles judged so far.
 
-    What is waiting is written when the caller stops, for whatever reason.
+    The last rows are written when the caller stops, even if it stops because of an error.
     """
     waiting: list[BundleRow] = []
     count = 0

@@ -14,7 +14,12 @@ from click.testing import CliRunner, Result
 
 from service_record.cli import main
 from service_record.deploy.ignition.checking import check, content_of
-from service_record.deploy.ignition.making import CLOSED_ON_BOOTSTRAP, ROLES, DeliveryRequest, delivered
+from service_record.deploy.ignition.making import (
+    CLOSED_ON_BOOTSTRAP,
+    ROLES,
+    DeliveryRequest,
+    items_to_deliver,
+)
 from service_record.deploy.ignition.reading import VERSIONS
 from service_record.deploy.ignition.urls import hash_of
 from service_record.reporter.paths import Places
@@ -87,7 +92,9 @@ def test_it_brings_all_that_is_delivered_and_nothing_else(role: str) -> None:
     written = {
         file["path"]: (content_of(file["contents"]), file["mode"]) for file in config["storage"]["files"]
     }
-    assert written == {item.path: (item.data, item.mode) for item in delivered(DeliveryRequest(role=role))}
+    assert written == {
+        item.path: (item.data, item.mode) for item in items_to_deliver(DeliveryRequest(role=role))
+    }
     assert "systemd" not in config
     assert {file["overwrite"] for file in config["storage"]["files"]} == {True}
     for resource in (file["contents"] for file in config["storage"]["files"]):
@@ -455,7 +462,7 @@ def found(root: Path, path: str) -> tuple[bytes, int]:
 
 def wanted(role: str, token: Path) -> dict[str, tuple[bytes, int]]:
     """Return the files that are to be on the host, but for the settings, which have a test of their own."""
-    items = delivered(DeliveryRequest(role=role, settings="", token=token.read_bytes()))
+    items = items_to_deliver(DeliveryRequest(role=role, settings="", token=token.read_bytes()))
     return {
         item.path: (item.data, item.mode)
         for item in items

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_record.deploy.ignition.checking import check
-from service_record.deploy.ignition.making import ROLES, DeliveryRequest, delivered, make
+from service_record.deploy.ignition.making import ROLES, DeliveryRequest, items_to_deliver, make
 from service_record.deploy.ignition.merging import merge
 from service_record.deploy.ignition.reading import VERSIONS, BadConfigError
 from service_record.deploy.ignition.urls import compressed, data_url
@@ -20,7 +20,7 @@ SETTINGS = 'ship_to = ["https://example.com/"]\n'
 
 
 def ours(role: str = "worker", version: str = "3.4.0") -> Config:
-    return make(delivered(DeliveryRequest(role=role, settings=SETTINGS)), version)
+    return make(items_to_deliver(DeliveryRequest(role=role, settings=SETTINGS)), version)
 
 
 def kept(base: Any, merged: Any) -> bool:

@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 from service_record.http.answers import (
-    LONGEST_RETRY_AFTER,
-    MOST_TEXT,
+    MAX_RETRY_AFTER_SECONDS,
+    MAX_TEXT_CHARACTERS,
     Answered,
     RetryPolicy,
     Unreachable,
     one_line,
-    retry_after,
+    parse_retry_after,
 )
 from service_record.http.deadline import LEAVE_SECONDS
 from service_record.http.proxies import Proxies, proxy_for
@@ -108,7 +108,7 @@ def client(
         (b'{"reason": "two\\nlines \\u202e"}', "two lines \\u202e"),
         (b'{"code": 500}', '{"code": 500}'),
         (b"[1, 2", "[1, 2"),
-        (b'{"a":' * 5000, ('{"a":' * 5000)[:MOST_TEXT]),
+        (b'{"a":' * 5000, ('{"a":' * 5000)[:MAX_TEXT_CHARACTERS]),
     ],
 )
 def test_error_body_becomes_one_printable_line(body: bytes, said: str) -> None:
@@ -118,7 +118,7 @@ def test_error_body_becomes_one_printable_line(body: bytes, said: str) -> None:
 def test_secret_in_an_error_page_is_masked_whole_and_truncated() -> None:
     assert one_line(f"<p>X-Secret-Key: {TOKEN}</p>".encode(), [TOKEN]) == "X-Secret-Key: [secret]"
     for length in range(1, len(TOKEN)):
-        page = b"<p>" + b" " * (8 * MOST_TEXT - 3 - length) + TOKEN.encode() + b"</p>"
+        page = b"<p>" + b" " * (8 * MAX_TEXT_CHARACTERS - 3 - length) + TOKEN.encode() + b"</p>"
         assert one_line(page, [TOKEN]) == ""
 
 
@@ -127,10 +127,10 @@ def test_secret_in_an_error_page_is_masked_whole_and_truncated() -> None:
     [
         ("120", 120.0),
         (" 0 ", 0.0),
-        ("99999999999999999999", LONGEST_RETRY_AFTER),
+        ("99999999999999999999", MAX_RETRY_AFTER_SECONDS),
         ("Sat, 21 Nov 2026 01:05:30 GMT", 30.0),
         ("Sat, 21 Nov 2026 01:04:00 GMT", 0.0),
-        ("Sat, 21 Nov 2099 01:05:30 GMT", LONGEST_RETRY_AFTER),
+        ("Sat, 21 Nov 2099 01:05:30 GMT", MAX_RETRY_AFTER_SECONDS),
         ("-1", None),
         ("soon", None),
         ("\u0663", None),
@@ -139,13 +139,13 @@ def test_secret_in_an_error_page_is_masked_whole_and_truncated() -> None:
     ],
 )
 def test_retry_after_is_parsed_and_limited(value: str | None, seconds: float | None) -> None:
-    assert retry_after(value, datetime(2026, 11, 21, 1, 5, tzinfo=UTC)) == seconds
+    assert parse_retry_after(value, datetime(2026, 11, 21, 1, 5, tzinfo=UTC)) == seconds
 
 
 def test_retry_after_date_uses_the_clock_of_the_server() -> None:
     hour, wrong = "Sat, 21 Nov 2026 01:{}:00 GMT", datetime(1970, 1, 1, tzinfo=UTC)
-    assert retry_after(hour.format("07"), wrong, hour.format("05")) == 120.0
-    assert retry_after(hour.format("07"), wrong, "no date") == LONGEST_RETRY_AFTER
+    assert parse_retry_after(hour.format("07"), wrong, hour.format("05")) == 120.0
+    assert parse_retry_after(hour.format("07"), wrong, "no date") == MAX_RETRY_AFTER_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -410,8 +410,8 @@ def test_tries_and_limits_are_documented() -> None:
     prose = " ".join(page.split())
     assert f"the text is cut to {LONGEST_INFO} characters" in prose
     assert f"A file of more than {SERVICE_LIMIT} bytes is not sent" in prose
-    assert f"printable line of at most {MOST_TEXT} characters" in prose
-    assert ("`Retry-After` (at most an hour;" in prose, LONGEST_RETRY_AFTER) == (True, 3600)
+    assert f"printable line of at most {MAX_TEXT_CHARACTERS} characters" in prose
+    assert ("`Retry-After` (at most an hour;" in prose, MAX_RETRY_AFTER_SECONDS) == (True, 3600)
     assert ("up to six requests for a fact" in prose, MOST_TRIES) == (True, 6)
     assert f"does not answer within {LEAVE_SECONDS:g} s, the bundle is sent" in prose
     assert f"at least three rounds over at least {DENIED_SECONDS / 60:g} minutes" in prose

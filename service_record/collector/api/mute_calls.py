@@ -12,19 +12,25 @@ from service_record.collector.api.admin_calls import named_fields
 from service_record.collector.api.answering import Refusal, answer
 from service_record.collector.api.serving import Serving, caller
 from service_record.collector.domain.access import Grant
-from service_record.collector.domain.mutes import Mute, MuteKind, MuteScope, seconds_of, subject_of
+from service_record.collector.domain.mutes import (
+    Mute,
+    MuteKind,
+    MuteScope,
+    parse_mute_duration,
+    parse_subject,
+)
 from service_record.collector.store.administration import note
 from service_record.collector.store.mute_rows import active_mutes, add_mute, end_mute
 
 
 class Mutes(msgspec.Struct):
-    """The mutes in force, the latest first."""
+    """The mutes in force, latest first."""
 
     mutes: tuple[Mute, ...]
 
 
 class MuteMade(msgspec.Struct):
-    """A new mute."""
+    """The id of a new mute, and its end in seconds since the epoch."""
 
     id: int
     until: float
@@ -61,8 +67,8 @@ async def make_mute(serving: Serving, grant: Grant, fields: Mapping[str, str]) -
     now = serving.collector.now()
     try:
         kind, scope = MuteKind(fields.get("kind", "")), MuteScope(fields.get("scope", ""))
-        subject = subject_of(scope, fields.get("subject", ""))
-        until = now + seconds_of(fields.get("duration", ""))
+        subject = parse_subject(scope, fields.get("subject", ""))
+        until = now + parse_mute_duration(fields.get("duration", ""))
     except ValueError as error:
         raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None
     new = Mute(

@@ -17,7 +17,7 @@ from service_record.collector.store import bundle_rows, record_rows
 from service_record.collector.store.installations import Arrival, group_of
 from service_record.collector.store.record_rows import Elsewhere, HeldFile, Piece
 
-MOST_BODY: Final = 2 << 20
+MAX_BODY_BYTES: Final = 2 << 20
 """Maximum size in bytes of a batch (JSON with base64)."""
 MOST_PIECES: Final = 256
 _ROWS: Final = 16
@@ -76,7 +76,7 @@ async def post_records(request: Request) -> Response:
     """`POST /api/v1/hosts/{host}/records`: store a batch of pieces. Answers once all of it is on disk."""
     serving, grant = caller(request)
     host = host_name(request.path_params["host"])
-    pieces = _pieces(await read_body(request, MOST_BODY, serving.settings.seconds))
+    pieces = _pieces(await read_body(request, MAX_BODY_BYTES, serving.settings.seconds))
     collector, most = serving.collector, serving.settings.most_records
     arrival = Arrival(host, grant, collector.now())
     try:

@@ -79,7 +79,7 @@ def has_news(
     )
 
 
-def subject_of(scope: MuteScope, text: str) -> str:
+def parse_subject(scope: MuteScope, text: str) -> str:
     """Check and return the subject of a new mute. Raises ValueError, which names the valid forms."""
     match scope:
         case MuteScope.HOST if not is_host_name(text):
@@ -91,7 +91,7 @@ def subject_of(scope: MuteScope, text: str) -> str:
     return text.lower() if scope is MuteScope.HOST else text
 
 
-def seconds_of(text: str) -> float:
+def parse_mute_duration(text: str) -> float:
     """Parse the duration of a mute, such as `4h`, to seconds. Raises ValueError."""
     seconds = parse_duration(text)
     if not 0 < seconds <= _LONGEST_SECONDS:

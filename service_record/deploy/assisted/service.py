@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from service_record.http.answers import ASK_AGAIN, Answered, RetryPolicy, Unreachable, without
+from service_record.http.answers import ASK_AGAIN, Answered, RetryPolicy, Unreachable, mask_secrets
 from service_record.http.attempt import Request
 from service_record.http.proxies import Proxies
 from service_record.http.transport import Connections, Transport, acknowledged
@@ -161,7 +161,7 @@ class Installer(Connections):
         if isinstance(outcome, Unreachable):
             raise ServiceError(f"{recipient}: {outcome.reason}", is_for_later=True)
         if not outcome.good:
-            message = without(outcome.text, secrets)
+            message = mask_secrets(outcome.text, secrets)
             raise _refusal(f"{recipient}: ", replace(outcome, text=message))
 
     def _list(self, path: str, kind: type[_Rows], params: Mapping[str, str] | None = None) -> _Rows:

@@ -20,13 +20,13 @@ MAX_FACT_BYTES: Final = 1 << 18  # of one file
 
 def read_facts(texts: Iterable[tuple[str, str, str]]) -> KnownFacts:
     """Return the facts in files. Each file is its path, its name as in `classify_file`, and its text."""
-    values: dict[str, list[KnownFact]] = {}
-    for path, name, text in texts:
-        for fact, value, line, of in _read_file(name, text):
-            of_name = values.setdefault(fact, [])
-            if len(of_name) < MAX_FACTS:
-                of_name.append(KnownFact(value, LinePlace(path, line), of))
-    return KnownFacts({name: tuple(of_name) for name, of_name in values.items()})
+    by_name: dict[str, list[KnownFact]] = {}
+    for path, file_name, text in texts:
+        for name, value, line, of in _read_file(file_name, text):
+            facts = by_name.setdefault(name, [])
+            if len(facts) < MAX_FACTS:
+                facts.append(KnownFact(value, LinePlace(path, line), of))
+    return KnownFacts({name: tuple(facts) for name, facts in by_name.items()})
 
 
 def _read_file(name: str, text: str) -> Iterator[NamedFact]:
@@ -34,25 +34,26 @@ def _read_file(name: str, text: str) -> Iterator[NamedFact]:
     return read(text) if read is not None else iter(())
 
 
-def _rows(text: str) -> Iterator[tuple[int, str]]:
+def _number_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the number of each line that is not blank, and the line."""
     return ((number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip())
 
 
-def _plain(fact: str, text: str) -> Iterator[NamedFact]:
+def _read_lines(fact: str, text: str) -> Iterator[NamedFact]:
     """Yield every line as a value of one fact."""
-    return ((fact, line.strip(), number, "") for number, line in _rows(text))
+    return ((fact, line.strip(), number, "") for number, line in _number_lines(text))
 
 
-def _labelled(names: Mapping[str, str], text: str) -> Iterator[NamedFact]:
+def _read_labels(names: Mapping[str, str], text: str) -> Iterator[NamedFact]:
     """Yield the values of lines like `LABEL: VALUE`. `names` maps a label to the name of its fact."""
-    for number, line in _rows(text):
+    for number, line in _number_lines(text):
         label, _, value = map(str.strip, line.partition(":"))
         if label in names and value:
             yield names[label], value, number, ""
 
 
-def _resolver(text: str) -> Iterator[NamedFact]:
-    for number, line in _rows(text):
+def _read_resolver(text: str) -> Iterator[NamedFact]:
+    for number, line in _number_lines(text):
         word, *rest = line.split()
         if word == "nameserver" and rest:
             yield "nameserver", rest[0].partition("%")[0], number, ""
@@ -60,8 +61,8 @@ def _resolver(text: str) -> Iterator[NamedFact]:
             yield from (("search", one, number, "") for one in rest)
 
 
-def _hostname(text: str) -> Iterator[NamedFact]:
-    yield from (("hostname", line.strip(), number, "") for number, line in list(_rows(text))[:1])
+def _read_hostname(text: str) -> Iterator[NamedFact]:
+    yield from (("hostname", line.strip(), number, "") for number, line in list(_number_lines(text))[:1])
 
 
 _LINK: Final = re.compile(
@@ -71,13 +72,13 @@ _LINK: Final = re.compile(
 _ADDRESS: Final = re.compile(r"(?:\d+: (?P<name>\S+))?\s+inet6? (?P<address>\S+)(?P<rest>.*)")
 
 
-def _addresses(text: str) -> Iterator[NamedFact]:
+def _read_addresses(text: str) -> Iterator[NamedFact]:
     """Yield links and addresses from the output of `ip addr`, with or without `-o` or `-j`."""
     if text.lstrip().startswith("["):
-        yield from _addresses_in_json(text)
+        yield from _read_json_addresses(text)
         return
     name = ""
-    for number, line in _rows(text):
+    for number, line in _number_lines(text):
         if (link := _LINK.match(line)) is not None:
             name = link["name"]
             yield "link", link["flags"] + (f",state-{link['state']}" if link["state"] else ""), number, name
@@ -91,14 +92,14 @@ def _addresses(text: str) -> Iterator[NamedFact]:
                 yield "address", address["address"], number, name
 
 
-def _addresses_in_json(text: str) -> Iterator[NamedFact]:
+def _read_json_addresses(text: str) -> Iterator[NamedFact]:
     for link in _parse_json_list(text):
         name = str(link.get("ifname", ""))
-        flags = [str(flag) for flag in _list(link.get("flags"))]
+        flags = [str(flag) for flag in _as_list(link.get("flags"))]
         yield "link", ",".join([*flags, f"state-{link.get('operstate')}"]), _find_line(text, name), name
         if re.fullmatch(r"\d{1,9}", str(link.get("mtu"))):
             yield "mtu", str(link["mtu"]), _find_line(text, name), name
-        for one in _objects(link.get("addr_info")):
+        for one in _only_objects(link.get("addr_info")):
             local = str(one.get("local"))
             address, number = f"{local}/{one.get('prefixlen')}", _find_line(text, local)
             if one.get("dadfailed"):
@@ -110,16 +111,16 @@ def _addresses_in_json(text: str) -> Iterator[NamedFact]:
 def _parse_json_list(text: str) -> list[dict[str, Any]]:
     """Return the objects in a JSON list; empty if the text is something else."""
     try:
-        return _objects(msgspec.json.decode(text))
+        return _only_objects(msgspec.json.decode(text))
     except (msgspec.DecodeError, RecursionError):
         return []
 
 
-def _objects(value: object) -> list[dict[str, Any]]:
-    return [one for one in _list(value) if isinstance(one, dict)]
+def _only_objects(value: object) -> list[dict[str, Any]]:
+    return [one for one in _as_list(value) if isinstance(one, dict)]
 
 
-def _list(value: object) -> list[Any]:
+def _as_list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
@@ -134,28 +135,28 @@ _ROUTE: Final = re.compile(r"(?:unicast )?(?P<to>default|[0-9a-fA-F.:]+(?:/\d+)?
 _DEFAULT_DESTINATIONS: Final = frozenset({"default", "0.0.0.0/0", "::/0"})
 
 
-def _routes(text: str) -> Iterator[NamedFact]:
+def _read_routes(text: str) -> Iterator[NamedFact]:
     """Yield routes from the output of `ip route`, with or without `-j`."""
     if text.lstrip().startswith("["):
-        yield from _routes_in_json(text)
+        yield from _read_json_routes(text)
         return
-    for number, line in _rows(text):
+    for number, line in _number_lines(text):
         route = _ROUTE.match(line.strip())
         if route is None or re.search(r"\b(?:local|broadcast|multicast)\b", line.split()[0]):
             continue
         device = re.search(r"\bdev (\S+)", route["rest"])
         via = re.search(r"\bvia (?:inet6? )?(\S+)", route["rest"])
-        yield _route(route["to"], via[1] if via else "", number, device[1] if device else "")
+        yield _make_route(route["to"], via[1] if via else "", number, device[1] if device else "")
 
 
-def _routes_in_json(text: str) -> Iterator[NamedFact]:
+def _read_json_routes(text: str) -> Iterator[NamedFact]:
     for one in _parse_json_list(text):
         to = str(one.get("dst", ""))
         if one.get("type", "unicast") == "unicast":
-            yield _route(to, str(one.get("gateway", "")), _find_line(text, to), str(one.get("dev", "")))
+            yield _make_route(to, str(one.get("gateway", "")), _find_line(text, to), str(one.get("dev", "")))
 
 
-def _route(to: str, via: str, number: int, device: str) -> NamedFact:
+def _make_route(to: str, via: str, number: int, device: str) -> NamedFact:
     return (
         ("default-route", via or to, number, device)
         if to in _DEFAULT_DESTINATIONS
@@ -163,7 +164,7 @@ def _route(to: str, via: str, number: int, device: str) -> NamedFact:
     )
 
 
-def _command_line(text: str) -> Iterator[NamedFact]:
+def _read_command_line(text: str) -> Iterator[NamedFact]:
     line = text.strip()
     if line:
         yield "cmdline", line, 1, ""
@@ -175,17 +176,19 @@ def _command_line(text: str) -> Iterator[NamedFact]:
             yield "live-medium", medium[0], 1, ""
 
 
-STATED: Final = rb"(?:kernel: |\] )(?:Command line: |Memory: \d+K/\d+K available)"
-"""RE2 pattern of the kernel's lines that state a fact of the host."""
+KERNEL_FACTS: Final = rb"(?:kernel: |\] )(?:Command line: |Memory: \d+K/\d+K available)"
+"""RE2 pattern of those log lines of the kernel that `read_kernel_facts` reads."""
 
 
-def read_stated_facts(text: str) -> Iterator[NamedFact]:
-    """Yield the facts that a line of the kernel states. The line number is always 0.
+def read_kernel_facts(text: str) -> Iterator[NamedFact]:
+    """Yield the facts in a log line of the kernel. The line number is always 0.
 
     Addresses are not read from logs of DHCP clients: the host may have lost them since.
     """
     if text.startswith("Command line: "):
-        yield from ((name, value, 0, of) for name, value, _, of in _command_line(text.partition(": ")[2]))
+        yield from (
+            (name, value, 0, of) for name, value, _, of in _read_command_line(text.partition(": ")[2])
+        )
     elif (memory := re.match(r"Memory: \d+K/(\d{1,18})K available", text)) is not None:
         yield "memory-kb", memory[1], 0, ""
 
@@ -193,28 +196,28 @@ def read_stated_facts(text: str) -> Iterator[NamedFact]:
 _AMOUNTS: Final = {"MemTotal": "memory-kb", "MemAvailable": "available-kb", "SwapTotal": "swap-kb"}
 
 
-def _memory(text: str) -> Iterator[NamedFact]:
-    return ((fact, value.split()[0], number, "") for fact, value, number, _ in _labelled(_AMOUNTS, text))
+def _read_memory(text: str) -> Iterator[NamedFact]:
+    return ((fact, value.split()[0], number, "") for fact, value, number, _ in _read_labels(_AMOUNTS, text))
 
 
-def _swaps(text: str) -> Iterator[NamedFact]:
-    for number, line in _rows(text):
+def _read_swaps(text: str) -> Iterator[NamedFact]:
+    for number, line in _number_lines(text):
         words = line.split()
         if len(words) >= 3 and words[2].isdecimal():  # noqa: PLR2004  # /proc/swaps: Filename Type Size
             yield "swap-kb", words[2], number, words[0]
 
 
-def _modules(text: str) -> Iterator[NamedFact]:
-    yield from (("module", line.split()[0], number, "") for number, line in _rows(text))
+def _read_modules(text: str) -> Iterator[NamedFact]:
+    yield from (("module", line.split()[0], number, "") for number, line in _number_lines(text))
 
 
 _TREE: Final = re.compile(r"[\s│├└─`|-]*(?P<name>[^\s│├└─`|]\S*)\s*(?P<rest>.*)")
 
 
-def _blocks(text: str) -> Iterator[NamedFact]:
-    """Yield block devices and mount points from the output of `lsblk`, each with its disk."""
+def _read_block_devices(text: str) -> Iterator[NamedFact]:
+    """Yield block devices and mount points from the output of `lsblk`. The subject of each is its disk."""
     disk = ""
-    for number, line in list(_rows(text))[1:]:
+    for number, line in list(_number_lines(text))[1:]:
         match = _TREE.match(line)
         if match is None:
             continue
@@ -225,8 +228,8 @@ def _blocks(text: str) -> Iterator[NamedFact]:
             yield "mounted", mount, number, disk
 
 
-def _mounts(text: str) -> Iterator[NamedFact]:
-    for number, line in _rows(text):
+def _read_mounts(text: str) -> Iterator[NamedFact]:
+    for number, line in _number_lines(text):
         first, second, *_ = (*filter(None, re.split(r"[\s│├└─`|]+", line)), "", "")
         target, source = (second, first) if line.startswith("/dev/") else (first, second)
         if target.startswith("/"):
@@ -236,11 +239,12 @@ def _mounts(text: str) -> Iterator[NamedFact]:
 _FULL_PERCENT: Final = 100
 
 
-def _disk_space(text: str) -> Iterator[NamedFact]:
-    for number, line in _rows(text):
+def _read_disk_space(text: str) -> Iterator[NamedFact]:
+    for number, line in _number_lines(text):
         words = line.split()
         used = next((word for word in words if re.fullmatch(r"\d{1,9}%", word)), "")
         where = words[-1]
+        # Read-only images and installation media are always full.
         is_real = not re.match(
             r"(?:/dev/loop|/dev/sr|tmpfs|devtmpfs|overlay|squashfs|none|udev|efivarfs)", words[0]
         )
@@ -252,9 +256,9 @@ def _disk_space(text: str) -> Iterator[NamedFact]:
             yield "full", used, number, where
 
 
-def _chrony(text: str) -> Iterator[NamedFact]:
-    yield from _labelled({"Leap status": "chrony-leap"}, text)
-    for number, line in _rows(text):
+def _read_chrony(text: str) -> Iterator[NamedFact]:
+    yield from _read_labels({"Leap status": "chrony-leap"}, text)
+    for number, line in _number_lines(text):
         if re.match(r"[\^=#][*+?x~-]", line):
             source = next(iter(line.split()[1:]), "")
             yield "chrony-source", source, number, line[1]
@@ -262,8 +266,8 @@ def _chrony(text: str) -> Iterator[NamedFact]:
                 yield "chrony-selected", source, number, ""
 
 
-def _deployments(text: str) -> Iterator[NamedFact]:
-    for number, line in _rows(text):
+def _read_deployments(text: str) -> Iterator[NamedFact]:
+    for number, line in _number_lines(text):
         match = re.match(
             r"\s*(?P<booted>[*●])?\s*(?P<ref>(?:pivot://|ostree-[a-z-]+:|containers?://)\S+)", line
         )
@@ -271,8 +275,8 @@ def _deployments(text: str) -> Iterator[NamedFact]:
             yield "deployment", match["ref"], number, "booted" if match["booted"] else ""
 
 
-def _release(text: str) -> Iterator[NamedFact]:
-    for number, line in _rows(text):
+def _read_release(text: str) -> Iterator[NamedFact]:
+    for number, line in _number_lines(text):
         word, _, rest = line.partition("=")
         if word in {"ID", "ID_LIKE", "VARIANT_ID", "VERSION_ID"}:
             yield "os", rest.strip("\"' "), number, word
@@ -282,11 +286,11 @@ _RPM: Final = re.compile(r"(?P<name>[\w.+-]+)-\d[^-\s]*-[^-\s]+(?:\s|$)")
 _DEB: Final = re.compile(r"ii\s+(?P<name>[^\s:]+)")
 
 
-def _packages(text: str) -> Iterator[NamedFact]:
+def _read_packages(text: str) -> Iterator[NamedFact]:
     """Yield installed packages as rpm and dpkg list them. A list that may be incomplete yields nothing."""
     if len(text) >= MAX_FACT_BYTES:
         return
-    for number, line in _rows(text):
+    for number, line in _number_lines(text):
         if (package := _RPM.match(line) or _DEB.match(line)) is not None:
             yield "package", package["name"], number, ""
 
@@ -296,9 +300,9 @@ _BOOT: Final = re.compile(
 )
 
 
-def _boots(text: str) -> Iterator[NamedFact]:
+def _read_boots(text: str) -> Iterator[NamedFact]:
     """Yield the start of each boot from the output of `journalctl --list-boots`, oldest first."""
-    boots = ((number, _BOOT.match(line)) for number, line in _rows(text))
+    boots = ((number, _BOOT.match(line)) for number, line in _number_lines(text))
     yield from (("boots", boot["begun"], number, boot["id"]) for number, boot in boots if boot is not None)
 
 
@@ -306,8 +310,8 @@ _MAX_CERTIFICATES: Final = 8
 """A file with more certificates is a list of authorities, some of which are always expired."""
 
 
-def _certificates(text: str) -> Iterator[NamedFact]:
-    from service_record.diagnosis.evidence.certificates import certificates  # needed for few bundles
+def _read_certificates(text: str) -> Iterator[NamedFact]:
+    from service_record.diagnosis.evidence.certificates import certificates  # few bundles have certificates
 
     read = list(islice(certificates(text), _MAX_CERTIFICATES + 1))
     if len(read) > _MAX_CERTIFICATES:
@@ -322,10 +326,10 @@ def _certificates(text: str) -> Iterator[NamedFact]:
 _TO_MS: Final = {"nsec": 1e-6, "usec": 1e-3, "msec": 1.0}
 
 
-def _sync_times(text: str) -> Iterator[NamedFact]:
+def _read_sync_times(text: str) -> Iterator[NamedFact]:
     """Yield the 99th percentile of sync times in ms from the output of fio."""
     unit = ""
-    for number, line in _rows(text):
+    for number, line in _number_lines(text):
         begun = re.search(r"sync percentiles \((\wsec)\)", line)
         unit = begun[1] if begun is not None else unit
         percentile = re.search(r"99\.00th=\[\s*(\d{1,18})\]", line)
@@ -334,12 +338,12 @@ def _sync_times(text: str) -> Iterator[NamedFact]:
             unit = ""
 
 
-def _failed_units(text: str) -> Iterator[NamedFact]:
+def _read_failed_units(text: str) -> Iterator[NamedFact]:
     return (("failed-unit", name, number, "") for number, name in failed_units(text))
 
 
-def _cluster_names(text: str) -> Iterator[NamedFact]:
-    for number, line in _rows(text):
+def _read_cluster_names(text: str) -> Iterator[NamedFact]:
+    for number, line in _number_lines(text):
         name = line.split()[0]
         if name.startswith(("api.", "api-int.")):
             yield "api-name", name, number, ""
@@ -348,9 +352,9 @@ def _cluster_names(text: str) -> Iterator[NamedFact]:
             yield "service-network" if "service" in of.lower() else "cluster-network", word, number, of
 
 
-def _boot_manager(text: str) -> Iterator[NamedFact]:
-    yield from _labelled({"BootCurrent": "boot-current", "BootOrder": "boot-order"}, text)
-    for number, line in _rows(text):
+def _read_boot_manager(text: str) -> Iterator[NamedFact]:
+    yield from _read_labels({"BootCurrent": "boot-current", "BootOrder": "boot-order"}, text)
+    for number, line in _number_lines(text):
         if (match := re.match(r"Boot([0-9A-F]{4})[* ] *(.*)", line)) is not None:
             yield "boot-entry", match[2], number, match[1]
 
@@ -366,34 +370,35 @@ _HOST_SETTINGS: Final = {
 
 
 _READERS: Final[tuple[tuple[re.Pattern[str], Callable[[str], Iterator[NamedFact]]], ...]] = (
-    (re.compile(r".*\.(?:crt|pem)$"), _certificates),
-    (re.compile(r"resolv\.conf"), _resolver),
-    (re.compile(r"nsswitch\.conf"), partial(_labelled, {"hosts": "nsswitch-hosts"})),
-    (re.compile(r"hostnamectl"), partial(_labelled, _HOST_SETTINGS)),
-    (re.compile(r"hostname"), _hostname),
-    (re.compile(r"hardware-(?:vendor|model)"), partial(_plain, "hardware")),
-    (re.compile(r"ip[-_]?.*addr"), _addresses),
-    (re.compile(r"ip[-_]?.*route"), _routes),
-    (re.compile(r"kernel-command-line|(?:proc_)?cmdline"), _command_line),
-    (re.compile(r"memory|meminfo"), _memory),
-    (re.compile(r"swaps"), _swaps),
-    (re.compile(r"modules|lsmod"), _modules),
-    (re.compile(r"lsblk"), _blocks),
-    (re.compile(r"findmnt|mounts|mtab"), _mounts),
-    (re.compile(r"df"), _disk_space),
-    (re.compile(r"chrony"), _chrony),
-    (re.compile(r"timedatectl"), partial(_labelled, _TIME_SETTINGS)),
-    (re.compile(r"rpm-ostree"), _deployments),
-    (re.compile(r"os-release"), _release),
-    (re.compile(r"programs-on-path"), partial(_plain, "program")),
-    (re.compile(r"packages|rpm-qa|installed-|dpkg"), _packages),
-    (re.compile(r"boots|journalctl_"), _boots),
-    (re.compile(r"secure-boot|mokutil"), partial(_plain, "secure-boot")),
-    (re.compile(r"cgroup"), partial(_plain, "cgroup")),
-    (re.compile(r"selinux|sestatus"), partial(_plain, "selinux")),
-    (re.compile(r"failed-units|list_units|systemctl_list-units"), _failed_units),
-    (re.compile(r"cluster-names"), _cluster_names),
-    (re.compile(r"efibootmgr"), _boot_manager),
-    (re.compile(r"crictl[-_]images"), partial(_plain, "image")),
-    (re.compile(r"cleanfsynctest"), _sync_times),
+    (re.compile(r".*\.(?:crt|pem)$"), _read_certificates),
+    (re.compile(r"resolv\.conf"), _read_resolver),
+    (re.compile(r"nsswitch\.conf"), partial(_read_labels, {"hosts": "nsswitch-hosts"})),
+    (re.compile(r"hostnamectl"), partial(_read_labels, _HOST_SETTINGS)),
+    (re.compile(r"hostname"), _read_hostname),
+    (re.compile(r"hardware-(?:vendor|model)"), partial(_read_lines, "hardware")),
+    (re.compile(r"ip[-_]?.*addr"), _read_addresses),
+    (re.compile(r"ip[-_]?.*route"), _read_routes),
+    (re.compile(r"kernel-command-line|(?:proc_)?cmdline"), _read_command_line),
+    (re.compile(r"memory|meminfo"), _read_memory),
+    (re.compile(r"swaps"), _read_swaps),
+    (re.compile(r"modules|lsmod"), _read_modules),
+    (re.compile(r"lsblk"), _read_block_devices),
+    (re.compile(r"findmnt|mounts|mtab"), _read_mounts),
+    (re.compile(r"df"), _read_disk_space),
+    (re.compile(r"chrony"), _read_chrony),
+    (re.compile(r"timedatectl"), partial(_read_labels, _TIME_SETTINGS)),
+    (re.compile(r"rpm-ostree"), _read_deployments),
+    (re.compile(r"os-release"), _read_release),
+    (re.compile(r"programs-on-path"), partial(_read_lines, "program")),
+    (re.compile(r"packages|rpm-qa|installed-|dpkg"), _read_packages),
+    (re.compile(r"boots|journalctl_"), _read_boots),
+    (re.compile(r"secure-boot|mokutil"), partial(_read_lines, "secure-boot")),
+    (re.compile(r"cgroup"), partial(_read_lines, "cgroup")),
+    (re.compile(r"selinux|sestatus"), partial(_read_lines, "selinux")),
+    (re.compile(r"failed-units|list_units|systemctl_list-units"), _read_failed_units),
+    (re.compile(r"cluster-names"), _read_cluster_names),
+    (re.compile(r"efibootmgr"), _read_boot_manager),
+    (re.compile(r"crictl[-_]images"), partial(_read_lines, "image")),
+    (re.compile(r"cleanfsynctest"), _read_sync_times),
 )
+"""A pattern for the beginning of a file's name -> its reader. The first match counts."""

@@ -13,10 +13,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from service_record.diagnosis.evidence.fact_files import (
+    KERNEL_FACTS,
     MAX_FACT_BYTES,
-    STATED,
     read_facts,
-    read_stated_facts,
+    read_kernel_facts,
 )
 from service_record.diagnosis.evidence.journal_forms import convert_to_lines
 from service_record.diagnosis.evidence.known_facts import KnownFact, KnownFacts
@@ -144,7 +144,7 @@ class Scanner:
         self._kernel: tuple[KnownFact, ...] = ()
         self._logged: Any = re2.compile(LOGGED, options)
         self._booted: Any = re2.compile(_BOOTED, options)
-        self._stating: Any = re2.compile(STATED, options)
+        self._stating: Any = re2.compile(KERNEL_FACTS, options)
         self._stated: deque[tuple[LogStream, int, bytes]] = deque(maxlen=_MAX_STATED)
         self._boots: dict[LogStream, int] = {}
         """File -> number of the line that begins its latest boot."""
@@ -308,7 +308,7 @@ class Scanner:
         stated: dict[str, dict[tuple[str, str], KnownFact]] = {}
         for stream, number, raw in self._stated:
             line = self._parse_line(stream, number, raw)
-            for name, value, _, of in () if line.is_earlier_boot else read_stated_facts(line.text.strip()):
+            for name, value, _, of in () if line.is_earlier_boot else read_kernel_facts(line.text.strip()):
                 stated.setdefault(name, {})[value, of] = KnownFact(value, line.place, of)
         for name, found in stated.items():
             if not facts.all(name):

@@ -14,10 +14,10 @@ from service_record.display.html.rendering import (
     SUMMARY_COLUMNS,
     UNWRAPPED,
     Section,
-    bounded,
     chart_sections,
     damage_sections,
     draw,
+    limit_items,
     page,
     section,
 )
@@ -109,14 +109,14 @@ def _troubles(diagnosis: Diagnosis, view: View, *, repeats_verdict: bool) -> Ite
     elif diagnosis.host is not None:
         values = {"sentence": host_sentence(diagnosis.host), "known": diagnosis.host.cause}
         yield section("cause", "Root cause", _TEMPLATE, "host_cause", **values)
-    quoted, more = bounded(list(_quoted(diagnosis).items()))
+    quoted, more = limit_items(list(_quoted(diagnosis).items()))
     if evidence := [(place, _around(place), line) for place, line in quoted]:
         yield section("evidence", "Where it stands", _TEMPLATE, "evidence", lines=evidence, more=more)
     for place, heading, troubles in (
         ("followers", "Possible consequences", diagnosis.followers),
         ("others", "Troubles with causes of their own", diagnosis.others),
     ):
-        shown, more = bounded(troubles)
+        shown, more = limit_items(troubles)
         cards = [
             (f"{place}-{number}", trouble_sentence(trouble), _card(trouble, view))
             for number, trouble in enumerate(shown)
@@ -129,12 +129,12 @@ def _targets(diagnosis: Diagnosis) -> dict[str, str]:
     """Return the place of each service's trouble on the page."""
     targets: dict[str, str] = {}
     for place, troubles in (("others", diagnosis.others), ("followers", diagnosis.followers)):
-        targets |= {trouble.service: f"{place}-{n}" for n, trouble in enumerate(bounded(troubles)[0])}
+        targets |= {trouble.service: f"{place}-{n}" for n, trouble in enumerate(limit_items(troubles)[0])}
     return targets if diagnosis.root is None else {**targets, diagnosis.root.service: "cause"}
 
 
 def _handled(diagnosis: Diagnosis, view: View) -> Iterator[Section]:
-    shown, more = bounded(diagnosis.handled)
+    shown, more = limit_items(diagnosis.handled)
     if shown:
         cards = [
             (
@@ -153,7 +153,7 @@ def _rest(diagnosis: Diagnosis) -> Iterator[Section]:
     """Yield the remaining findings, a sentence each."""
     of_kind = findings(diagnosis)
     for kind, heading in _HEADINGS.items():
-        texts, more = bounded(of_kind[kind])
+        texts, more = limit_items(of_kind[kind])
         if texts:
             yield section(kind, heading, "parts.html", "items", texts=[*texts, more] if more else texts)
     if commands := list(host_commands(diagnosis)):

@@ -1,7 +1,7 @@
-"""Render pages: the environment of their templates, and the frame around the sections of a page.
+"""Render HTML pages: the Jinja environment, and the frame around the sections of a page.
 
-Every text is escaped, and its invisible characters are written out. The collector's environment is made here
-as well, and finds these templates.
+Texts are escaped for HTML, and their invisible characters are shown as escape sequences. The collector makes
+its environment here as well: it has templates of its own, and uses these too.
 """
 
 import base64
@@ -38,28 +38,28 @@ _CLASSES: Final = {
     Ink.BAD: "failure",
 }
 UNWRAPPED: Final = 1 << 16
-"""Columns. Browsers wrap lines themselves."""
+"""The width in columns of texts on a page: browsers wrap lines themselves."""
 MAX_BOOTS: Final = 50
-"""Charts on a page. A host that reboots in a loop has thousands of boots that look alike."""
+"""The limit of charts on a page. A host that reboots in a loop has thousands of boots that look alike."""
 MAX_ITEMS: Final = 500
-"""Cards or lines of one kind on a page."""
+"""The limit of cards or lines of one kind on a page."""
 MAX_SUMMARY_LINES: Final = 100
 SUMMARY_COLUMNS: Final = 100
 
 
-def bounded(items: Sequence[T]) -> tuple[Sequence[T], str]:
-    """Return the first `MAX_ITEMS` items, and a note of how many more there are; the note may be empty."""
+def limit_items(items: Sequence[T]) -> tuple[Sequence[T], str]:
+    """Return the first `MAX_ITEMS` items, and a note about the others, which is empty if there are none."""
     hidden = len(items) - MAX_ITEMS
     return items[:MAX_ITEMS], f"and {hidden} more: --output json has them" if hidden > 0 else ""
 
 
 def make_environment(*loaders: BaseLoader) -> Environment:
-    """Return an environment that looks for templates with these loaders, and then among ours."""
+    """Return an environment that searches these loaders for a template, and then this package."""
     environment = Environment(
         loader=ChoiceLoader([*loaders, PackageLoader("service_record.display.html")]),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_readable,
+        finalize=_escape_invisible,
         auto_reload=False,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -75,15 +75,15 @@ def make_environment(*loaders: BaseLoader) -> Environment:
     return environment
 
 
-def _readable(value: object) -> object:
-    """Return a value with its invisible characters escaped, except line ends. Our own markup stays."""
+def _escape_invisible(value: object) -> object:
+    """Escape the invisible characters of a text, except newlines. Other values and markup are unchanged."""
     if not isinstance(value, str) or isinstance(value, Markup) or (value.isascii() and value.isprintable()):
         return value
     return "\n".join(map(visible, value.split("\n")))
 
 
 def _anchor(place: str) -> str:
-    """Return the id of the part of a page that quotes the line at a place."""
+    """Return the HTML id of the element that quotes the line at a place."""
     return f"at-{re.sub('[^A-Za-z0-9]+', '-', place)}"
 
 
@@ -108,13 +108,13 @@ def script() -> Markup:
 
 @cache
 def _script_digest() -> str:
-    """Return the digest by which the policy of a page allows its script, and no other."""
+    """Return the digest of the script. The Content-Security-Policy of a page allows only this script."""
     return "sha256-" + base64.b64encode(hashlib.sha256(script().encode()).digest()).decode()
 
 
 def draw(template: str, macro: str, /, **values: Any) -> Markup:
     """Render a macro of a template with these values."""
-    return Markup(getattr(_environment().get_template(template).module, macro)(**values))  # noqa: S704  # escaped
+    return Markup(getattr(_environment().get_template(template).module, macro)(**values))  # noqa: S704  # the template escapes
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -132,7 +132,7 @@ def section(id_: str, heading: str, template: str, macro: str, /, **values: Any)
 
 def damage_sections(lines: Iterable[Line]) -> Iterator[Section]:
     """Yield the section about damaged records, if there are any."""
-    damaged, more = bounded(list(lines))
+    damaged, more = limit_items(list(lines))
     if damaged:
         shown = [*damaged, ((more, Ink.FAINT),)] if more else damaged
         yield section("damage", "Damaged records", "parts.html", "preformatted", lines=shown)
@@ -171,11 +171,11 @@ def page(
     summary: Iterable[Line],
     heading: Markup | None = None,
 ) -> str:
-    """Return a page in one file: its head with what matters most and when it was made, then its sections.
+    """Render a page that needs no other file: a head with the lead and the time, then the sections.
 
-    `summary` is what a person copies into a ticket: its first lines are in the page as plain text. The
-    largest heading is the title, unless there is another. The policy of the page lets a browser run only our
-    script and load nothing, whatever is in the page.
+    The first lines of `summary` are in the page as plain text, which people can copy into a ticket. `heading`
+    replaces the title as the largest heading. The page's Content-Security-Policy allows our script, and no
+    other script or resource, whatever the texts contain.
     """
     plain = [line.rstrip() for line in islice(painted(summary, color=False), MAX_SUMMARY_LINES + 1)]
     if len(plain) > MAX_SUMMARY_LINES:

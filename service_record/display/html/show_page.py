@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from service_record.display.html.rendering import (
     SUMMARY_COLUMNS,
     UNWRAPPED,
-    bounded,
     damage_sections,
+    limit_items,
     page,
     section,
 )
@@ -53,7 +53,7 @@ def show_html(history: History, source: str, units: Iterable[Line], view: View) 
         sections.append(failed)
     if lines := [line for line in units if line != BLANK]:
         sections.append(section("units", "Units", "parts.html", "paragraphs", lines=lines))
-    services, more = bounded(
+    services, more = limit_items(
         [_service(number, each, view) for number, each in enumerate(by_importance(history.services))]
     )
     if services:
@@ -79,7 +79,7 @@ def difference_html(lines: Iterable[Line], hosts: tuple[str, str], view: View) -
     """Return the page of `diff`: a card for each service, of the lines that the terminal shows."""
     plain = list(lines)
     lead, *groups = _groups(plain)
-    cards, more = bounded([_difference(number, group) for number, group in enumerate(groups)])
+    cards, more = limit_items([_difference(number, group) for number, group in enumerate(groups)])
     values = {"groups": cards, "more": more}
     sections = [section("services", "Differences", "parts.html", "cards_of_lines", **values)] if cards else []
     return page(f"{hosts[1]} compared with {hosts[0]}", lead, sections, view.now, summary=plain)

@@ -12,9 +12,9 @@ from service_record.display.html.rendering import (
     SUMMARY_COLUMNS,
     UNWRAPPED,
     Section,
-    bounded,
     chart_sections,
     damage_sections,
+    limit_items,
     page,
     section,
 )
@@ -59,9 +59,9 @@ def failure_section(history: History, view: View) -> Section | None:
     bad = _bad_services(history)
     if not bad:
         return None
-    shown, more = bounded(sorted(bad.items(), key=lambda item: _first_end(item[1])))
+    shown, more = limit_items(sorted(bad.items(), key=lambda item: _first_end(item[1])))
     services = [
-        (place, name(service.name), *bounded(list(_cards(service, view)))) for place, service in shown
+        (place, name(service.name), *limit_items(list(_cards(service, view)))) for place, service in shown
     ]
     return section(_ID, "Failures", "parts.html", "failures", services=services, more=more)
 
