@@ -20,12 +20,12 @@ PROGRAM = "service-record"
 _EXAMPLES = "Examples:"
 
 
-def verb_pages(program: click.Group, cli_document: str) -> Iterator[tuple[str, str]]:
-    """Name and text of each page; the exit codes are those of docs/cli.md, which is given."""
+def verb_pages(program: click.Group, output_document: str) -> Iterator[tuple[str, str]]:
+    """Name and text of each page; the exit codes are those of docs/output.md, which is given."""
     context = program.make_context(PROGRAM, [], resilient_parsing=True)
     commands = {verb: program.get_command(context, verb) for verb in program.list_commands(context)}
     verbs = {verb: command for verb, command in commands.items() if command is not None}
-    exit_codes = [".SH EXIT STATUS", *section(cli_document, "Exit codes")]
+    exit_codes = [".SH EXIT STATUS", *section(output_document, "Exit codes")]
     yield PROGRAM, _page(context, [*_verbs(verbs), *exit_codes], verbs)
     for verb, command in verbs.items():
         inner = command.make_context(verb, [], parent=context, resilient_parsing=True)
@@ -122,7 +122,7 @@ _DOCUMENTS: Final = (
 
 def pages(command: click.Group) -> Iterator[tuple[str, str]]:
     """Path below PREFIX/share, and text. Raises FileNotFoundError where a document is missing."""
-    for name, page in verb_pages(command, _document("cli.md")):
+    for name, page in verb_pages(command, _document("output.md")):
         yield f"man/man1/{name}.1", page
     version = f"{PROGRAM} {__version__}"
     for documents, name, number in _DOCUMENTS:

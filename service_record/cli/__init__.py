@@ -95,7 +95,7 @@ _EXIT_CODES: Final[dict[str, dict[int, str]]] = {
         for name in ("serve", "audit", "backup", "restore", "prune", "token create", "token list")
     },
 }
-"""Command -> the exit codes that are its own. docs/cli.md has all of them."""
+"""Command -> the exit codes that are its own. docs/output.md has all of them."""
 _COMMON_CODES: Final = {0: "done", 2: "wrong usage"}
 
 FAILED: Final = 1

@@ -2,8 +2,8 @@
 
 YAML loses what it cannot hold: bytes that are not UTF-8, which only the name of a file can have.
 
-`document` makes a history one plain document; docs/cli.md describes it field by field. What is not known is
-left out. Times are UTC with milliseconds, durations seconds.
+`document` converts a history to a document of plain types; docs/show-document.md describes it field by field.
+Unknown values are left out. Times are UTC with milliseconds, durations are seconds.
 """
 
 import json

@@ -98,7 +98,7 @@ def test_the_page_of_the_format_names_every_field(share: Path) -> None:
 
 def test_the_program_s_page_has_the_exit_codes_of_the_document(share: Path) -> None:
     page = (share / "man/man1/service-record.1").read_text()
-    codes = re.findall(r"^\| (\d+) \|", (REPOSITORY / "docs/cli.md").read_text(), re.MULTILINE)
+    codes = re.findall(r"^\| (\d+) \|", (REPOSITORY / "docs/output.md").read_text(), re.MULTILINE)
     assert re.findall(r"^\.TP\n(\d+)$", page, re.MULTILINE) == codes
 
 

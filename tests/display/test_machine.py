@@ -122,7 +122,8 @@ def test_every_field_is_documented() -> None:
         entry(Phase.SERVICE_END, 11, truncated=True, error_message="m", command="c", stack=("1 a b",)),
         Malformed(1, "x", "y"),
     ]
-    documented = set(re.findall(r"`(\w+)`", Path(__file__).parents[2].joinpath("docs/cli.md").read_text()))
+    page = Path(__file__).parents[2].joinpath("docs/show-document.md").read_text()
+    documented = set(re.findall(r"`(\w+)`", page))
     (service,) = build_history([("job", entries)]).services
     doubted = replace(service, utc_offset=timedelta(hours=1), is_unfinished=True, has_damaged_copy=True)
     assert names_in(document(History((doubted,)), "here", [("there", "why")])) <= documented

@@ -70,7 +70,7 @@ def test_one_screen_answers_what_failed_where_and_why() -> None:
         crio_configure=[entry(), entry(Phase.SERVICE_END, 3.2)],
     )
     assert text(found) == SCREEN
-    documented = Path(__file__).parents[2].joinpath("docs/cli.md").read_text()
+    documented = Path(__file__).parents[2].joinpath("docs/show.md").read_text()
     assert textwrap.indent(SCREEN, "    ") in documented
 
 
