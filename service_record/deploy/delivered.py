@@ -6,7 +6,7 @@ written. Nothing beyond the standard library is needed.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
@@ -168,6 +168,7 @@ def _everything(layout: Layout, pages: Iterable[tuple[str, str]]) -> Iterator[It
         yield from _dracut_module(layout)
         plugin = source("packages/sos_plugin.py")
         yield Item(f"{layout.templates}/sos/service_record.py", Option.REPORTER, plugin)
+        yield from _cluster_api(layout)
         for name in _ANSIBLE:
             path = f"{layout.templates}/ansible/{name}"
             yield Item(path, Option.REPORTER, source(f"packages/ansible/{name}"))
@@ -199,6 +200,15 @@ def _dracut_module(layout: Layout) -> Iterator[Item]:
         yield Item(f"{directory}/{name}", Option.SHIM, source(f"shell/initramfs/{name}"), _PROGRAM)
     for name in MODULE_UNITS:
         yield Item(f"{directory}/{name}", Option.SHIM, source(f"units/initramfs/{name}"))
+
+
+def _cluster_api(layout: Layout) -> Iterator[Item]:
+    """Yield the unit that writes the sentinel file of Cluster API, and its script."""
+    name = "service-record-cluster-api"
+    script = _script(f"{layout.templates}/{name}.sh", f"{name}.sh", layout)
+    yield replace(script, option=Option.REPORTER)
+    unit = source(f"units/{name}@.service").replace(HOST.templates.encode(), layout.templates.encode())
+    yield Item(f"{layout.units}/{name}@.service", Option.REPORTER, unit)
 
 
 def _reporter(layout: Layout) -> Iterator[Item]:

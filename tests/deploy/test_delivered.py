@@ -57,7 +57,9 @@ def test_programs_may_be_run_and_all_else_only_read(layout: Layout) -> None:
         "/usr/local/bin/service-record-exit.sh",
         "/usr/local/share/service-record/service-record-close.sh",
     }
-    in_package = {f"/usr/share/service-record/service-record-{name}.sh" for name in ("exit", "close")}
+    in_package = {
+        f"/usr/share/service-record/service-record-{name}.sh" for name in ("exit", "close", "cluster-api")
+    }
     in_package |= {f"/usr/lib/dracut/modules.d/95service-record/{name}" for name in MODULE_FILES}
     assert programs == (in_package if layout is PACKAGE else on_host)
     assert {item.mode for item in items} == {0o644, 0o755}

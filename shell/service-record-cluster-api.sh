@@ -1,0 +1,70 @@
+#!/bin/bash
+# Tell Cluster API how the bootstrap service of this host ended. service-record-cluster-api@.service runs this.
+#
+# usage: service-record-cluster-api.sh <service> [root]
+#
+# After a success it writes the sentinel file of the bootstrap contract. A failure has no place in that contract: its
+# reason goes where people look, to the console and cloud-init's output, and into a file beside the sentinel. The script
+# runs until the service has succeeded, because systemd or a person may start it again.
+set -uo pipefail
+
+readonly service=${1%.service} root=${2-}
+readonly directory=$root/run/cluster-api
+readonly sentinel=$directory/bootstrap-success.complete reason=$directory/bootstrap-failure.txt
+readonly cloud_init=$root/var/log/cloud-init-output.log
+readonly interval=${SERVICE_RECORD_INTERVAL:-5} # seconds
+
+# Sets `result` to success, failure or nothing, and `invocation` to the id of the run.
+read_result() {
+  local line='' active='' sub='' end=''
+  result='' invocation=''
+  while IFS= read -r line; do
+    case $line in
+    ActiveState=*) active=${line#*=} ;;
+    SubState=*) sub=${line#*=} ;;
+    Result=*) end=${line#*=} ;;
+    InvocationID=*) invocation=${line#*=} ;;
+    esac
+  done < <(systemctl show --property=ActiveState,SubState,Result,InvocationID "$service.service")
+  case $active:$sub:$end in
+  failed:*) result=failure ;;
+  activating:auto-restart*:success) ;;
+  activating:auto-restart*) result=failure ;;
+  active:exited:success) result=success ;;
+  # systemd has the same state after a stop, and before the first start. Only the record knows which it is.
+  inactive:*:success) ! has_recorded_success || result=success ;;
+  esac
+}
+
+has_recorded_success() {
+  local outcome
+  outcome=$(service-record show --output json "$service" 2>/dev/null | grep --max-count 1 '"outcome"')
+  [[ $outcome == *'"success"'* ]]
+}
+
+# Writes the verdict, or without one the last lines of the journal.
+write_reason() {
+  local text=''
+  text=$(timeout 60 service-record analyze --brief --color never "$service" 2>/dev/null)
+  [[ $text ]] || text=$(timeout 10 journalctl --unit "$service.service" --lines 20 --no-pager --output cat)
+  text="service-record: $service.service failed"$'\n'$text
+  printf '%s\n' "$text" # to the journal and the console, by StandardOutput= of the unit
+  [[ ! -f $cloud_init ]] || printf '%s\n' "$text" >>"$cloud_init"
+  mkdir -p -- "$directory"
+  printf '%s\n' "$text" >"$reason"
+}
+
+explained=
+while
+  read_result
+  [[ $result != success ]]
+do
+  if [[ $result == failure && $invocation != "$explained" ]]; then
+    write_reason
+    explained=$invocation
+  fi
+  sleep "$interval"
+done
+mkdir -p -- "$directory"
+rm -f -- "$reason"
+printf 'success\n' >"$sentinel"

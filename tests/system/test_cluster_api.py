@@ -1,0 +1,94 @@
+"""The unit for Cluster API, under a real systemd: the sentinel after a success, the reason of a failure."""
+
+import re
+
+import pytest
+
+from testing.machine import REPOSITORY, Machine
+
+SENTINEL = "bootstrap-success.complete"
+PROGRAM = """\
+#!/bin/sh
+exec /venv/bin/python -c 'from service_record.cli import main; main(prog_name="service-record")' "$@"
+"""
+SCENARIO = f"""\
+touch /var/log/cloud-init-output.log
+look() {{
+  echo "# $1"
+  for file in /run/cluster-api/* /var/log/cloud-init-output.log; do
+    [[ ! -s $file ]] || echo "$file: $(tr '\\n' ' ' <"$file")"
+  done
+}}
+watch() {{ systemctl start "service-record-cluster-api@$1"; }}
+until_there() {{ for _ in {{1..200}}; do [[ ! -s /run/cluster-api/$1 ]] || return; sleep 0.05; done; }}
+
+watch bootkube
+start bootkube
+until_there bootstrap-failure.txt
+look failed
+touch /run/has-disk
+start bootkube
+until_there {SENTINEL}
+look mended
+timeout 20 bash -c 'while systemctl is-active --quiet service-record-cluster-api@bootkube; do sleep 0.1; done'
+echo "ended $(systemctl show --property=Result --value service-record-cluster-api@bootkube)"
+rm -r /run/cluster-api
+
+start stays
+watch stays
+until_there {SENTINEL}
+look stays
+rm -r /run/cluster-api
+
+watch daemon
+start daemon
+systemctl stop daemon
+sleep 1
+look stopped
+systemctl stop service-record-cluster-api@daemon
+"""
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return the files that are there, by the scenario's name for the time."""
+    machine = Machine(tmp_path_factory.mktemp("machine"))
+    body = """\
+    [[ -e /run/has-disk ]] || { echo 'no space left on device' >&2; exit 1; }
+    """
+    machine.bash_service("bootkube", body, "Type=oneshot")
+    machine.unit("stays", "Type=oneshot", "RemainAfterExit=yes", "ExecStart=/bin/true")
+    machine.unit("daemon", "ExecStart=/bin/sleep 600")
+    machine.drop_in()
+    machine.program("service-record", PROGRAM)
+    name = "service-record-cluster-api"
+    machine.program(f"{name}.sh", (REPOSITORY / f"shell/{name}.sh").read_text())
+    unit = (REPOSITORY / f"units/{name}@.service").read_text()
+    unit = unit.replace("/usr/local/share/service-record/", "/usr/local/bin/")
+    machine.write_unit(f"{name}@.service", f"{unit}[Service]\nEnvironment=SERVICE_RECORD_INTERVAL=0.1\n")
+    output = machine.boot(SCENARIO)
+    return dict(re.findall(r"^# (\S+)\n(.*?)(?=^# |\Z)", output, re.MULTILINE | re.DOTALL))
+
+
+def test_failure_has_reason_and_no_sentinel(seen: dict[str, str]) -> None:
+    assert SENTINEL not in seen["failed"]
+    reason, log = seen["failed"].splitlines()
+    assert reason.startswith(
+        "/run/cluster-api/bootstrap-failure.txt: service-record: bootkube.service failed"
+    )
+    assert "bootkube: the disk is full" in reason
+    assert "bootkube: the disk is full" in log
+
+
+def test_later_success_replaces_reason(seen: dict[str, str]) -> None:
+    assert f"/run/cluster-api/{SENTINEL}: success" in seen["mended"]
+    assert "bootstrap-failure.txt" not in seen["mended"]
+    assert "ended success" in seen["mended"]
+
+
+def test_service_that_remains_after_exit_succeeds(seen: dict[str, str]) -> None:
+    assert f"/run/cluster-api/{SENTINEL}: success" in seen["stays"]
+
+
+def test_stopped_service_is_no_success(seen: dict[str, str]) -> None:
+    assert "/run/cluster-api" not in seen["stopped"]
