@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from service_record.cli import main
-from service_record.deploy.snippets import BOOTED, STEPS, one_line, part_of
+from service_record.deploy.snippets import BOOTED, STEPS, one_line, read_part
 from service_record.record.directory import Records
 from service_record.record.entry import Entry, Malformed
 from tests.programs import REPOSITORY
@@ -627,7 +627,7 @@ def test_nothing_of_ours_is_taken_for_erb(kind: str) -> None:
 
 
 def test_the_same_shell_on_one_line_is_the_same() -> None:
-    line = one_line(part_of("steps.sh"))
+    line = one_line(read_part("steps.sh"))
     assert "\n" not in line
     assert subprocess.run(["sh", "-n", "-c", line], check=False).returncode == 0
 
