@@ -1,4 +1,4 @@
-"""The verdict above the login prompts."""
+"""The verdict above the login prompt."""
 
 import os
 import pty
@@ -12,7 +12,7 @@ from service_record.reporter.console import issue, show
 from service_record.reporter.paths import Places
 
 
-def test_the_verdict_comes_first_then_what_to_do_then_room_for_the_prompt() -> None:
+def test_issue_has_verdict_advice_and_an_empty_line() -> None:
     assert issue("failed: bootkube in stage pull: no such image", "Log in: service-record show") == (
         b"service-record: failed: bootkube in stage pull: no such image\nLog in: service-record show\n\n"
     )
@@ -26,13 +26,13 @@ def test_the_verdict_comes_first_then_what_to_do_then_room_for_the_prompt() -> N
         ("failed: first\nsecond\r\nthird", rb"failed: first\\x0asecond\\x0d\\x0athird"),
         ("failed: größe ✗ \u202e", rb"failed: gr??e ? \\u202e"),
     ],
-    ids=["agetty's own", "a terminal's", "lines", "no ASCII"],
+    ids=["escapes of agetty", "escapes of terminals", "line breaks", "not ASCII"],
 )
-def test_nothing_in_it_acts_on_agetty_or_on_a_terminal(said: str, expected: bytes) -> None:
+def test_escapes_for_agetty_and_terminals_are_escaped(said: str, expected: bytes) -> None:
     assert issue(said) == b"service-record: " + expected + b"\n\n"
 
 
-def test_a_long_verdict_has_two_rows_with_its_beginning_and_its_end() -> None:
+def test_long_verdict_keeps_beginning_and_end_in_two_rows() -> None:
     first, second, last = issue(f"failed: {'word ' * 100}no such image").splitlines()
     assert first.startswith(b"service-record: failed: word word")
     assert second.endswith(b"word no such image")
@@ -40,13 +40,13 @@ def test_a_long_verdict_has_two_rows_with_its_beginning_and_its_end() -> None:
     assert last == b""
 
 
-def test_a_word_that_is_longer_than_a_row_is_broken() -> None:
+def test_word_longer_than_a_row_is_broken() -> None:
     rows = issue(f"failed: {'x' * 500}").splitlines()
     assert len(rows) == 3
     assert max(map(len, rows)) <= 79
 
 
-def test_it_is_written_only_when_it_says_something_else(tmp_path: Path) -> None:
+def test_issue_is_written_only_if_its_text_changes(tmp_path: Path) -> None:
     places = Places(tmp_path)
     show(places, b"one\n")
     before = places.issue.stat()
@@ -58,7 +58,7 @@ def test_it_is_written_only_when_it_says_something_else(tmp_path: Path) -> None:
     assert [path.name for path in places.issue.parent.iterdir()] == ["80-service-record.issue"]
 
 
-def test_agetty_shows_what_was_said(tmp_path: Path) -> None:
+def test_agetty_shows_the_verdict_unchanged(tmp_path: Path) -> None:
     if shutil.which("agetty") is None or os.geteuid() != 0:
         pytest.skip("no agetty, or not root")
     said = r"failed: \n \4 \\ C:\dir \e{red}"

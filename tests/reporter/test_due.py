@@ -1,4 +1,4 @@
-"""The look each minute whether a round is due: what it goes by, and how little it loads for that."""
+"""The check each minute whether a round is due: its conditions, and the modules that it loads."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ ROUND = {
     *("service_record.reporter.policy", "service_record.reporter.round"),
 }
 """Modules that only a round needs."""
-MOST_OF_A_ROUND = 105
+MAX_ROUND_MODULES = 105
 PROGRAM = """
 import sys
 from service_record.cli import main
@@ -29,7 +29,7 @@ print(*sys.modules)
 
 @pytest.fixture
 def places(tmp_path: Path) -> Places:
-    """A host that had a round just now."""
+    """A host whose last round was just now."""
     places = Places(tmp_path)
     places.settings_file.parent.mkdir(parents=True)
     places.settings_file.write_text('frequency = "10m"\n')
@@ -56,20 +56,20 @@ def loaded(places: Places) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_when_nothing_is_due_nothing_is_loaded_that_only_a_round_needs(places: Places) -> None:
+def test_check_loads_no_modules_of_a_round(places: Places) -> None:
     modules = loaded(places)
 
     assert "service_record.reporter.due" in modules
     assert modules & ROUND == set()
 
 
-def test_what_only_a_round_needs_is_loaded_for_a_round(places: Places) -> None:
+def test_round_loads_its_modules(places: Places) -> None:
     places.state_file.unlink()
 
     assert loaded(places) >= ROUND
 
 
-def test_a_round_of_a_host_that_is_well_loads_few_modules(places: Places) -> None:
+def test_round_of_a_healthy_host_loads_few_modules(places: Places) -> None:
     places.state_file.unlink()
     places.records.mkdir(parents=True)
     write_lines(places.records / "job.json", entry(), entry("service end", 1, result="success"))
@@ -77,37 +77,37 @@ def test_a_round_of_a_host_that_is_well_loads_few_modules(places: Places) -> Non
     ours = {module for module in loaded(places) if module.startswith("service_record")}
 
     assert "service_record.history.results" in ours
-    assert len(ours) <= MOST_OF_A_ROUND
+    assert len(ours) <= MAX_ROUND_MODULES
 
 
-def test_after_a_round_nothing_is_due(places: Places) -> None:
+def test_no_round_is_due_after_a_round(places: Places) -> None:
     assert not is_anything_due(places, {})
 
 
-def test_in_another_boot_a_round_is_due(places: Places) -> None:
+def test_round_is_due_in_another_boot(places: Places) -> None:
     save(places.state_file, ReporterState(boots=(BootSeen(boot_id="a1" * 16, rounds=2, uptime=20.0),)))
     assert is_anything_due(places, {})
 
 
-def test_where_the_reporter_has_stopped_there_may_be_something_left_to_remove(places: Places) -> None:
+def test_round_is_due_after_a_stop(places: Places) -> None:
     places.tombstone.write_text("{}")
     assert is_anything_due(places, {})
 
 
-def test_where_records_are_sent_as_they_come_there_may_be_new_ones(places: Places) -> None:
+def test_round_is_due_if_records_are_streamed(places: Places) -> None:
     places.settings_file.write_text('records_to = ["collector+https://collector.example"]\n')
     assert is_anything_due(places, {})
 
 
 @pytest.mark.parametrize("state", [b"{", b'{"version": 2}', b'{"boots": 3}'], ids=["torn", "newer", "odd"])
-def test_a_damaged_state_is_for_a_round_to_set_aside(places: Places, state: bytes) -> None:
+def test_round_is_due_for_a_damaged_state(places: Places, state: bytes) -> None:
     places.state_file.write_bytes(state)
 
     assert is_anything_due(places, {})
     assert places.state_file.read_bytes() == state
 
 
-def test_a_state_that_cannot_be_read_is_for_a_round_to_tell_of(places: Places) -> None:
+def test_round_is_due_for_an_unreadable_state(places: Places) -> None:
     places.state_file.unlink()
     places.state_file.symlink_to(places.state_file.name)
     assert is_anything_due(places, {})

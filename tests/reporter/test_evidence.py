@@ -1,4 +1,4 @@
-"""What a host tells of itself: real files, a kubelet that answers or does not, and fingerprints."""
+"""The state of the host: its files, its kubelet, its records, and the fingerprint of its failures."""
 
 import socket
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def observed(
     return observe(Places(root), asked, own=("boot-reporter.service",))
 
 
-def test_what_the_host_shows_is_the_cause_that_people_read_and_decides_nothing(tmp_path: Path) -> None:
+def test_cause_from_logs_does_not_change_the_fingerprint(tmp_path: Path) -> None:
     waited = "Error: error while checking pod status: timed out waiting for the condition"
     record(tmp_path, "bootkube", *failed_run(error_message=waited))
     kernel = b"Out of memory: Killed process 6214 (hyperkube) total-vm:1586752kB\n"
@@ -69,11 +69,9 @@ FLANNEL = f'E1121 1 main.go:325] Error registering: node "{SECRET}" pod cidr not
         ("containers/kube-flannel-1f2e.log", FLANNEL),
         ("journals/bootkube.log", f"{timestamp(5)} host job.sh[{PID}]: Error: no login with {SECRET}"),
     ],
-    ids=["in a cause", "as the line that tells"],
+    ids=["in a cause", "as the quoted line"],
 )
-def test_the_verdict_on_the_console_shows_no_secret_of_a_line_of_evidence(
-    tmp_path: Path, path: str, line: str
-) -> None:
+def test_secrets_in_evidence_are_masked_on_the_console(tmp_path: Path, path: str, line: str) -> None:
     record(tmp_path, "bootkube", *failed_run(error_message="Use --help"))
     places = Places(tmp_path)
     asked = HostProbes(
@@ -99,7 +97,7 @@ def record(root: Path, service: str, *entries: Entry) -> None:
 
 
 def loop(times: int, error: str = "") -> list[Entry]:
-    """The same failure so many times in one boot, each of a run of its own, with what always differs."""
+    """Return the entries of `times` failed runs in one boot that differ only in times, ids and addresses."""
     return [
         found
         for number in range(times)
@@ -125,7 +123,7 @@ def kubelet(status: int = 200, *, hangs: bool = False) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}/healthz"
 
 
-def test_a_kubelet_is_well_only_when_it_says_so() -> None:
+def test_kubelet_is_healthy_only_if_it_answers_200() -> None:
     with kubelet() as url:
         assert is_healthy(url)
     with kubelet(500) as url:
@@ -133,7 +131,7 @@ def test_a_kubelet_is_well_only_when_it_says_so() -> None:
     assert not is_healthy(url)
 
 
-def test_a_kubelet_that_hangs_holds_nobody_up() -> None:
+def test_hanging_kubelet_does_not_block() -> None:
     with kubelet(hangs=True) as url:
         begun = monotonic()
         assert not is_healthy(url)
@@ -148,16 +146,16 @@ CERTIFICATE = "/var/lib/kubelet/pki/kubelet-client-current.pem"
     ("files", "found"),
     [
         pytest.param([], Traces(), id="none"),
-        pytest.param([ENCAPSULATED], Traces(is_pending=True), id="the configuration waits"),
-        pytest.param([f"{ENCAPSULATED}.bak"], Traces(is_applied=True), id="it is done"),
+        pytest.param([ENCAPSULATED], Traces(is_pending=True), id="configuration pending"),
+        pytest.param([f"{ENCAPSULATED}.bak"], Traces(is_applied=True), id="configuration applied"),
         pytest.param(
             [ENCAPSULATED, "/etc/machine-config-daemon/currentconfig"], Traces(is_applied=True), id="both"
         ),
-        pytest.param([CERTIFICATE], Traces(has_kubelet=True), id="a kubelet has run"),
-        pytest.param(["/etc/kubernetes/kubelet.conf"], Traces(), id="a kubelet is only configured"),
+        pytest.param([CERTIFICATE], Traces(has_kubelet=True), id="kubelet has run"),
+        pytest.param(["/etc/kubernetes/kubelet.conf"], Traces(), id="kubelet is only configured"),
     ],
 )
-def test_traces_are_what_lies_on_the_disk(tmp_path: Path, files: list[str], found: Traces) -> None:
+def test_traces_are_read_from_files(tmp_path: Path, files: list[str], found: Traces) -> None:
     for name in files:
         path = Places(tmp_path).at(name)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -165,14 +163,14 @@ def test_traces_are_what_lies_on_the_disk(tmp_path: Path, files: list[str], foun
     assert read_traces(Places(tmp_path)) == found
 
 
-def test_a_host_without_records_has_no_verdict_and_says_why(tmp_path: Path) -> None:
+def test_host_without_records_has_no_verdict(tmp_path: Path) -> None:
     found = observed(tmp_path)
     assert (found.verdict, found.is_wrong) == (None, False)
     assert some(found.unread).startswith(f"{tmp_path}/var/log/openshift: no records; ")
     assert found.fingerprint
 
 
-def test_a_failed_service_makes_the_host_wrong(tmp_path: Path) -> None:
+def test_failed_service_makes_the_host_wrong(tmp_path: Path) -> None:
     record(tmp_path, "bootkube", *failed_run())
     found = observed(tmp_path)
     assert found.verdict is Verdict.FAILED
@@ -180,7 +178,7 @@ def test_a_failed_service_makes_the_host_wrong(tmp_path: Path) -> None:
     assert not found.is_only_reboot
 
 
-def test_a_failed_unit_is_in_the_verdict_for_people_and_decides_nothing(tmp_path: Path) -> None:
+def test_failed_unit_is_named_but_the_host_is_not_wrong(tmp_path: Path) -> None:
     record(tmp_path, "bootkube", entry(), entry(Phase.SERVICE_END, 5))
     found = observed(tmp_path, units=("boot-reporter.service", "chronyd.service"))
     assert (found.verdict, found.is_wrong) == (Verdict.SUCCEEDED, False)
@@ -190,7 +188,7 @@ def test_a_failed_unit_is_in_the_verdict_for_people_and_decides_nothing(tmp_path
 
 
 @pytest.mark.parametrize("layout", ["lines", "array"])
-def test_of_a_record_without_end_the_latest_is_judged(tmp_path: Path, layout: str) -> None:
+def test_end_of_a_huge_record_is_judged(tmp_path: Path, layout: str) -> None:
     entries = [*failed_run("long ago"), *loop(5000, error="x" * 2000)]
     data = b"".join(entry.to_line() for entry in entries) if layout == "lines" else our_array(*entries)
     assert len(data) > 16 << 20
@@ -203,19 +201,19 @@ def test_of_a_record_without_end_the_latest_is_judged(tmp_path: Path, layout: st
     assert 1000 < len(service.runs) < 5000
 
 
-def test_damaged_records_are_evidence_too(tmp_path: Path) -> None:
+def test_damaged_records_change_the_fingerprint(tmp_path: Path) -> None:
     Places(tmp_path).records.mkdir(parents=True)
     (Places(tmp_path).records / "job.json").write_bytes(b"\0\xff{" * 99)
     assert observed(tmp_path).fingerprint != observed(tmp_path / "other").fingerprint
 
 
-def test_what_this_host_really_is_can_be_asked(tmp_path: Path) -> None:
+def test_real_host_is_observed(tmp_path: Path) -> None:
     found = observe(Places(tmp_path))
     assert found.uptime > 0
     assert len(found.boot_id) == 32
 
 
-def test_the_same_failure_again_and_again_has_one_fingerprint(tmp_path: Path) -> None:
+def test_repeated_failure_keeps_its_fingerprint(tmp_path: Path) -> None:
     prints = set()
     for times in (3, 4, 30):
         record(tmp_path / str(times), "job", *loop(times))
@@ -225,7 +223,7 @@ def test_the_same_failure_again_and_again_has_one_fingerprint(tmp_path: Path) ->
     assert len(prints) == 1
 
 
-def test_a_boot_loop_has_one_fingerprint(tmp_path: Path) -> None:
+def test_boot_loop_keeps_its_fingerprint(tmp_path: Path) -> None:
     prints = []
     for boots in range(1, 9):
         entries = [
@@ -237,7 +235,7 @@ def test_a_boot_loop_has_one_fingerprint(tmp_path: Path) -> None:
             entries[number] = replace(found, uptime=60.0 + number % 4)
         record(tmp_path, "job", *entries)
         prints.append(observed(tmp_path, boot_id=f"{boots - 1:032x}").fingerprint)
-    assert len(set(prints)) == 2, "one until it is known to be a loop, and one since"
+    assert len(set(prints)) == 2, "one before the loop is recognized, and one after"
     assert len(set(prints[3:])) == 1
 
 
@@ -253,14 +251,14 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_what_is_new_has_a_new_fingerprint(tmp_path: Path, name: str) -> None:
+def test_new_failure_has_a_new_fingerprint(tmp_path: Path, name: str) -> None:
     record(tmp_path, "job", *failed_run())
     before = observed(tmp_path).fingerprint
     OTHERS[name](tmp_path)
     assert observed(tmp_path).fingerprint != before
 
 
-def test_a_failed_unit_has_a_new_fingerprint_but_its_number_has_not(tmp_path: Path) -> None:
+def test_failed_unit_changes_the_fingerprint_but_numbers_do_not(tmp_path: Path) -> None:
     def with_unit(*names: str) -> str:
         return observed(tmp_path, units=names).fingerprint
 
@@ -269,19 +267,19 @@ def test_a_failed_unit_has_a_new_fingerprint_but_its_number_has_not(tmp_path: Pa
     assert with_unit("boot-reporter.service") == with_unit()
 
 
-def test_time_alone_changes_no_fingerprint(tmp_path: Path) -> None:
+def test_uptime_does_not_change_the_fingerprint(tmp_path: Path) -> None:
     record(tmp_path, "job", *failed_run())
     later = observed(tmp_path, uptime=20_000.0)
     assert later.fingerprint == observed(tmp_path).fingerprint
 
 
-def test_a_clock_that_was_years_off_changes_no_fingerprint(tmp_path: Path) -> None:
+def test_wrong_clock_does_not_change_the_fingerprint(tmp_path: Path) -> None:
     record(tmp_path / "a", "job", *failed_run())
     record(tmp_path / "b", "job", *(replace(one, timestamp="1970-01-01T00:00:09Z") for one in failed_run()))
     assert observed(tmp_path / "a").fingerprint == observed(tmp_path / "b").fingerprint
 
 
-def test_where_a_running_service_is_now_changes_no_fingerprint(tmp_path: Path) -> None:
+def test_progress_of_a_running_service_keeps_the_fingerprint(tmp_path: Path) -> None:
     start = entry(Phase.SERVICE_START, pid=None)
     record(tmp_path, "job", start)
     before = observed(tmp_path, uptime=70.0)
@@ -291,13 +289,13 @@ def test_where_a_running_service_is_now_changes_no_fingerprint(tmp_path: Path) -
     assert after.fingerprint == before.fingerprint
 
 
-def test_what_a_reboot_interrupted_is_known_as_that(tmp_path: Path) -> None:
+def test_interruption_by_a_reboot_only_is_recognized(tmp_path: Path) -> None:
     record(tmp_path, "job", entry(Phase.SERVICE_START), entry(Phase.STAGE_START, 1, stage="pull"))
     found = observed(tmp_path, boot_id=NEXT, uptime=30.0)
     assert (found.verdict, found.is_only_reboot) == (Verdict.INTERRUPTED, True)
 
 
-def test_right_after_a_loss_of_power_the_verdict_names_it(tmp_path: Path) -> None:
+def test_verdict_names_a_loss_of_power(tmp_path: Path) -> None:
     record(tmp_path, "install-to-disk", entry(), entry(Phase.STAGE_START, 1, stage="write-image"))
 
     found = observed(tmp_path, boot_id=NEXT, uptime=5)
@@ -307,7 +305,7 @@ def test_right_after_a_loss_of_power_the_verdict_names_it(tmp_path: Path) -> Non
     )
 
 
-def test_an_unknown_boot_is_not_another_boot(tmp_path: Path) -> None:
+def test_unknown_boot_id_does_not_mean_another_boot(tmp_path: Path) -> None:
     record(tmp_path, "job", entry(pid=None))
 
     found = observe(
@@ -318,7 +316,7 @@ def test_an_unknown_boot_is_not_another_boot(tmp_path: Path) -> None:
     assert found.verdict is Verdict.RUNNING
 
 
-def test_a_planned_reboot_leaves_nothing_wrong(tmp_path: Path) -> None:
+def test_planned_reboot_is_not_wrong(tmp_path: Path) -> None:
     end = {
         "result": Result.FAILURE,
         "signal": "TERM",

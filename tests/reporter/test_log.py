@@ -36,10 +36,10 @@ def test_lines_for_the_journal_begin_with_their_priority(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("stream", [None, "", "1:1", "nonsense"])
-def test_lines_for_people_do_not(tmp_path: Path, stream: str | None) -> None:
+def test_lines_for_terminals_have_no_priority(tmp_path: Path, stream: str | None) -> None:
     assert said(tmp_path, stream) == "first\nsecond\\x1b[2J\\x0aline\nthird\nfourth\n"
 
 
-def test_nobody_listening_is_no_error() -> None:
+def test_closed_standard_error_is_no_error() -> None:
     code = f"import os; os.close(2); {SAYING}"
     subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(REPOSITORY)}, check=True)

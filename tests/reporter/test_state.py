@@ -1,4 +1,4 @@
-"""The state of the reporter: whole after any loss of power, and careful after damage."""
+"""The state file of the reporter: complete after a loss of power, and careful after damage."""
 
 import os
 import signal
@@ -35,11 +35,11 @@ FULL = ReporterState(
 )  # fmt: skip
 
 
-def test_a_host_without_a_state_has_a_new_one(tmp_path: Path) -> None:
+def test_missing_state_file_gives_a_new_state(tmp_path: Path) -> None:
     assert load(tmp_path / "reporter.json") == ReporterState()
 
 
-def test_a_state_is_read_as_it_was_saved(tmp_path: Path) -> None:
+def test_saved_state_is_loaded_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "reporter.json"
     state = seen(evidence(), evidence(70.0, wrong=True), state=FULL)
     save(path, state)
@@ -62,23 +62,23 @@ def test_a_state_is_read_as_it_was_saved(tmp_path: Path) -> None:
         pytest.param(b" " * 300_000, id="huge"),
     ],
 )
-def test_a_damaged_state_is_set_aside_and_the_new_one_is_careful(tmp_path: Path, damage: bytes) -> None:
+def test_damaged_state_is_moved_and_the_new_one_is_careful(tmp_path: Path, damage: bytes) -> None:
     path = tmp_path / "reporter.json"
     path.write_bytes(damage)
     assert load(path) == ReporterState(is_careful=True)
     assert path.with_name("reporter.json.damaged").read_bytes() == damage
-    assert load(path) == ReporterState(is_careful=True), "as long as nobody has saved the new one"
+    assert load(path) == ReporterState(is_careful=True), "until the new one is saved"
 
 
 @given(st.binary(max_size=300))
-def test_no_content_of_the_file_raises(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_random_state_file_raises_nothing(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.mktemp("state") / "reporter.json"
     path.write_bytes(data)
     assert isinstance(load(path), ReporterState)
 
 
 @pytest.mark.parametrize("cut", [0.3, 0.6, 0.9])
-def test_a_state_that_is_cut_short_is_damaged(tmp_path: Path, cut: float) -> None:
+def test_truncated_state_is_damaged(tmp_path: Path, cut: float) -> None:
     path = tmp_path / "reporter.json"
     save(path, FULL)
     whole = path.read_bytes()
@@ -86,7 +86,7 @@ def test_a_state_that_is_cut_short_is_damaged(tmp_path: Path, cut: float) -> Non
     assert load(path).is_careful
 
 
-def test_a_killed_writer_leaves_one_of_two_whole_states(tmp_path: Path) -> None:
+def test_killed_writer_leaves_a_complete_state(tmp_path: Path) -> None:
     path = tmp_path / "reporter.json"
     program = f"""
 from dataclasses import replace
@@ -109,7 +109,7 @@ while True:
         assert len(state.told) == state.earlier_boots
 
 
-def test_a_state_that_cannot_be_saved_stays_as_it_was(tmp_path: Path) -> None:
+def test_state_is_unchanged_if_saving_fails(tmp_path: Path) -> None:
     path = tmp_path / "reporter.json"
     save(path, FULL)
     with full_beyond(10), pytest.raises(OSError, match="large"):
@@ -119,7 +119,7 @@ def test_a_state_that_cannot_be_saved_stays_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["reporter.json", ".reporter.json.new"])
 @pytest.mark.parametrize("kind", ["directory", "link", "loop", "dangling", "pipe", "socket"])
-def test_what_is_no_file_is_moved_out_of_the_way_of_the_state(tmp_path: Path, name: str, kind: str) -> None:
+def test_irregular_file_in_place_of_the_state_is_moved(tmp_path: Path, name: str, kind: str) -> None:
     path, blocker, theirs = tmp_path / "reporter.json", tmp_path / name, tmp_path / "theirs"
     theirs.write_text("{}")
     targets = {"link": theirs, "loop": blocker, "dangling": tmp_path / "gone"}
@@ -139,7 +139,7 @@ def test_what_is_no_file_is_moved_out_of_the_way_of_the_state(tmp_path: Path, na
     assert not (tmp_path / "gone").exists()
 
 
-def test_a_directory_takes_the_place_of_the_state_again_and_again(tmp_path: Path) -> None:
+def test_repeated_directories_in_place_of_the_state_are_limited(tmp_path: Path) -> None:
     path = tmp_path / "reporter.json"
     for _ in range(20):
         path.mkdir()
@@ -152,7 +152,7 @@ def test_a_directory_takes_the_place_of_the_state_again_and_again(tmp_path: Path
     assert len(list(tmp_path.iterdir())) <= 18
 
 
-def test_boots_are_counted_in_the_order_they_are_seen() -> None:
+def test_boots_are_counted_in_order() -> None:
     state = seen(evidence(20.0), evidence(600.0), evidence(15.0, boot_id=NEXT_BOOT))
     assert [(boot.boot_id, boot.rounds, boot.uptime) for boot in state.boots] == [
         (BOOT, 2, 600.0),
@@ -162,7 +162,7 @@ def test_boots_are_counted_in_the_order_they_are_seen() -> None:
     assert state.uptime_before(NEXT_BOOT) == 600.0
 
 
-def test_many_boots_are_folded_into_a_sum() -> None:
+def test_old_boots_are_summed() -> None:
     state = ReporterState()
     for number in range(100):
         state = begin_round(state, evidence(10.0, boot_id=str(number)))
@@ -171,5 +171,5 @@ def test_many_boots_are_folded_into_a_sum() -> None:
     assert state.uptime_before("99") == 990.0
 
 
-def test_a_new_round_may_try_again_what_the_one_before_tried_in_vain() -> None:
+def test_new_round_clears_deferred_calls() -> None:
     assert begin_round(replace(ReporterState(), deferred=("host",)), evidence()).deferred == ()
