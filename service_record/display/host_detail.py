@@ -40,6 +40,16 @@ class RepeatedReports(msgspec.Struct, frozen=True):
     count: int = 1
 
 
+class ShownLastWords(msgspec.Struct, frozen=True):
+    """The lines that a service of the host printed last."""
+
+    service: str
+    text: str
+    received_at: Time
+    stage: str = ""
+    """The stage that was open meanwhile; empty if none was."""
+
+
 class ShownInstallation(msgspec.Struct, frozen=True):
     """The assisted-service's view of a host. Times are seconds since 1970 by the collector's clock."""
 
@@ -62,6 +72,8 @@ class HostDetail(msgspec.Struct, frozen=True):
     shown_build: int
     steps: tuple[RepeatedReports, ...]
     installation: ShownInstallation | None = None
+    last_words: tuple[ShownLastWords, ...] = ()
+    """Latest first; none from an older collector."""
     now: float | None = None
     """The time of the collector's clock, which all times follow; None from an older collector."""
 
@@ -94,14 +106,26 @@ def host_detail(detail: HostDetail, source: str, now: float, view: View) -> Iter
     facts = () if detail.installation is None else tuple(_installation(detail.installation, view))
     yield from describe(detail.summary, earlier, now, view, facts)
     steps = _by_step(detail.steps)
-    if not steps:
-        return
-    yield BLANK
-    yield ((f"Steps of build {detail.shown_build}", Ink.STRONG),)
-    width = min(max(cell_len(visible(step.latest.name)) for step in steps), view.width - _BESIDE)
-    for step in steps:
-        yield _line(step, width, view)
-        yield from _logs(step.reports, view)
+    if steps:
+        yield BLANK
+        yield ((f"Steps of build {detail.shown_build}", Ink.STRONG),)
+        width = min(max(cell_len(visible(step.latest.name)) for step in steps), view.width - _BESIDE)
+        for step in steps:
+            yield _line(step, width, view)
+            yield from _logs(step.reports, view)
+    if detail.last_words:
+        yield BLANK
+        yield (("Last output", Ink.STRONG),)
+        for words in detail.last_words:
+            yield from _last_words(words, view)
+
+
+def _last_words(words: ShownLastWords, view: View) -> Iterator[Line]:
+    stage = f", stage {visible(words.stage)}" if words.stage else ""
+    heading = f"{visible(words.service)}{stage}, received {moment_at(words.received_at, view)}"
+    yield from wrapped(heading, Ink.PLAIN, view, 2)
+    for line in words.text.splitlines():
+        yield from wrapped(visible(line), Ink.FAINT, view, 4)
 
 
 def _installation(installation: ShownInstallation, view: View) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,7 @@ from service_record.collector.api import (
     bundle_calls,
     cluster_calls,
     host_calls,
+    last_words_calls,
     metrics,
     mute_calls,
     record_calls,
@@ -54,6 +55,7 @@ from service_record.collector.ingest.baselines import Statistics
 from service_record.collector.store.cluster_rows import ClusterDetail
 from service_record.collector.store.fleet import Sort
 from service_record.collector.store.host_rows import StoredHostDetail
+from service_record.collector.store.last_words import LastWords
 
 
 @cache
@@ -288,6 +290,15 @@ OPERATIONS: Final = (
         who=READERS,
         answers={200: BYTES},
         refusals=(404,),
+    ),
+    Operation(
+        f"PUT {_HOST}/last-words",
+        last_words_calls.put_last_words,
+        "Send the lines that a service printed last, in place of its earlier ones.",
+        who=HOSTS,
+        body=LastWords,
+        answers={204: None},
+        counted="last words",
     ),
     Operation(
         f"GET {_HOST}/bundles",

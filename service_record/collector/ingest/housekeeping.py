@@ -81,6 +81,7 @@ def carry_out(what: ForgetPlan, change: Change, objects: Objects, actor: str, no
         while change(lambda connection: purge.delete_events(connection, before)):
             pass
         change(lambda connection: purge.delete_replaced_chunks(connection, before))
+        change(lambda connection: purge.delete_last_words(connection, before))
     if what.builds:
         summary = (
             f"{len(what.builds)} builds, {sum(build.steps for build in what.builds)} steps, {what.size} bytes"

@@ -12,7 +12,15 @@ from service_record.collector.domain.installation_rules import Installation
 from service_record.collector.domain.progress import Progress, Repeated, repeated
 from service_record.collector.store.absences import read_absences
 from service_record.collector.store.fleet import HostSummary
-from service_record.collector.store.schema import builds, bundles, events, hosts, installations, steps
+from service_record.collector.store.schema import (
+    builds,
+    bundles,
+    events,
+    hosts,
+    installations,
+    last_words,
+    steps,
+)
 from service_record.collector.store.selecting import columns_of, names_of, row_as, rows_as
 
 
@@ -107,6 +115,17 @@ class BundleShown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LastWordsShown:
+    """The lines that a service of the host printed last."""
+
+    service: str
+    stage: str
+    """The stage that was open meanwhile; empty if none was."""
+    text: str
+    received_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EventShown:
     """An event of a host or a cluster, as clients of an assisted-service send it."""
 
@@ -160,6 +179,8 @@ class StoredHostDetail:
     """The number of the build that the steps belong to; 0 before the first build."""
     steps: tuple[Repeated[StepShown], ...]
     """The latest 500 steps, oldest first. Repeated rounds of steps are combined."""
+    last_words: tuple[LastWordsShown, ...]
+    """The last lines of services in the same build, latest first."""
     bundles: tuple[BundleShown, ...]
     """Latest first."""
     events: tuple[EventShown, ...]
@@ -193,6 +214,7 @@ def read_host(
         builds=shown_builds,
         shown_build=number if build is not None else row.build,
         steps=repeated(_read_steps(connection, row.id, number), lambda step: (step.label, step.status)),
+        last_words=_read_last_words(connection, row.id, row.build if build is None else build),
         bundles=_read_latest(connection, BundleShown, bundles, row.id, _LATEST_BUNDLES),
         events=_read_latest(connection, EventShown, events, row.id, _LATEST_EVENTS),
         installation=_read_installation(connection, row.id, now),
@@ -243,6 +265,13 @@ def _read_steps(connection: Connection, host_id: int, build: int) -> tuple[StepS
         .limit(LATEST_STEPS)
     )
     return rows_as(connection, StepShown, latest)[::-1]
+
+
+def _read_last_words(connection: Connection, host_id: int, build: int) -> tuple[LastWordsShown, ...]:
+    query = columns_of(LastWordsShown, last_words).where(
+        last_words.c.host_id == host_id, last_words.c.build == build
+    )
+    return rows_as(connection, LastWordsShown, query.order_by(last_words.c.received_at.desc()))
 
 
 def _read_latest(

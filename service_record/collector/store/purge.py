@@ -16,6 +16,7 @@ from service_record.collector.store.schema import (
     durations,
     events,
     hosts,
+    last_words,
     sessions,
     steps,
 )
@@ -41,6 +42,7 @@ def stored(connection: Connection) -> list[StoredBuild]:
     """Return all builds, with the size of each."""
     of_steps = _sums(connection, steps, func.length(steps.c.logs))
     of_bundles = _sums(connection, bundles, bundles.c.size)
+    of_words = _sums(connection, last_words, func.length(last_words.c.text))
     query = select(
         builds.c.host_id, builds.c.number, builds.c.updated_at, builds.c.verdict, hosts.c.build
     ).join(hosts, hosts.c.id == builds.c.host_id)
@@ -48,6 +50,7 @@ def stored(connection: Connection) -> list[StoredBuild]:
     for row in connection.execute(query):
         step_number, logs = of_steps.get((row.host_id, row.number), (0, 0))
         bundle_number, size = of_bundles.get((row.host_id, row.number), (0, 0))
+        _, words = of_words.get((row.host_id, row.number), (0, 0))
         stored_builds.append(
             StoredBuild(
                 host_id=row.host_id,
@@ -57,7 +60,7 @@ def stored(connection: Connection) -> list[StoredBuild]:
                 is_latest=row.number == row.build,
                 steps=step_number,
                 bundles=bundle_number,
-                size=step_number * STEP_BYTES + logs + size,
+                size=step_number * STEP_BYTES + logs + size + words,
             )
         )
     return [*stored_builds, *_before_any_build(connection)]
@@ -127,7 +130,12 @@ def delete_builds(connection: Connection, forgotten: Iterable[StoredBuild]) -> S
         [(pair["host"], pair["build"]) for pair in pairs]
     )
     keys = connection.execute(select(bundles.c.key).where(of_builds)).scalars().all()
-    for table, number in ((steps, steps.c.build), (bundles, bundles.c.build), (builds, builds.c.number)):
+    for table, number in (
+        (steps, steps.c.build),
+        (bundles, bundles.c.build),
+        (last_words, last_words.c.build),
+        (builds, builds.c.number),
+    ):
         of_build = (table.c.host_id == bindparam("host")) & (number == bindparam("build"))
         connection.execute(delete(table).where(of_build), pairs)
     return keys
@@ -171,6 +179,11 @@ def delete_replaced_chunks(connection: Connection, before: float) -> int:
         some = tuple_(*file).in_(replaced[start : start + 200])
         deleted += connection.execute(delete(chunks).where(some)).rowcount
     return deleted
+
+
+def delete_last_words(connection: Connection, before: float) -> int:
+    """Delete the last lines of services that printed none since a time. Return the number of services."""
+    return connection.execute(delete(last_words).where(last_words.c.received_at < before)).rowcount
 
 
 def delete_sessions(connection: Connection, now: float) -> int:

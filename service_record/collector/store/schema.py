@@ -155,6 +155,18 @@ chunks = Table(  # service records live: pieces of record files, byte for byte
     UniqueConstraint("host_id", "service", "file", "offset"),
 )
 
+last_words = Table(  # of each service of a host, the lines that it printed last
+    "last_words",
+    metadata,
+    _host(),
+    Column("service", String(255), nullable=False),
+    Column("stage", String(255), nullable=False, server_default=""),
+    Column("build", Integer, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("received_at", Double, nullable=False),
+    PrimaryKeyConstraint("host_id", "service"),
+)
+
 bundles = Table(
     "bundles",
     metadata,

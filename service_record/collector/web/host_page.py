@@ -17,11 +17,13 @@ from service_record.collector.api.serving import Serving, caller, host_name, pla
 from service_record.collector.domain.access import TokenKind
 from service_record.collector.domain.mutes import Mute, mute_of
 from service_record.collector.domain.silence import SilenceBudgets
+from service_record.collector.domain.steps import StepStatus, label_of
 from service_record.collector.process import Collector
 from service_record.collector.store.host_rows import (
     LATEST_STEPS,
     Boot,
     BuildSummary,
+    LastWordsShown,
     StepShown,
     StoredHostDetail,
     read_boots,
@@ -88,6 +90,27 @@ class HostSeen:
         failed = [step for step in ended.values() if step.status == "failed"]
         return max(failed, key=lambda step: step.id, default=None)
 
+    @cached_property
+    def words_of_steps(self) -> dict[int, LastWordsShown]:
+        """Return the last lines of services by the number of the open step that has the name of the service
+        or of its stage.
+        """
+        latest = {step.label: step for group in self.detail.steps for step in group.latest}
+        by_step: dict[int, LastWordsShown] = {}
+        for words in self.detail.last_words:
+            for name in filter(None, (words.stage, words.service)):
+                step = latest.get(label_of(name))
+                if step is not None and step.status == StepStatus.INIT:
+                    by_step.setdefault(step.id, words)
+                    break
+        return by_step
+
+    @property
+    def other_words(self) -> list[LastWordsShown]:
+        """Return the last lines that belong to no step that was reported."""
+        of_steps = list(self.words_of_steps.values())
+        return [words for words in self.detail.last_words if words not in of_steps]
+
     def timeline(self) -> Drawing | None:
         """Return the timeline; None before the first build."""
         if self.build is None:
@@ -112,6 +135,8 @@ class HostSeen:
             "is_latest": self.is_latest,
             "is_cut": self.is_cut,
             "failure": self.failure,
+            "words_of_steps": self.words_of_steps,
+            "other_words": self.other_words,
             "timeline": self.timeline(),
             "records": self.records,
             "mute": self.mute,

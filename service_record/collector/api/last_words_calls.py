@@ -1,0 +1,43 @@
+"""The call that receives the lines that a service printed last."""
+
+from http import HTTPStatus
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service_record.collector.api.answering import Refusal
+from service_record.collector.api.serving import caller, host_name, plain_body
+from service_record.collector.domain.steps import readable
+from service_record.collector.store.installations import Arrival
+from service_record.collector.store.last_words import LastWords, write_last_words
+from service_record.redaction import LeakError, outgoing_text
+from service_record.redaction.rules import Rules
+
+
+async def put_last_words(request: Request) -> Response:
+    """`PUT /api/v1/hosts/{host}/last-words`: the lines that a service of the host printed last.
+
+    They replace the earlier ones of the same service. The sender masks secrets. Secrets with a known form
+    are masked here too, because other programs may send lines.
+    """
+    serving, grant = caller(request)
+    host = host_name(request.path_params["host"])
+    try:
+        words = msgspec.json.decode(await plain_body(request), type=LastWords)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"the body does not hold last lines: {fault}") from None
+    words = msgspec.structs.replace(words, service=readable(words.service), stage=readable(words.stage))
+    text = await run_in_threadpool(_masked, words.lines)
+    arrival = Arrival(host, grant, serving.collector.now())
+    host_id = await serving.change(lambda connection: write_last_words(connection, arrival, words, text))
+    serving.collector.sweeper.tell(host_id)
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+def _masked(lines: list[str]) -> str:
+    try:
+        return outgoing_text("\n".join(map(readable, lines)), Rules(())).strip("\n")
+    except LeakError:
+        return "(not stored: a secret in these lines could not be masked)"

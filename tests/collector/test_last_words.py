@@ -1,0 +1,126 @@
+"""The lines that a service printed last: kept bounded at a collector, masked, and shown until replaced."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from service_record.collector.serving_settings import CollectorSettings
+from service_record.collector.store.last_words import LONGEST_LINE, MOST_LINES, MOST_SERVICES
+from service_record.collector.store.schema import last_words
+from tests.collector.browsing import signed_in
+from tests.collector.serving import Client, Reply, Served, served
+from tests.command_line import service_record
+from tests.schemas import check
+
+
+@pytest.fixture(scope="module")
+def server(shared_settings: CollectorSettings) -> Iterator[Served]:
+    """One for all tests here: each has a host of its own."""
+    with served(shared_settings) as running:
+        yield running
+
+
+def send(client: Client, host: str, service: str, *lines: str, stage: str = "") -> Reply:
+    body = {"service": service, "stage": stage, "lines": list(lines)}
+    return client.ask("PUT", f"/api/v1/hosts/{host}/last-words", data=body)
+
+
+def kept(server: Served, host: str) -> list[tuple[str, str, str]]:
+    shown = server.client("reader").get(f"/api/v1/hosts/{host}").json["last_words"]
+    return [(words["service"], words["stage"], words["text"]) for words in shown]
+
+
+def test_newest_lines_of_each_service_are_kept(server: Served, host: str) -> None:
+    client = server.client("host", host)
+    send(client, host, "bootkube", "one", stage="pull")
+    send(client, host, "crio", "ready")
+
+    reply = send(client, host, "bootkube", "two", "three", stage="render")
+
+    assert reply.status == 204
+    assert kept(server, host) == [("bootkube", "render", "two\nthree"), ("crio", "", "ready")]
+
+
+def test_empty_lines_delete_the_kept_ones(server: Served, host: str) -> None:
+    client = server.client("host", host)
+    send(client, host, "bootkube", "one")
+
+    assert send(client, host, "bootkube").status == 204
+    assert kept(server, host) == []
+
+
+def test_host_cannot_keep_more_than_its_share(server: Served, host: str) -> None:
+    client = server.client("host", host)
+    full = ["x" * LONGEST_LINE] * MOST_LINES
+    for number in range(MOST_SERVICES + 3):
+        assert send(client, host, f"service-{number}", *full).status == 204
+
+    services = [service for service, _, _ in kept(server, host)]
+    assert services == [f"service-{number}" for number in range(MOST_SERVICES + 2, 2, -1)]
+    assert send(client, host, "crio", *full, "one more").status == 400
+    assert send(client, host, "crio", "x" * (LONGEST_LINE + 1)).status == 400
+
+
+def test_lines_are_masked_again(server: Served, host: str) -> None:
+    send(
+        server.client("host", host),
+        host,
+        "crio",
+        "curl -u core:hunter2secret https://x",
+        "password=sw0rdfish99",
+    )
+
+    ((_, _, text),) = kept(server, host)
+    assert "sw0rdfish99" not in text
+    assert "curl" in text
+
+
+def test_other_hosts_token_is_refused(server: Served, host: str) -> None:
+    send(server.client("host", host), host, "crio", "ours")
+
+    assert send(server.client("host", "another"), host, "crio", "theirs").status == 403
+    assert kept(server, host) == [("crio", "", "ours")]
+
+
+def test_lines_go_with_their_host(server: Served, host: str) -> None:
+    send(server.client("host", host), host, "only-of-this-test", "one")
+
+    server.client("admin").ask("DELETE", f"/api/v1/hosts/{host}")
+
+    with server.collector.database.reading() as connection:
+        own = last_words.c.service == "only-of-this-test"
+        assert connection.execute(select(last_words).where(own)).all() == []
+
+
+def test_page_shows_lines_under_their_open_step(server: Served, host: str) -> None:
+    client = server.client("host", host)
+    client.step(host, "Disk setup", "init")
+    send(client, host, "installer", "wiping /dev/sda", stage="Disk setup")
+    send(client, host, "crio", "<b>starting</b>")
+
+    page = signed_in(server).page(f"/hosts/{host}")
+
+    of_rows = [node.text for node in page.all("pre") if "tr" in node.path]
+    others = [node.text for node in page.all("pre") if "tr" not in node.path]
+    assert of_rows == ["wiping /dev/sda"]
+    assert others == ["<b>starting</b>"]
+
+
+def test_hosts_show_ends_with_the_last_lines(server: Served, host: str, tmp_path: Path) -> None:
+    send(server.client("host", host), host, "crio", "\x1b[31mone", "two", stage="pull")
+    token = tmp_path / "token"
+    token.write_text(server.client("reader").token)
+
+    def shown(form: str) -> str:
+        place = ("--from", server.url, "--token-file", token)
+        return service_record("hosts", "show", host, "--output", form, *place).out
+
+    heading, *lines = shown("table").splitlines()[-3:]
+    assert heading.startswith("  crio, stage pull, received ")
+    assert lines == ["     [31mone", "    two"]
+    document = json.loads(shown("json"))
+    check(document, "host")
+    assert [words["text"] for words in document["last_words"]] == [" [31mone\ntwo"]
