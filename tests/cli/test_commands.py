@@ -204,6 +204,12 @@ def test_help_of_verb_without_input_has_no_exit_code_3(verb: str) -> None:
     assert " 3 " not in exit_codes_of(verb)
 
 
+def test_help_has_only_the_exit_codes_of_the_command() -> None:
+    assert " 6 " in exit_codes_of("export")  # with --redact
+    assert " 1 " not in exit_codes_of("assisted", "undo")
+    assert " 1 " in exit_codes_of("assisted", "prepare")
+
+
 @pytest.mark.parametrize(
     ("command", "arguments"),
     [
