@@ -110,13 +110,13 @@ _CLOSED_PIPE: Final = 141
 
 
 class Unreadable(click.ClickException):
-    """Nothing to read there, or not readable."""
+    """An input is missing or cannot be read."""
 
     exit_code = UNREADABLE
 
 
 class WrongUsage(click.ClickException):
-    """A verb or option that does not exist, or a value that it does not take: two lines."""
+    """A mistake in the command line. The message has two lines: the command for help, and the error."""
 
     exit_code = click.UsageError.exit_code
 
@@ -130,7 +130,7 @@ class WrongUsage(click.ClickException):
 
 
 def _usage_message(error: click.UsageError) -> str:
-    """Return click's message, with a suggestion where click has none."""
+    """Return click's message, with a suggestion if click has none."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError) and isinstance(error.ctx.command, click.Group):
         return f"Missing command. Choose from: {', '.join(error.ctx.command.list_commands(error.ctx))}"
     if isinstance(error, click.NoSuchOption) and not error.possibilities and error.ctx is not None:
@@ -143,19 +143,19 @@ def _usage_message(error: click.UsageError) -> str:
 
 
 class LeakRefused(click.ClickException):
-    """A secret would have left the host."""
+    """The output has a secret in it, so it was not written or sent."""
 
     exit_code = REFUSED
 
 
 class NotDelivered(click.ClickException):
-    """The server cannot be reached, or is busy; later it may not be."""
+    """The server cannot be reached or is busy. A later try may succeed."""
 
     exit_code = NOT_DELIVERED
 
 
 class Verbs(click.Group):
-    """A group that knows its verbs without importing them."""
+    """The main command. It lists its verbs without importing their modules."""
 
     def __call__(self, *args: Any, **extra: Any) -> Any:
         """Run the program without the garbage collection at its end, which takes longer than most verbs."""
@@ -168,7 +168,7 @@ class Verbs(click.Group):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """Parse the command line."""
-        with _errors_in_a_line(lambda: "service-record"):
+        with _report_errors(lambda: "service-record"):
             context = super().make_context(info_name, args, parent, **extra)
             _flush_output()
         return context
@@ -214,8 +214,8 @@ class Verbs(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the verb."""
-        # Errors of an option without its value do not say which verb it is of.
-        with _errors_in_a_line(lambda: " ".join(filter(None, [ctx.command_path, ctx.invoked_subcommand]))):
+        # For an option without its value, click's error does not name the verb.
+        with _report_errors(lambda: " ".join(filter(None, [ctx.command_path, ctx.invoked_subcommand]))):
             result = super().invoke(ctx)
             _flush_output()
         return result
@@ -232,8 +232,8 @@ def _add_exit_codes(command: click.Command, name: str) -> None:
 
 
 @contextmanager
-def _errors_in_a_line(command: Callable[[], str]) -> Iterator[None]:
-    """Turn wrong usage, system errors and missing libraries into a line and an exit code."""
+def _report_errors(command: Callable[[], str]) -> Iterator[None]:
+    """Turn wrong usage, system errors and missing libraries into a short message and an exit code."""
     try:
         yield
     except click.UsageError as error:
@@ -244,7 +244,7 @@ def _errors_in_a_line(command: Callable[[], str]) -> Iterator[None]:
         _drop_output()
         raise click.exceptions.Exit(_CLOSED_PIPE) from None
     except OSError as error:
-        # An error of open(2) names its file. An error of write(2), e.g. to standard output, names none.
+        # An error of open(2) has the name of its file; one of write(2), e.g. to standard output, does not.
         where = "" if error.filename or error.errno not in _FULL else "the output could not be written: "
         click.echo(f"Error: {where}{system_error_line(error)}", err=True)
         raise click.exceptions.Exit(UNREADABLE) from None
@@ -274,7 +274,7 @@ def main() -> None:
       service-record analyze                 what is wrong here, and why
       service-record run --stage pull -- CMD
       service-record bundle                  all of it in an archive to send
-    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
 
 
 def _print_version(context: click.Context) -> None:
@@ -291,14 +291,14 @@ def _flush_output() -> None:
 
 
 def _drop_output() -> None:
-    """Keep the interpreter from writing to a closed pipe at its exit."""
+    """Discard further output, so that the interpreter does not write to the closed pipe when it exits."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
 
 
 def system_error_line(error: OSError) -> str:
-    """Return the message of a system error in one line, with advice if the text is the system's own."""
-    from service_record.record.visible import visible  # only where something is refused
+    """Return the message of a system error in one line, with advice if the text comes from the system."""
+    from service_record.record.visible import visible  # not needed if nothing fails
 
     where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
     code = error.errno or 0
@@ -332,18 +332,18 @@ EXTRAS: Final = {
         *("python_multipart", "sqlalchemy", "starlette", "structlog", "uvicorn", "uvloop"),
     ),
 }
-"""Extra -> the modules that it brings. Without isal, which the reporter has too, zlib compresses."""
+"""Extra -> its modules that are required. The extra `reporter` also has isal, but zlib can replace it."""
 
 
 class MissingExtra(click.ClickException):
-    """Some dependency of a verb is not installed."""
+    """A verb needs a library that is not installed."""
 
     exit_code = click.UsageError.exit_code
 
     def __init__(self, extra: str, *modules: str) -> None:
         verb = "is" if len(modules) == 1 else "are"
         names = " and ".join(filter(None, (", ".join(modules[:-1]), modules[-1])))
-        is_executable = "_standalone" in sys.builtin_module_names  # to which nothing can be added
+        is_executable = "_standalone" in sys.builtin_module_names  # no library can be added to it
         missing = "not in this executable: on a host with Python," if is_executable else "not installed:"
         # There is often no `pip` on PATH, and none at all in environments of pipx and `uv tool install`.
         python = shlex.quote(sys.executable)
@@ -361,15 +361,15 @@ class MissingExtra(click.ClickException):
 
 
 def require_extra(extra: str) -> None:
-    """Raise MissingExtra unless everything in an extra is installed."""
+    """Raise MissingExtra unless all modules of an extra are installed."""
     missing = [name for name in EXTRAS[extra] if find_spec(name) is None]
     if missing:
         raise MissingExtra(extra, *missing)
 
 
 def missing_extra(error: ModuleNotFoundError) -> MissingExtra | None:
-    """Return the message for a module that could not be imported; None when no extra brings it."""
+    """Return the error for a module that could not be imported; None if no extra has it."""
     module = (error.name or "").partition(".")[0]
-    module = "httpx2" if module == "httpcore2" else module  # which httpx2 brings
+    module = "httpx2" if module == "httpcore2" else module  # a part of httpx2
     extra = next((extra for extra, modules in EXTRAS.items() if module in modules), None)
     return MissingExtra(extra, module) if extra is not None else None

@@ -35,7 +35,7 @@ from service_record.reporter.gather.network import Question
 
 _DISK_SECONDS: Final = 20.0
 _OTHER_SECONDS: Final = 35.0
-"""Both together are less than a minute: the disk is measured alone, the rest at the same time."""
+"""The disk is measured alone, and then everything else at the same time: less than a minute together."""
 _DOMAIN: Final = re.compile(
     r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)+"
 )
@@ -44,16 +44,16 @@ _MAX_ADDRESSES: Final = 256
 _PLACE: Final = click.Path(path_type=Path)
 
 
-def _domain(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+def _parse_domain(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
     if value is not None and (len(value) > _MAX_DOMAIN or not _DOMAIN.fullmatch(value)):
         raise click.BadParameter(f"'{visible(value)}' is not a valid domain; use CLUSTER.BASE-DOMAIN")
     return value
 
 
-def _addresses(
+def _parse_addresses(
     _context: click.Context, _parameter: click.Parameter, values: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return addresses, with all hosts of a subnet."""
+    """Return the addresses. A subnet stands for the addresses of all its hosts."""
     addresses: list[str] = []
     try:
         for value in values:
@@ -68,7 +68,9 @@ def _addresses(
     return tuple(dict.fromkeys(addresses))
 
 
-def _images(_context: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> tuple[Image, ...]:
+def _parse_images(
+    _context: click.Context, _parameter: click.Parameter, values: Sequence[str]
+) -> tuple[Image, ...]:
     try:
         return tuple(dict.fromkeys(map(read_image, values)))
     except ValueError as error:
@@ -77,12 +79,12 @@ def _images(_context: click.Context, _parameter: click.Parameter, values: Sequen
 
 @click.command("preflight")
 @click.option("--role", type=click.Choice(list(ROLES)), default="single-node", show_default=True)
-@click.option("--domain", callback=_domain, metavar="CLUSTER.BASE", help="The cluster's domain.")
+@click.option("--domain", callback=_parse_domain, metavar="CLUSTER.BASE", help="The cluster's domain.")
 @click.option(
     "--free",
     metavar="ADDRESS|SUBNET",
     multiple=True,
-    callback=_addresses,
+    callback=_parse_addresses,
     help="An address that no host may have yet, or a subnet of them; repeatable.",
 )
 @click.option(
@@ -90,7 +92,7 @@ def _images(_context: click.Context, _parameter: click.Parameter, values: Sequen
     "images",
     metavar="IMAGE",
     multiple=True,
-    callback=_images,
+    callback=_parse_images,
     help="An image to be pulled, HOST/NAME:TAG or HOST/NAME@DIGEST; repeatable.",
 )
 @click.option("--pull-secret", metavar="FILE", type=_PLACE, help="The credentials of registries.")
@@ -135,15 +137,15 @@ def command(
       service-record preflight --role control-plane --domain lab.example.com --free 192.0.2.10
       service-record preflight --release-image quay.io/openshift-release-dev/ocp-release:4.16.0-x86_64 \\
                                --pull-secret pull-secret.json
-    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
     needs = ROLES[role]
     disk_result = _Probe("disk", lambda: (check_disk(disk, needs),)).results(_DISK_SECONDS)
     probes = [
         _Probe("names", lambda: tuple(check_names(domain, needs))),
-        *(_Probe(f"address {each}", partial(_free, each)) for each in free),
+        *(_Probe(f"address {each}", partial(_check_free, each)) for each in free),
         *(
-            _Probe("registry", partial(_registry, each, pull_secret, ca_bundle))
-            for each in _by_host(images) or [()]
+            _Probe("registry", partial(_check_registry, each, pull_secret, ca_bundle))
+            for each in _group_by_host(images) or [()]
         ),
     ]
     deadline = Deadline(_OTHER_SECONDS)
@@ -154,16 +156,16 @@ def command(
         raise click.exceptions.Exit(FAILED)
 
 
-def _free(address: str) -> tuple[CheckResult, ...]:
+def _check_free(address: str) -> tuple[CheckResult, ...]:
     return (check_free(address),)
 
 
-def _by_host(images: Sequence[Image]) -> list[tuple[Image, ...]]:
+def _group_by_host(images: Sequence[Image]) -> list[tuple[Image, ...]]:
     hosts = dict.fromkeys(image.host for image in images)
     return [tuple(image for image in images if image.host == host) for host in hosts]
 
 
-def _registry(
+def _check_registry(
     images: tuple[Image, ...], pull_secret: Path | None, ca_bundle: Path | None
 ) -> tuple[CheckResult, ...]:
     if not images:
@@ -179,17 +181,17 @@ def _registry(
 
 
 class _Probe:
-    """A check in its own thread, which is abandoned when it takes too long, on a dead disk for example."""
+    """A check in a thread of its own. The thread is abandoned if it takes too long, e.g. on a dead disk."""
 
     def __init__(self, check: str, measure: Callable[[], tuple[CheckResult, ...]]) -> None:
         self._check = check
         self._question = Question(measure)
 
     def results(self, seconds: float) -> tuple[CheckResult, ...]:
-        """Return the results after waiting for at most so long."""
+        """Wait at most `seconds` for the results. A check that fails or takes too long is "not checked"."""
         try:
             return self._question.answer(seconds)
         except TimeoutError:
             return (not_checked(self._check, "it took too long"),)
-        except Exception as error:  # noqa: BLE001  # one check is never the end of the others
+        except Exception as error:  # noqa: BLE001  # the other checks must still run
             return (not_checked(self._check, f"{type(error).__name__}: {error}"),)

@@ -1,10 +1,10 @@
-"""A chart of a page: rows of bars on one axis, and the table below them. Pure.
+"""The chart of an HTML page: rows of bars on one time axis, and the table below them. Pure.
 
-The charts of a history and of a collector's builds are both drawn from this value. Positions are percentages
-of the width, so a chart fits every screen without a script.
+The pages of a history and of a collector's builds use it. Positions are percentages of the width, so a chart
+fits every screen without a script.
 
-One run of three days would squeeze two minutes of activity into a line. So if quiet times, in which nothing
-began or ended, are nearly all of a chart, they are drawn as narrow bands.
+If a host did nothing for three days, its two minutes of activity would be too narrow to see. So long quiet
+times, in which nothing began or ended, are cut out of the axis and drawn as narrow bands.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,17 +22,17 @@ from service_record.history.outcome import Outcome
 
 _MAX_CUTS: Final = 3
 _LEAST_CUT_SECONDS: Final = 60
-"""Shorter quiet times are not cut: every cut needs a note for the reader."""
-_SQUEEZED: Final = 0.15
-"""Share of the chart. The axis is cut if all activity takes less than this."""
+"""Shorter quiet times are not cut, because the reader needs a note for each cut."""
+_SQUEEZED_PART: Final = 0.15
+"""The axis is cut if all activity takes less than this share of it."""
 _LEAST_SECONDS: Final = 0.001
-"""The least time that is a reason to cut; records have milliseconds."""
-_MARGIN: Final = 0.15
-"""Share of the activity. This much of a quiet time stays on each side of its cut."""
-_EDGES_OF_ONE: Final = 2
-"""The begin and the end of a bar: where all bars have the same, none squeezes another."""
+"""Activity that is shorter is no reason to cut: records have milliseconds."""
+_MARGIN_PART: Final = 0.15
+"""This share of the activity's time stays uncut on each side of a cut."""
+_EDGES_OF_ONE_BAR: Final = 2
+"""If all bars share one begin and one end, nothing is squeezed."""
 CUT_WIDTH: Final = 0.06
-"""Share of the width that a cut takes."""
+"""The share of the width that each cut takes."""
 
 
 class Tick(msgspec.Struct, frozen=True):
@@ -41,9 +41,9 @@ class Tick(msgspec.Struct, frozen=True):
     part: float
     label: str
     is_minor: bool
-    """True when a narrow screen has no room for it."""
+    """True if a narrow screen has no room for it."""
     is_left: bool
-    """True when the label stands left of its line."""
+    """True if the label is left of its line."""
 
     @property
     def look(self) -> str:
@@ -51,12 +51,12 @@ class Tick(msgspec.Struct, frozen=True):
 
 
 class Axis(msgspec.Struct, frozen=True):
-    """The time from `begin` to `end`, without the cuts."""
+    """The time axis from `begin` to `end`, without the cuts. Times are offsets in seconds."""
 
     begin: float
     end: float
     cuts: tuple[tuple[float, float], ...] = ()
-    """Quiet times that are left out, earliest first."""
+    """The begin and end of each cut, earliest first."""
 
     @property
     def segments(self) -> list[tuple[float, float]]:
@@ -71,27 +71,27 @@ class Axis(msgspec.Struct, frozen=True):
         return drawn / (1 - len(self.cuts) * CUT_WIDTH)
 
     def part(self, at: float) -> float:
-        """Return where an offset stands: 0 at the left edge, 1 at the right edge."""
+        """Return the position of an offset: 0 at the left edge, 1 at the right edge."""
         scale = self.seconds_per_width
         if scale <= 0:
             return 0.0
-        drawn = sum(_within(at, begin, end) * (end - begin) for begin, end in self.segments) / scale
-        return min(drawn + sum(_within(at, *cut) * CUT_WIDTH for cut in self.cuts), 1.0)
+        drawn = sum(_elapsed_part(at, begin, end) * (end - begin) for begin, end in self.segments) / scale
+        return min(drawn + sum(_elapsed_part(at, *cut) * CUT_WIDTH for cut in self.cuts), 1.0)
 
 
-def _within(at: float, begin: float, end: float) -> float:
-    """Return how much of the time from `begin` to `end` is over: 0 before it, 1 after it."""
+def _elapsed_part(at: float, begin: float, end: float) -> float:
+    """Return the part of the time from `begin` to `end` that lies before `at`: 0 to 1."""
     return min(max((at - begin) / (end - begin), 0.0), 1.0) if end > begin else 0.0
 
 
-def axis_for(begin: float, end: float, reached: float, rows: Iterable[Row]) -> Axis:
+def make_axis(begin: float, end: float, reached: float, rows: Iterable[Row]) -> Axis:
     """Return the axis of these rows, with as few cuts as make the rest readable.
 
     Bars without an end are drawn until `reached`.
     """
     bars = [bar for row in rows for bar in row.bars]
     edges = {at for bar in bars for at in (bar.first, reached if bar.end is None else bar.end)}
-    if len(edges) <= _EDGES_OF_ONE:
+    if len(edges) <= _EDGES_OF_ONE_BAR:
         return Axis(begin, end)
     edges |= {begin, end, *(at for bar in bars for _, at in bar.marks)}
     inside = sorted(edge for edge in edges if begin <= edge <= end)
@@ -99,27 +99,27 @@ def axis_for(begin: float, end: float, reached: float, rows: Iterable[Row]) -> A
     gaps.sort(key=lambda gap: gap[1] - gap[0], reverse=True)
     for number in range(1, min(_MAX_CUTS, len(gaps)) + 1):
         rest = end - begin - sum(until - since for since, until in gaps[:number])
-        if _LEAST_SECONDS <= rest <= (end - begin) * _SQUEEZED:
-            margin = rest * _MARGIN
+        if _LEAST_SECONDS <= rest <= (end - begin) * _SQUEEZED_PART:
+            margin = rest * _MARGIN_PART
             cuts = [(since + margin, until - margin) for since, until in sorted(gaps[:number])]
             return Axis(begin, end, tuple(cut for cut in cuts if cut[0] < cut[1]))
     return Axis(begin, end)
 
 
-_WIDE: Final = 640
-"""Pixels that a chart has at least on a wide screen."""
-_NARROW: Final = 330
-"""Pixels on a telephone."""
+_WIDE_PIXELS: Final = 640
+"""The least width of a chart on a wide screen."""
+_NARROW_PIXELS: Final = 330
+"""The width on a telephone."""
 _PIXELS_PER_CHARACTER: Final = 6.5
 _PIXELS_AROUND: Final = 10
-_LAST_LABEL: Final = 0.88
-"""Share of the width; behind it a label stands left of its line."""
+_LAST_LABEL_PART: Final = 0.88
+"""The label of a line beyond this share of the width is left of it."""
 
 
 def labelled_ticks(axis: Axis) -> list[Tick]:
-    """Return some grid lines, each with its label; the last is on every screen.
+    """Return the grid lines with their labels. A line whose label would overlap another is left out.
 
-    A line whose label would run into another is left out.
+    The last line is on every screen.
     """
     segments = axis.segments
     scale = axis.seconds_per_width
@@ -131,68 +131,67 @@ def labelled_ticks(axis: Axis) -> list[Tick]:
     placed = [Tick(axis.part(at) * ROOM / 100, offset(at), is_minor=False, is_left=False) for at in places]
     if not placed:
         return []
-    last = replace(placed[-1], is_left=placed[-1].part > _LAST_LABEL)
-    majors = _fitting(placed[:-1], last, _NARROW)
-    every = _fitting(placed[:-1], last, _WIDE)
+    last = replace(placed[-1], is_left=placed[-1].part > _LAST_LABEL_PART)
+    majors = _choose_ticks(placed[:-1], last, _NARROW_PIXELS)
+    every = _choose_ticks(placed[:-1], last, _WIDE_PIXELS)
     return [*(replace(tick, is_minor=tick not in majors) for tick in every), last]
 
 
-def _fitting(before: Sequence[Tick], last: Tick, width: int) -> list[Tick]:
-    """Return the ticks whose labels fit on a screen so wide, from the left."""
+def _choose_ticks(before: Sequence[Tick], last: Tick, width: int) -> list[Tick]:
+    """Return the ticks whose labels fit into a chart of `width` pixels, chosen from the left."""
     chosen: list[Tick] = []
-    edge, limit = -1.0, _extent(last, width)[0]
+    edge, limit = -1.0, _tick_edges(last, width)[0]
     for tick in before:
-        begin, end = _extent(tick, width)
+        begin, end = _tick_edges(tick, width)
         if begin >= edge and end <= limit:
             chosen.append(tick)
             edge = end
     return chosen
 
 
-def _extent(tick: Tick, width: int) -> tuple[float, float]:
-    """Return the left and right edge of a line with its label, in pixels."""
+def _tick_edges(tick: Tick, width: int) -> tuple[float, float]:
+    """Return the left and right edge of a tick with its label, in pixels."""
     line = tick.part * width
     label = len(tick.label) * _PIXELS_PER_CHARACTER + _PIXELS_AROUND
     return (line - label, line) if tick.is_left else (line, line + label)
 
 
 ROOM: Final = 95.0
-"""Percent of the width that bars may take; signs stand behind them."""
+"""Percent of the width for bars. The rest is for the sign after the last bar."""
 MAX_EXECUTIONS: Final = 20
-"""Lines of the table for one row."""
+"""The limit of table lines for one row."""
 MAX_BARS: Final = 500
-"""Bars of one row that are drawn apart because one failed and the next did not."""
+"""In a row with more bars, close bars are joined even if only one of them failed."""
 MAX_ROWS: Final = 500
-"""Rows of one boot on a page: browsers take seconds for ten times as many, and nobody reads them."""
+"""The limit of rows for one boot: browsers take seconds for ten times as many, and nobody reads them."""
 _MAX_TICKS: Final = 8
 _MAX_LABEL: Final = 44
-_LEAST_WIDTH: Final = 0.15
-"""Percent."""
-_LEAST_APART: Final = 0.005
-"""Of the whole time: bars that are closer and shorter are drawn as one."""
+_LEAST_WIDTH_PERCENT: Final = 0.15
+_LEAST_APART_PART: Final = 0.005
+"""A share of the whole time. Bars that are shorter, and closer to each other, are drawn as one."""
 _DEEPEST: Final = 4
-_GOES_ON: Final = "→"
+_RUNNING_SIGN: Final = "→"
 _BAD: Final = frozenset(outcome for outcome in Outcome if outcome.is_bad)
 
 
 class JoinedBars(msgspec.Struct):
-    """One bar or several, from `begin` to `end`."""
+    """One or more bars of a row that are drawn as one, from `begin` to `end`."""
 
     begin: float
     end: float
     bar: Bar
-    """The latest of them, or the latest that failed."""
+    """The latest bar, or the latest that failed."""
     index: int
     """The number of that bar in its row, from 0."""
     count: int = 1
     is_mixed: bool = False
-    """True when they ended differently."""
+    """True if the bars ended differently."""
     is_followed: bool = False
-    """True when the next bar leaves no room behind this one."""
+    """True if the next bar is so close that there is no room for a sign."""
 
 
-def thinned(bars: Iterable[Bar], least: float, edge: float) -> list[JoinedBars]:
-    """Join bars that look alike, are short, and are less than `least` seconds apart.
+def join_bars(bars: Iterable[Bar], least: float, edge: float) -> list[JoinedBars]:
+    """Join bars of the same look that are shorter than `least` seconds and less than that apart.
 
     In a row of more than `MAX_BARS`, bars of different looks are joined as well. Bars without an end are
     drawn until `edge`.
@@ -218,7 +217,7 @@ def thinned(bars: Iterable[Bar], least: float, edge: float) -> list[JoinedBars]:
 
 
 class DrawnBar(msgspec.Struct, frozen=True, kw_only=True):
-    """A bar at its place."""
+    """A bar with its position and width in percent."""
 
     begin: float
     width: float
@@ -227,11 +226,11 @@ class DrawnBar(msgspec.Struct, frozen=True, kw_only=True):
     """The number of the bar in its row, from 0."""
     text: str
     sign: str
-    """Drawn behind the bar, unless it is empty."""
+    """The sign after the bar; empty for none."""
     target: str
-    """The id of the part of the page that it links to; empty for its row of the table."""
+    """The HTML id that the bar links to. If it is empty, the bar links to its row of the table."""
     silence: float
-    """The width of the time after it without a report."""
+    """The width of the time without a report that follows the bar."""
     marks: Sequence[tuple[str, float]]
 
 
@@ -243,16 +242,16 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
     remarks: tuple[str, ...] = ()
     axis: Axis
     reached: float
-    """The last time that is known. Bars without an end are drawn until then."""
+    """The latest known time. Bars without an end are drawn until then."""
     is_overdue: bool = False
-    """True when the time from there to the end of the axis is silence."""
+    """True if nothing was reported from `reached` to the end of the axis."""
     digits: int = 3
-    """Of seconds, in the table."""
+    """The decimal places of seconds in the table."""
     rest: str = ""
-    """A note on where to find what the table leaves out."""
+    """A note that says where the lines are that the table leaves out."""
     rows: Sequence[Row]
     is_flat: bool = False
-    """True if rows are not below their service, so that each names it."""
+    """True if each row names its service, because rows are not grouped by service."""
     glyphs: Glyphs = msgspec.field(default_factory=Glyphs)
     targets: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Service -> the id of its failures on the page. Its bad bars link there."""
@@ -276,8 +275,9 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def zoom(self) -> str:
-        """Return begin and end of each segment, in seconds and in percent, for the script of a page; empty if
-        there is no time to zoom into.
+        """Return the begin and end of each segment as JSON, in seconds and in percent, for the page's script.
+
+        Empty if the axis has no length.
         """
         if self.axis.seconds_per_width <= 0:
             return ""
@@ -289,7 +289,7 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_entries(self) -> bool:
-        """Return True if the times of entries are known."""
+        """Return True if any bar has the time of an entry."""
         return any(bar.started or bar.ended for row in self.rows for bar in row.bars)
 
     def name(self, row: Row) -> str:
@@ -314,16 +314,16 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def label_width(self) -> int:
-        """Return the characters of the longest label, with all that stands around the name."""
+        """Return the length of the longest label in characters, including indent, sign and count."""
         lengths = (len(self.name(row)) + 3 * self.depth(row) + len("✗  times") for row in self.rows)
         return min(max(lengths, default=0), _MAX_LABEL)
 
     def bars(self, row: Row) -> list[DrawnBar]:
-        least = self.axis.seconds_per_width * _LEAST_APART
-        return [self._bar(joined, row) for joined in thinned(row.bars, least, self.reached)]
+        least = self.axis.seconds_per_width * _LEAST_APART_PART
+        return [self._bar(joined, row) for joined in join_bars(row.bars, least, self.reached)]
 
     def offset(self, at: float | None) -> str:
-        """Return a time as the table has it; empty when it is not known."""
+        """Return an offset as the table shows it; empty if it is unknown."""
         return offset(round(at, self.digits)) if at is not None else ""
 
     def _percent(self, at: float) -> float:
@@ -331,14 +331,14 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
 
     def _bar(self, joined: JoinedBars, row: Row) -> DrawnBar:
         bar, begin = joined.bar, self._percent(joined.begin)
-        width = max(self._percent(joined.end) - begin, _LEAST_WIDTH)
+        width = max(self._percent(joined.end) - begin, _LEAST_WIDTH_PERCENT)
         title = row.title(flat=True)
-        text = bar.text or _described(bar, title)
-        sign = _GOES_ON if bar.look == Outcome.RUNNING else self.sign(bar)
+        text = bar.text or _describe_bar(bar, title)
+        sign = _RUNNING_SIGN if bar.look == Outcome.RUNNING else self.sign(bar)
         if joined.count > 1:
             some = "some of which" if joined.is_mixed else ""
             several = " ".join(filter(None, (count(joined.count, "execution"), some, bar.word)))
-            text = f"{title}: {several}, from {_seconds(joined.begin)} to {_seconds(joined.end)}"
+            text = f"{title}: {several}, from {_format_offset(joined.begin)} to {_format_offset(joined.end)}"
         return DrawnBar(
             begin=begin,
             width=width,
@@ -357,11 +357,11 @@ def boot_drawing(
 ) -> Drawing:
     """Return the drawing of one boot's chart, titled `boot N of BOOTS`.
 
-    `targets` maps a service to the id of its failures on the page; its bars link there. Of more than
-    `MAX_ROWS` rows, those of services with troubles and the latest others are drawn.
+    `targets` maps a service to the HTML id of its failures, to which its bars link. At most `MAX_ROWS` rows
+    are drawn, those of services with troubles and the latest others.
     """
     title = boot_title(chart, boots)
-    rows = _most_telling(chart.rows)
+    rows = _select_rows(chart.rows)
     remarks = list(chart_notes(chart, view))
     if hidden := len(chart.rows) - len(rows):
         remarks.append(f"{count(hidden, 'row')} left out: name services to see theirs; --output json has all")
@@ -369,7 +369,7 @@ def boot_drawing(
         id=f"boot-{chart.number}",
         title=title[0].upper() + title[1:],
         remarks=tuple(remarks),
-        axis=axis_for(chart.begin, chart.end, chart.end, rows),
+        axis=make_axis(chart.begin, chart.end, chart.end, rows),
         reached=chart.end,
         rest="--output json has them",
         rows=rows,
@@ -379,8 +379,8 @@ def boot_drawing(
     )
 
 
-def _most_telling(rows: Sequence[Row]) -> Sequence[Row]:
-    """Return at most `MAX_ROWS` rows in their order: services with troubles come before the latest others."""
+def _select_rows(rows: Sequence[Row]) -> Sequence[Row]:
+    """Return at most `MAX_ROWS` rows in their order, preferably of services with troubles, then the latest."""
     if len(rows) <= MAX_ROWS:
         return rows
     blocks = [list(block) for _, block in groupby(rows, key=lambda row: row.service)]
@@ -398,16 +398,16 @@ def _most_telling(rows: Sequence[Row]) -> Sequence[Row]:
     return [row for number in sorted(kept) for row in kept[number]]
 
 
-def _described(bar: Bar, title: str) -> str:
-    """Describe a bar in words: `bootkube, attempt 2: failed, from 2m to 2m 30s, 30.0s`."""
+def _describe_bar(bar: Bar, title: str) -> str:
+    """Describe a bar in words, like `bootkube, attempt 2: failed, from 2m to 2m 30s, 30.0s`."""
     parts = [f"{title}, attempt {bar.number}: {bar.headline}"]
-    parts.append(f", from {_seconds(bar.start)}" if bar.start is not None else ", start not recorded")
+    parts.append(f", from {_format_offset(bar.start)}" if bar.start is not None else ", start not recorded")
     if bar.end is not None:
-        parts.append(f" to {_seconds(bar.end)}")
+        parts.append(f" to {_format_offset(bar.end)}")
     if bar.seconds is not None:
         parts.append(f", {bar.took}")
     return "".join(parts)
 
 
-def _seconds(at: float) -> str:
+def _format_offset(at: float) -> str:
     return offset(round(at, 1))

@@ -1,4 +1,4 @@
-"""Texts, times and durations as people read them, safe to print whatever they hold."""
+"""Format texts, times and durations for people. The results are safe to print, whatever the input."""
 
 import re
 import textwrap
@@ -19,7 +19,7 @@ _DAY: Final = 24 * _HOUR
 
 
 class Clock(StrEnum):
-    """The way in which times are shown."""
+    """How times are shown."""
 
     UTC = "utc"
     LOCAL = "local"
@@ -27,25 +27,25 @@ class Clock(StrEnum):
 
 
 def escaped(document: str) -> str:
-    r"""Return a document of JSON or YAML in which nothing is unseen: `\u202e`.
+    r"""Return a JSON or YAML document with its invisible characters escaped: `\u202e`.
 
-    Only quoted texts may hold such.
+    They may only be inside quoted strings: elsewhere the escape would be invalid.
     """
     return UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", document)
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines of a message, each visible."""
+    """Return the lines of a message, with invisible characters escaped."""
     return [visible(line.removesuffix("\r")) for line in text.rstrip("\n").split("\n")]
 
 
 def cell_len(text: str) -> int:
-    """Return the width of a visible text in the cells of a terminal: two for each Chinese character."""
+    """Return the width of a text in terminal cells. A Chinese character, for example, takes two."""
     return len(text) if text.isascii() else wcwidth.wcswidth(text)
 
 
 def set_cell_size(text: str, width: int) -> str:
-    """Return the text cut, or padded with blanks, to exactly `width` cells."""
+    """Return the text in exactly `width` cells, cut or padded with blanks."""
     if cell_len(text) > width:
         piece = chop_cells(text, width)[0]
         text = piece if cell_len(piece) <= width else ""
@@ -66,9 +66,9 @@ def chop_cells(text: str, width: int) -> list[str]:
     return pieces
 
 
-@lru_cache(maxsize=256)  # a run that fails again says the same again
+@lru_cache(maxsize=256)  # a service that fails again and again logs the same message
 def wrap(text: str, width: int) -> tuple[str, ...]:
-    """Return the text in lines of at most `width` cells, between words where there are any."""
+    """Return the text in lines of at most `width` cells, broken between words if it has any."""
     if cell_len(text) <= width:
         return (text,)
     if text.isascii() or all(cell_len(character) == 1 for character in text):
@@ -77,17 +77,17 @@ def wrap(text: str, width: int) -> tuple[str, ...]:
 
 
 def cut(text: str, width: int, mark: str) -> str:
-    """Return the text in one line of at most `width` cells, ending in `mark` when it was longer."""
+    """Return the text in at most `width` cells. If it is longer, `mark` replaces its end."""
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, max(width - len(mark), 0)) + mark
 
 
 def cut_within(text: str, width: int, mark: str) -> str:
-    """Return the text in one line of at most `width` cells, with `mark` for its middle when it was longer.
+    """Return the text in at most `width` cells. If it is longer, `mark` replaces its middle.
 
-    A quarter of it is the beginning: programs that say why they failed come to the point at the end. Digests
-    are cut first, because they say nothing.
+    Only a quarter of the result is the beginning, because error messages have the reason at their end.
+    Digests are shortened first: readers do not need them.
     """
     if cell_len(text) > width:
         text = _cut_digests(text, mark)
@@ -105,16 +105,16 @@ def _cut_digests(text: str, mark: str) -> str:
 
 
 def cut_around(text: str, part: str, width: int, mark: str) -> str:
-    """Return the text in one line of at most `width` cells, cut so that a part of it can be read.
+    """Return the text in at most `width` cells, cut so that `part` is in the result.
 
-    If the part is longer than that, its beginning is shown.
+    If the part itself is too long, its beginning is shown.
     """
     cut_text = cut_within(text, width, mark)
     text, part = _cut_digests(text, mark), _cut_digests(part, mark)
     at = text.find(part)
     if part in cut_text or at < 0:
         return cut_text
-    start = max(at - width // 4, 0)  # the words before it say what it is about
+    start = max(at - width // 4, 0)  # the words before the part are its context
     head, rest = (mark if start else ""), text[start:]
     room = width - cell_len(head)
     if cell_len(rest) > room:
@@ -123,7 +123,7 @@ def cut_around(text: str, part: str, width: int, mark: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a text in one line, safe to print."""
+    """Return the text as one line that is safe to print."""
     return visible(" ".join(text.split()))
 
 
@@ -133,12 +133,12 @@ def count(number: int, thing: str, things: str = "") -> str:
 
 
 def times(number: int) -> str:
-    """Return how often: `once`, `twice`, `12 times`."""
+    """Return a number of times in words: `once`, `twice`, `12 times`."""
     return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
 def duration(seconds: float) -> str:
-    """Return seconds in at most two units: `0.12s`, `9.5s`, `2m 3s`, `1h 5m`, `3d 4h`."""
+    """Return a number of seconds in at most two units: `0.12s`, `9.5s`, `2m 3s`, `1h 5m`, `3d 4h`."""
     if seconds < 1:
         return f"{seconds:.2f}s"
     if round(seconds, 1) < _MINUTE:
@@ -152,7 +152,7 @@ def duration(seconds: float) -> str:
 
 
 def age(seconds: float) -> str:
-    """Return how long ago something was, in one unit: `42s`, `12m`, `5h`, `3d`."""
+    """Return an age in one unit: `42s`, `12m`, `5h`, `3d`."""
     whole = max(int(seconds), 0)
     for unit, letter in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m")):
         if whole >= unit:
@@ -161,7 +161,7 @@ def age(seconds: float) -> str:
 
 
 def moment(time: datetime | None, clock: Clock, now: datetime) -> str:
-    """Return a time: `2026-11-21 03:12:05Z`, with the offset of this host's zone, or `3m 2s ago`."""
+    """Return a time in UTC (`2026-11-21 03:12:05Z`), in local time with its offset, or as `3m 2s ago`."""
     if time is None:
         return "time unknown"
     if clock is Clock.UTC:
@@ -179,12 +179,12 @@ def zone(offset: timedelta) -> str:
 
 
 def utc(time: datetime, precision: str = "milliseconds") -> str:
-    """Return a time in UTC as RFC 3339 writes it."""
+    """Return a time in UTC in the format of RFC 3339."""
     return time.astimezone(UTC).isoformat(timespec=precision).removesuffix("+00:00") + "Z"
 
 
 class Ink(StrEnum):
-    """The meaning of a piece of text, as a style. It always goes with a word or a glyph."""
+    """The style of a piece of text. A word or glyph always says the same, for people who see no colours."""
 
     PLAIN = ""
     STRONG = "bold"
@@ -209,12 +209,13 @@ _CODES: Final = {
 """Ink -> its ANSI codes (SGR)."""
 
 Line: TypeAlias = tuple[tuple[str, Ink], ...]
+"""The pieces of one line, each with its ink."""
 
 BLANK: Final[Line] = ()
 
 
 class Glyphs(msgspec.Struct, frozen=True, kw_only=True):
-    """The characters beyond letters that a page uses."""
+    """The special characters in the output of a command."""
 
     success: str = "✓"
     failure: str = "✗"
@@ -246,7 +247,7 @@ ASCII: Final = Glyphs(
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """The form of lines: so many columns, this clock, these glyphs."""
+    """How lines are formatted. `width` is in terminal cells."""
 
     width: int = 80
     clock: Clock = Clock.UTC
@@ -255,13 +256,13 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def wrapped(text: str, look: Ink, view: View, indent: int = 0, most: int | None = None) -> Iterator[Line]:
-    """Yield a text in lines of the view, each behind so many blanks; the first of them if there are more."""
+    """Yield the lines of a wrapped text, indented by `indent` blanks; at most the first `most` lines."""
     for row in wrap(text, view.width - indent)[:most]:
         yield ((" " * indent + row, look),)
 
 
 def glyphs_for(encoding: str) -> Glyphs:
-    """Return the glyphs that can be written in an encoding."""
+    """Return the default glyphs, or ASCII if the encoding does not have all of them."""
     glyphs = Glyphs()
     try:
         "".join(msgspec.structs.astuple(glyphs)).encode(encoding)
@@ -271,7 +272,7 @@ def glyphs_for(encoding: str) -> Glyphs:
 
 
 def painted(lines: Iterable[Line], *, color: bool) -> Iterator[str]:
-    """Yield the lines as text with their newlines; inks become ANSI sequences when there is colour."""
+    """Yield the lines as text with newlines. With `color`, inks become ANSI sequences."""
     if not color:
         for line in lines:
             yield "".join(text for text, _ in line).rstrip() + "\n"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_record.display.charts import charts
-from service_record.display.drawing import boot_drawing, thinned
+from service_record.display.drawing import boot_drawing, join_bars
 from service_record.display.html.rendering import page, section, stylesheet
 from service_record.display.html.show_page import show_html
 from service_record.display.html.timeline_page import timeline_html
@@ -179,7 +179,7 @@ def test_bars_are_drawn_as_one_only_when_short_close_and_alike() -> None:
     runs = [*(failed_run(at=at) for at in (0, 11, 22)), good, failed_run(at=50), failed_run(at=500)]
     found = build_history([("job", [one for n, run in enumerate(runs) for one in attempt(n, run)])])
     (chart,) = charts(found, latest_entry(found))
-    drawn = thinned(boot_drawing(chart, 1, {}, VIEW).rows[0].bars, 15, chart.end)
+    drawn = join_bars(boot_drawing(chart, 1, {}, VIEW).rows[0].bars, 15, chart.end)
     assert [(one.bar.look, one.begin, one.end, one.count) for one in drawn] == [
         ("failure", 60, 92, 3),
         ("success", 100, 101, 1),

@@ -16,7 +16,7 @@ from service_record.collector.domain.silence import SilenceBudgets
 from service_record.collector.store.host_rows import Boot, BuildSummary, StepShown
 from service_record.collector.web.pages import LOOKS, SIGNS
 from service_record.display.charts import Bar, Row, RowKind, offset
-from service_record.display.drawing import Drawing, axis_for
+from service_record.display.drawing import Drawing, make_axis
 from service_record.display.text import duration
 
 _SIGNS_AND_WORDS: Final = {
@@ -174,7 +174,7 @@ def build_drawing(
     return Drawing(
         id="timeline",
         title="Timeline",
-        axis=axis_for(0.0, end - build.started_at, reached - build.started_at, drawn),
+        axis=make_axis(0.0, end - build.started_at, reached - build.started_at, drawn),
         reached=reached - build.started_at,
         is_overdue=is_overdue,
         digits=0,
