@@ -155,7 +155,7 @@ def command(
       service-record analyze --baseline good.tar.gz --from bad.tar.gz
       service-record analyze --expect bootstrap
       service-record analyze example:stuck
-    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
     if timeout is not None and not wait:
         raise click.UsageError("--timeout needs --wait; add it")
     if baseline == "-" and "-" in request.places:

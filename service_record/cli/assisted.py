@@ -56,7 +56,7 @@ def command() -> None:
     \b
     Example:
       service-record assisted prepare --url https://api.example --cluster-id ID --token-file FILE --dry-run
-    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
 
 
 _LARGE_OVERRIDE_BYTES: Final = 1 << 20
@@ -110,7 +110,7 @@ def prepare_command(
       service-record assisted prepare --url https://api.openshift.com --cluster-id UUID \\
         --token-file user-token --reporter-token-file pull-secret.json --executable service-record
       service-record assisted prepare --url … --cluster-id … --token-file … --discovery --add live.ign
-    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
     require_extra("reporter")
     from service_record.deploy.assisted.overrides import Override, plan, prepared  # needs the extra
 
@@ -158,7 +158,7 @@ def undo_command(
     \b
     Examples:
       service-record assisted undo --url https://api.openshift.com --cluster-id UUID --token-file user-token
-    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
     require_extra("reporter")
     from service_record.deploy.assisted.overrides import plan, undone  # needs the extra
 
@@ -210,7 +210,7 @@ def follow_command(
     Examples:
       service-record assisted follow --url https://api.openshift.com --cluster-id UUID \\
         --token-file user-token --to https://collector.example.com --collector-token-file token
-    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
     require_extra("reporter")
     from service_record.http.address import CollectorError
     from service_record.http.collector_client import connect

@@ -98,7 +98,7 @@ def command(
       service-record bundle --redact log-bundle.tar.gz -o for-the-forum.tar.gz
       service-record bundle --redact must-gather/ --secret pull-secret.txt
       service-record bundle --redact example:failed-stage
-    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
     if no_redact and (foreign is not None or secrets):
         raise click.UsageError("--no-redact masks nothing; it goes with neither --redact nor --secret")
     if max_size is not None and not _MIN_BYTES <= max_size <= SERVER_BYTES:

@@ -34,7 +34,7 @@ def command() -> None:
     Examples:
       service-record collector serve --data /srv/collector
       service-record collector token create host web1
-    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
 
 
 @command.command("serve")

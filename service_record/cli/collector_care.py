@@ -280,7 +280,7 @@ def create_command(
       service-record collector token create group dc1/rack2 --name "kickstart of rack 2" --expires 30d
       service-record collector token create enrolment group:dc1
       service-record collector token create boot web1
-    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
     from service_record.collector.domain.access import TokenKind, expiry_of, scope_of  # in an extra
     from service_record.collector.store import administration, tokens
 

@@ -65,7 +65,7 @@ def command(
       service-record diff good.tar.gz bad.tar.gz
       service-record diff /mnt/good /var/log/openshift --ratio 3
       service-record diff example:good example:failed-stage
-    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
     if good == bad == "-":
         raise click.UsageError("standard input is one source: name a directory, file or bundle for the other")
     sources = opened([good], (), derives=True), opened([bad], (), derives=True)

@@ -32,7 +32,7 @@ def command(root: Path, *, form: OutputForm) -> None:
       service-record doctor                 this host
       service-record doctor --root /mnt     a host that is mounted
       service-record doctor -o json
-    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
     results = list(examine(Root(root), os.environ))
     emit(ChecksAnswer("Recorder's set-up", results), form)
     if is_failed(results):

@@ -66,7 +66,7 @@ def command(
       service-record export --to array --from - < record.json | jq .
       service-record export --to chrome-trace > trace.json
       service-record export --to jsonl --from example:good --directory lines
-    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
     source = opened(places, services, derives=True)
     records = [
         (name, _Entries(name, pieces)) for name, pieces in source.records if name in services or not services

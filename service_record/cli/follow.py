@@ -79,7 +79,7 @@ def command(
       service-record follow --failed -o wide      failures, with all that is known of them
       service-record follow -o jsonl | jq .phase
       service-record follow --from example:stuck -n all
-    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
     records = Records(directory)
     selection = Selection(stage=stage, failed=failed)
     live = LiveRecords(records, services, history_bytes=None if lines is None else _HISTORY_BYTES)

@@ -161,7 +161,7 @@ def command(
       service-record hosts --machine web1 --all -o json
       service-record hosts --follow
       service-record hosts show web1
-    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
     if context.invoked_subcommand is not None:
         _refuse_options(context)
         return

@@ -74,7 +74,7 @@ def command(*, sources: tuple[str, ...], token_file: Path | None) -> None:
       service-record mcp                          this host
       service-record mcp bundles/ collector://fleet.example
       service-record mcp example:stuck            records that come with the command
-    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
     require_extra("mcp")
     sources = tuple(map(resolve_example, sources))
     for source in sources:

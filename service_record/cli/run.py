@@ -162,7 +162,7 @@ def command(
       service-record run -- /usr/local/bin/etcd-bootstrap
       service-record run --service try -- false; service-record show try
       service-record run --service image --stage pull -- podman pull quay.io/x
-    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
     if pre_command and post_command:
         raise click.UsageError("--pre-command and --post-command exclude each other; give one of them")
 

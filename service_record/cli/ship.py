@@ -122,7 +122,7 @@ def command(
       service-record ship --to collector://collector.example/web1 bootkube
       service-record ship --to https://collector.example --template /root/anaconda-ks.cfg
       service-record ship --to otlp+https://tempo.example:4318 --headers-file headers --follow
-    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
     if services and "://" in services[0]:
         if _is_given("url"):
             raise click.UsageError("the URL is given twice; leave out --to")

@@ -54,7 +54,7 @@ def command(*, request: ReadRequest, form: OutputForm, fail: bool) -> None:
       service-record show --from -          records from standard input
       service-record show --boot -1 --failed
       service-record show example:failed-stage
-    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
     source = opened(request.places, (), needs_records=False, derives=True, reads_journal=request.journal)
     recorded = {name for name, _ in source.records}.union(record_name(one.unit) for one in source.running)
     unrecorded = [name for name in request.services if name not in recorded]

@@ -41,7 +41,7 @@ def command(*, request: ReadRequest, form: OutputForm, by_duration: bool, startu
       service-record timeline --by-duration         what took longest first
       service-record timeline --from bundle.tar.gz
       service-record timeline --from example:boot-loop
-    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
     source = opened(request.places, request.services, derives=True, reads_journal=request.journal)
     whole = history_of(source)
     history = request.select(whole).of(whole)

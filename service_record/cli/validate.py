@@ -63,7 +63,7 @@ def command(*, places: tuple[str, ...], salvage: Path | None, form: OutputForm) 
       service-record validate /var/log/openshift
       service-record validate bootkube.json --salvage whole.json
       service-record validate example:failed-stage
-    """  # noqa: D301  # click takes a backspace for a paragraph that stays as it is
+    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
     places = tuple(map(resolve_example, places))
     if salvage is not None:
         if len(places) != 1 or Path(places[0]).is_dir():

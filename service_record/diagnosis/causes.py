@@ -1,8 +1,8 @@
 """Find the cause of a failure: test all rules against the evidence and choose one match. Pure.
 
-Matches are sorted by rank (cause, contributing, form of death, symptom), then by the proximity of their
-evidence (last lines of the service, other lines of the run, facts, other sources), then by the order of the
-rules, deepest first. A rule may name other rules that it explains (`over`).
+Matches are sorted by rank (see `_RANKS`), then by the proximity of their evidence (last lines of the service,
+other lines of the run, facts, other sources), then by the order of the rules, deepest first. A rule may name
+other rules that it explains (`over`).
 
 The second half of this module reads a host's files and adds their evidence to a diagnosis.
 """
@@ -55,7 +55,7 @@ class Fit(msgspec.Struct, frozen=True):
     """A rule that fits, and its evidence."""
 
     order: int
-    """The position among all rules; lower lies deeper."""
+    """The position among all rules. A lower one is a deeper cause."""
     rule: CauseRule
     match: Match
 
@@ -79,7 +79,7 @@ class Causes:
         """Service -> the rules that matched, for `--explain`. The key for the host itself is "" (empty)."""
         self.doubtful: dict[str, tuple[KnownCause, ...]] = {}
         """Service -> likely causes that are not proven, best first."""
-        self._keeps_log = history is not None  # rules without a host are shared by many hosts
+        self._keeps_log = history is not None  # without a host, many hosts share this object
 
     def with_evidence(self, evidence: Evidence, history: History) -> "Causes":
         """Return the same rules, compiled patterns included, for the evidence of another host."""
@@ -132,7 +132,7 @@ class Causes:
 def _applies_without_failure(rule: CauseRule) -> bool:
     """Return True if a rule can name the cause on a host where no service has failed.
 
-    Its lines then need a source in which they prove the cause; without one, the match has a doubt.
+    A line proves the cause there only in a source that the rule names; elsewhere the match has a doubt.
     """
     needs_trouble = any(one.texts or one.words for one in (rule.condition, *rule.needs))
     is_of_facts = rule.rank is Rank.SYMPTOM and rule.condition.check is not None
@@ -146,7 +146,7 @@ def evidence_only_in(bad: Causes, good: Causes) -> tuple[KnownCause, ...]:
 
 
 def _find_evident(causes: Causes) -> Iterator[KnownCause]:
-    """Yield the causes and contributing causes in the files of a host, however its services ended."""
+    """Yield the causes and contributing causes in the files of a host, whatever its services did."""
     matcher = CauseMatcher(causes.book, causes.evidence, causes.host, None)
     for rule in map(causes.rules.__getitem__, matcher.candidates()):
         if rule.rank in {Rank.CAUSE, Rank.CONTRIBUTING} and not rule.condition.is_of_trouble:
@@ -175,8 +175,7 @@ def _choose_cause(
         else:
             weighed.append(_weigh(rule, match, lost))
     if matcher.unexplained_error(fit.match for fit in fits) is not None:
-        # The service logged an error that no rule knows. It may be the real cause: the other evidence is not
-        # certain.
+        # The service logged an error that no rule matches. It may be the real cause, so no other is certain.
         doubt = "the service itself logged another error"
         fits = [replace(fit, match=replace(fit.match, doubt=fit.match.doubt or doubt)) for fit in fits]
     ranked = sorted(fits, key=_sort_key)
@@ -223,7 +222,7 @@ def _weigh(rule: CauseRule, match: Match, lost: str | None) -> Weighed:
 
 
 _RANKS: Final = {Rank.CAUSE: 0, Rank.POINTER: 1, Rank.CONTRIBUTING: 2, Rank.FORM: 3, Rank.SYMPTOM: 4}
-"""Lower comes first. A form of death says more than a symptom."""
+"""Lower comes first. How a process ended (its form of death) says more than a symptom."""
 
 
 def _sort_key(fit: Fit) -> tuple[object, ...]:
@@ -245,7 +244,7 @@ def _explain_loss(fit: Fit, winner: Fit) -> str:
 
 
 PARSED: Final = "rules/parsed.json"
-"""The output of `parsed_rules`. Reading the YAML files takes 400 ms, this file 7 ms."""
+"""The output of `parsed_rules`. To read it takes 7 ms; to read the YAML files takes 400 ms."""
 
 
 class _ParsedRules(msgspec.Struct):
@@ -262,12 +261,14 @@ def built_in_rules() -> tuple[CauseRule, ...]:
     shipped = parsed.decode(_read_data(PARSED))
     if shipped.sums == _sums(texts):
         return shipped.rules
-    return parsed.decode(parsed_rules(texts)).rules  # a developer has edited the YAML since `make rules`
+    return parsed.decode(parsed_rules(texts)).rules  # a developer changed the YAML after `make rules`
 
 
 def parsed_rules(texts: Sequence[bytes]) -> bytes:
     """Return the rules in the texts of the FAMILIES files as one line of JSON, with checksums."""
-    from service_record.diagnosis.yaml_files import read_rules  # slow import, not needed with parsed.json
+    from service_record.diagnosis.yaml_files import (
+        read_rules,  # a slow import that parsed.json makes unnecessary
+    )
 
     rules = [
         rule
@@ -294,11 +295,11 @@ def built_in_causes() -> Causes:
 
 
 HostFiles: TypeAlias = Iterable[tuple[str, Callable[[int], bytes]]]
-"""The path of each file of a host, and its read function. Read each file before you request the next one."""
+"""The path of each file of a host, with a function that reads it. Call it before you take the next file."""
 VERDICT_FILE: Final = "verdict.txt"
-"""The file in our bundles with the diagnosis from the time the bundle was made."""
+"""The file in our bundles with the diagnosis that was made with the bundle."""
 _LATEST_RUNS: Final = 3
-"""Runs of a service whose pids identify its lines in a journal."""
+"""The number of runs whose pids identify the lines of a service in a journal."""
 
 
 def make_scanner(
@@ -310,7 +311,7 @@ def make_scanner(
     own = {
         service.name: [run.pid for run in service.runs[-_LATEST_RUNS:] if run.pid is not None]
         for service in history.services
-        # A journal has a hundred units. Keep lines only of services with records and of units that failed.
+        # A journal has lines of a hundred units: keep those of services with records, and of failed units.
         if not is_derived(service) or service.outcome is None or service.outcome.is_bad
     }
     return Scanner(causes.line_set, {**{name: [] for name in failed_services}, **own}, _record_times(history))
@@ -423,14 +424,14 @@ def _find_host_cause(diagnosis: Diagnosis, causes: Causes, ranked: Sequence[Stan
         return HostCause(service=cause.of or "host", cause=cause)
     if of_units[False] is not None or not _is_fragment(diagnosis, causes):
         return of_units[False]
-    # Only a fragment of a log was given, and people choose fragments that show a problem. On a host whose
-    # units are known and work, the same line would be harmless.
+    # Only a fragment of a log was given, and people choose fragments that show a problem. On a host with
+    # working units, the same line would be harmless.
     cause = likely_cause("", None, None, causes.doubtful.get("", ()), ranked, is_fragment=True)
     return None if cause is None else HostCause(service=cause.of or "host", cause=cause)
 
 
 def _find_explained(diagnosis: Diagnosis) -> frozenset[str]:
-    """Return the lines by which the causes of unrelated failures are known: the page shows these causes."""
+    """Return the lines that prove the causes of the other failures, which are shown anyway."""
     causes = [one.cause for one in diagnosis.others] + [one.cause for one in diagnosis.failed_units]
     return frozenset(cause.line for cause in causes if cause is not None and cause.line is not None)
 
@@ -460,7 +461,7 @@ def add_likely_cause_to_unit(failed: FailedUnit, causes: Causes) -> FailedUnit:
     failure = FailureContext(service, None, failed.unit.since)
     ranked = rank_lines(causes.evidence.notable, [failure], causes.known_lines)
     cause = likely_cause(service, telling, failed.cause, causes.doubtful.get(service, ()), ranked)
-    if telling is None and cause.is_pointer if cause is not None else False:
+    if telling is None and cause is not None and cause.is_pointer:
         own = next(
             (one for one in ranked if is_own_line(one.line, service) and one.score >= LEAST_POINTER), None
         )

@@ -44,7 +44,7 @@ _MAX_MESSAGE_CHARACTERS: Final = 1 << 16
 """Only the end of a longer message is searched."""
 _BEFORE_RUN: Final = timedelta(minutes=10)
 _AFTER_RUN: Final = timedelta(minutes=2)
-"""A line of another source belongs to a run if it is from this window before its start and after its end."""
+"""A line of another source counts from this long before the start of a run until this long after its end."""
 _CLOCK_SLACK: Final = timedelta(seconds=2)
 """Tolerance between the times of a record and those of the journal."""
 _LOGGED_ONCE: Final = frozenset({INSTALLER, KERNEL})
@@ -52,9 +52,9 @@ _LOGGED_ONCE: Final = frozenset({INSTALLER, KERNEL})
 _HEALED_PART: Final = 4
 _LEAST_HEALED: Final = timedelta(minutes=5)
 _LEAST_HEALED_LINES: Final = 50
-"""A problem that may pass by itself has passed if its last line is older than both limits, counted back from
-the failure: five minutes and a quarter of the run. Without times: 50 lines and a quarter of the file."""
-_LEAST_CONTINUED: Final = timedelta(seconds=30)  # longer than usual pauses between two tries
+"""A problem that may pass by itself has passed if its last line is older than both limits: five minutes and
+a quarter of the run, counted back from the failure. Without times: 50 lines and a quarter of the file."""
+_LEAST_CONTINUED: Final = timedelta(seconds=30)  # longer than the usual pause between two tries
 _CONTINUED: Final = "healthy hosts log it as often, and the service went on"
 _OF_UNIT: Final = frozenset({"service", "unit"})
 """Placeholders of commands about the unit of the failed service."""
@@ -76,7 +76,7 @@ class Proximity(IntEnum):
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True):
-    """The evidence for which a condition holds."""
+    """The evidence that a condition holds."""
 
     values: Mapping[str, str] = msgspec.field(default_factory=dict)
     line: str | None = None
@@ -86,7 +86,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     time: datetime | None = None
     proximity: Proximity = Proximity.MESSAGE
     by: LogLine | None = None
-    """The log line; None for a message or a fact."""
+    """The log line; None if the evidence is a message or a fact."""
     doubt: str | None = None
     """Why the line does not prove the cause."""
 
@@ -106,7 +106,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuleBook(msgspec.Struct, frozen=True):
-    """Rules with indexes: all patterns are searched at once, and only rules with a hit are tested."""
+    """Rules with indexes. All patterns are searched at once, and only the rules with a hit are tested."""
 
     rules: Mapping[str, CauseRule]
     numbers: Mapping[int, int]
@@ -117,7 +117,7 @@ class RuleBook(msgspec.Struct, frozen=True):
     orders: Mapping[int, Sequence[int]]
     """`id()` of each line test and pattern -> the positions of the rules that require it."""
     always: Sequence[int]
-    """Positions of the rules that can fit without any line."""
+    """Positions of the rules that do not need a line."""
 
     @classmethod
     def from_rules(cls, rules: Sequence[CauseRule]) -> "RuleBook":
@@ -148,8 +148,9 @@ class RuleBook(msgspec.Struct, frozen=True):
 def find_elsewhere_tests(rule: CauseRule) -> Iterator[LineTest]:
     """Yield the line tests whose patterns are searched in every log file.
 
-    Tests for symptoms and healing problems are left out unless they name a source: elsewhere their lines
-    prove nothing. They match so many lines that reading a large bundle would take three times as long.
+    Tests for symptoms, and for problems that may pass by themselves, are left out unless they name a source:
+    elsewhere their lines prove nothing. They match so many lines that reading a large bundle would take three
+    times as long.
     """
     for test in rule.line_tests():
         is_main = test is rule.condition.lines and rule.rank is Rank.CAUSE and not rule.heals
@@ -212,7 +213,7 @@ class CauseMatcher:
         return next((line for line in reversed(lines) if is_labelled(line)), None)
 
     def fit(self, rule: CauseRule) -> tuple[Match | None, str | None]:
-        """Test a rule: return its match, and the reason why the match does not count.
+        """Test a rule. Return its match, and the reason why the match does not count, or None if it counts.
 
         Both are None if the main condition does not hold.
         """
@@ -313,7 +314,7 @@ class CauseMatcher:
         return None
 
     def _match_elsewhere(self, test: LineTest, rule: CauseRule) -> Match | None:
-        """Return the best match among the lines of all sources; its `doubt` says why it proves nothing."""
+        """Return the best match in the lines of all sources. If it proves nothing, its `doubt` says why."""
         best: Match | None = None
         is_any_boot = rule.within == "any" or self._trouble is not None
         lines = [line for line in self._kept_lines(test) if is_any_boot or not line.is_earlier_boot]
@@ -329,7 +330,7 @@ class CauseMatcher:
             if not matches:
                 continue
             if test.measure is not None and len(matches) < test.times:
-                continue  # one slow transfer among many fast ones is not a cause
+                continue  # a few slow transfers among fast ones are not a cause
             if len(group_lines) < test.times and proximity > Proximity.OWN_LINE:
                 if rule.rank is not Rank.CAUSE:
                     continue
@@ -388,7 +389,7 @@ class CauseMatcher:
         return proximity, doubt
 
     def _find_doubt(self, line: LogLine, rule: CauseRule, trouble: TroubleFacts) -> str:
-        """Return why a line may not belong to the failure, judged by its time and unit; empty if it does."""
+        """Return why a line may not belong to the failure, judged by its time and unit; empty if it may."""
         first = trouble.started and trouble.started - _BEFORE_RUN
         first = trouble.booted if rule.within == "boot" else first
         if rule.within == "any":
@@ -409,7 +410,7 @@ class CauseMatcher:
         return re.search(rf"(?:^|[\s/]){re.escape(service)}(?:\.service)?(?:[:/\s]|$)", text) is not None
 
     def _has_healed(self, line: LogLine) -> bool:
-        """Return True if a line is much older than the failure or, without its time, the end of the file."""
+        """Return True if a line is much older than the failure or, without times, far from its file's end."""
         trouble = self._trouble
         ended = trouble.ended if trouble is not None else None
         last = ended or self._evidence.last_time(line)
@@ -566,7 +567,7 @@ def _decode(name: bytes | str) -> str:
 
 
 def _whole_line(match: Any, text: bytes) -> str:
-    """Return the whole line that a match is in."""
+    """Return the line that contains a match."""
     begin = text.rfind(b"\n", 0, match.start()) + 1
     end = text.find(b"\n", match.end())
     return text[begin : end if end >= 0 else None].decode(errors="replace").strip()

@@ -380,7 +380,7 @@ def boot_drawing(
 
 
 def _select_rows(rows: Sequence[Row]) -> Sequence[Row]:
-    """Return at most `MAX_ROWS` rows in their order, preferably of services with troubles, then the latest."""
+    """Return at most `MAX_ROWS` rows in their order, those of services with troubles first of all."""
     if len(rows) <= MAX_ROWS:
         return rows
     blocks = [list(block) for _, block in groupby(rows, key=lambda row: row.service)]

@@ -3,8 +3,8 @@
 `Body` finds the lines of a private key below its BEGIN line, and other wrapped base64. `ValueFollower` finds
 values that are on another line than their names: in YAML, indented JSON, XML and forms.
 
-Each line is masked separately, so no text is kept until the end of a secret. The prefixes and suffixes that a
-program adds to each line are learned from the first lines of the key.
+Each line is masked as it is read, so nothing has to be kept until a secret ends. A program may add a prefix
+or suffix to each line of a key; these are learned from its first lines.
 """
 
 import re
@@ -28,16 +28,18 @@ PRIVATE_KEY: Final = "private-key"
 _ENCODED: Final = "encoded-secret"
 _MAX_LINES: Final = 4000
 _MAX_FOREIGN_LINES: Final = 160
-"""The limit of lines between two lines of a key: lines of other programs, or fields of a journal."""
+"""The limit of other lines between two lines of a key: of other programs, or fields of a journal."""
 _WRAPPED_AT: Final = 57
-"""Base64 is wrapped at 60, 64, 72 or 76 columns. A line of fewer than 57 is the last one."""
+"""Programs wrap base64 at 60, 64, 72 or 76 columns. A line with fewer than 57 is the last one."""
 _SURE_BYTES: Final = 40
 """Inside a private key, base64 of this size or more is recognised anywhere in a line."""
 _MAX_FRAMED_BYTES: Final = 1 << 13
 _LONG: Final = 24
+"""In a key, text of base64 characters of this size or more is not an ordinary word."""
 _SHORT: Final = 16
 """The least size of the first line of a key."""
 _PEM_UNIT: Final = 4
+"""The size of a line of PEM is a multiple of this."""
 
 _BEGIN: Final = re.compile(rb"(?:-----)?BEGIN[ +][A-Z0-9 +]{0,40}PRIVATE[ +]KEY(?:[ +]BLOCK)?-----")
 _END: Final = re.compile(rb"-----END[ +][A-Z0-9 +]{0,40}PRIVATE[ +]KEY")
@@ -52,7 +54,7 @@ _INDENT: Final = b" \t>#*|\"'`+-\0"
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """The text around the base64 in a line, with numbers replaced, because they differ between lines."""
+    """The text before and after the base64 in a line. Numbers become 0, because they differ between lines."""
 
     head: bytes
     tail: bytes
@@ -82,7 +84,7 @@ class Body:
         return bool(self._kind)
 
     def spans(self, view: UnescapedText) -> Iterator[Found]:
-        """Yield the secret parts of the next line, and remember whether the secret continues below it."""
+        """Yield the secret parts of the next line, and remember whether the secret continues after it."""
         if not self.is_open and b"PRIVATE" not in view.text:
             return
         for place, line in iterate_lines(view.text, 0, len(view.text)):
@@ -98,7 +100,7 @@ class Body:
                 yield from self._find_pieces(place, line, position, len(line))
 
     def follow(self, line: bytes, secret: Found) -> None:
-        """Expect more base64 in the next line if the last secret of this one is base64 up to its end."""
+        """Expect more base64 in the next line if `secret` is base64 that extends to the end of this line."""
         start, end, kind = secret
         if self.is_open or kind != _ENCODED or line[end:].strip(b" \t\r\"',\\$}"):
             return
@@ -156,7 +158,7 @@ class Body:
         return False
 
     def _is_known(self, line: bytes, start: int, end: int) -> bool:
-        """Return True if base64 is alone in its line, or in the same frame as in an earlier line."""
+        """Return True if the base64 is alone in its line, or has the frame of an earlier line."""
         if _CLOSING.fullmatch(line, end) is not None:
             if start <= _MAX_FRAMED_BYTES and not line[:start].strip(_INDENT):
                 return True
@@ -193,9 +195,8 @@ TRIGGER: Final = (
     rb"""|-[ \t]["']?--?[a-z0-9-]*(?:pass(?:word|wd|phrase)?|token|secret|psk|key)["']?(?:[\\&%#]|\r?$)"""
     rb"""|(?:stringD|(?:^|[^A-Za-z])d)ata["'\\]*(?::|&|%3A)[ \t]*(?:\{|\\|&|%|$)|form-data;"""
 )
-"""Matches the start of a map that may be in a Secret, of a part of a form, and names of arguments.
-
-The shapes have the triggers of the other names.
+"""Matches some texts after which a value may follow on another line: the start of a map as in a Kubernetes
+Secret, the header of a form's part, the name of an argument. Shapes have the triggers of all other names.
 """
 _KIND: Final = "secret-value"
 _MAX_VALUE_LINES: Final = 200
@@ -252,7 +253,7 @@ _ANY_NAME: Final = types.Finder(
         + rb"""|form-data;|[dD]ata["']?[ \t]*:[ \t]*(?:\{|\r?$)"""
     ),
 )
-"""Matches wherever a line may have a name whose value is on a line below."""
+"""Matches every line that may have a name whose value is on a later line."""
 _SCALAR: Final = types.Finder(rb"""^[ \t\r]*["']?([^\s"'{\[|>#<-][^\s"']*)["']?[ \t\r,]*$""", groups=True)
 _ARGUMENT: Final = types.Finder(
     expand_parts(rb"""^([^\n]*?)-[ \t]+["']?--?""" + _NAME + rb"""["']?[ \t\r]*$"""), groups=True
@@ -288,7 +289,7 @@ _KEY: Final = types.Finder(rb"^[A-Za-z0-9_.-]+:(?:[ \t]|$)")
 
 @dataclass(frozen=True, slots=True)
 class OpenName:
-    """A name whose value is on a line below."""
+    """A name whose value is on a later line."""
 
     form: str
     """A key of `_BEGINNINGS` except map, or `block`, or the name of a map: `data`, `stringData`."""
@@ -301,7 +302,7 @@ class OpenName:
 
 
 class ValueFollower:
-    """Finds values on other lines than their names."""
+    """Finds values that are on a later line than their names."""
 
     _lines: int
     _is_within: bool
@@ -321,11 +322,11 @@ class ValueFollower:
 
     @property
     def is_in_block(self) -> bool:
-        """Return True inside a value that may take several lines."""
+        """Return True if the expected value may have several lines."""
         return self._open is not None and self._open.form in _BLOCKS
 
     def spans(self, view: UnescapedText) -> Iterator[Found]:
-        """Yield the values in the next line whose names are above it. Remember a name without a value."""
+        """Yield the values in the next line whose names are on earlier lines; remember names without one."""
         if self._open is None and _ANY_NAME.find(view.text) is None:
             return
         self._is_within = False
@@ -340,7 +341,7 @@ class ValueFollower:
             if spans and self.name is None:
                 return
         if (self._open is None or self._open.form == "data") and len(line) <= _MAX_FRAMED_BYTES:
-            self._remember_name(line)  # nobody writes longer lines by hand, and the search for names is slow
+            self._remember_name(line)  # the search is slow, and longer lines are not written by hand
         yield from _values_in_json(line)
 
     def _find_expected(self, name: OpenName, line: bytes) -> Iterator[tuple[int, int]]:
@@ -356,7 +357,7 @@ class ValueFollower:
         elif name.form == "form" and _KEY.find(text) is not None:
             return
         elif name.form == "env" and self._lines < _MAX_FIELDS and _FIELD.find(text) is not None:
-            return  # another field of the same item, before the value
+            return  # another field of the same item may precede the value
         else:
             self._open = None
         if start is None or not (is_deeper or name.form in {"xml", "env", "form", "argument"}):
@@ -367,7 +368,7 @@ class ValueFollower:
 
     def _remember_name(self, line: bytes) -> None:
         for form, pattern in _BEGINNINGS.items():
-            # Search for the fixed letters first: it is fast, and most lines have none of these names.
+            # Search for fixed letters first: that is fast, and most lines do not have them.
             spans = pattern.groups(line) if _LETTERS[form] in line else None
             if spans is not None:
                 head, *more = (line[max(start, 0) : max(end, 0)] for start, end in spans[1:])
@@ -380,7 +381,7 @@ class ValueFollower:
 
 
 def _skip_prefix(head: bytes, line: bytes) -> int | None:
-    """Return the offset after the prefix `head` of the line above; None if this line has another prefix."""
+    """Return the offset after the prefix `head`; None if this line has another prefix. Digits may differ."""
     words = head.split()
     match = _words_pattern(len(words)).match(line)
     if match is None:
@@ -416,7 +417,7 @@ def _is_scalar(value: bytes) -> bool:
 
 
 def _is_encoded(value: bytes) -> bool:
-    """Accept base64 of text and long base64 of bytes. Reject the plain values of a ConfigMap."""
+    """Return True for base64 of text, or long base64 of bytes; False for plain values of a ConfigMap."""
     decoded = from_base64(value)
     if len(decoded) < _MIN_TEXT_BYTES or len(value) % 4:
         return False
@@ -432,7 +433,7 @@ _VALUES: Final = {
     "stringData": (_PAIR, ordinary_words.is_value),
     "data": (_PAIR, _is_encoded),
 }
-"""The pattern and check of the values of each form. All other values are single words on their lines."""
+"""Form -> pattern and check of its values. A value of any other form is a single word on its line."""
 
 
 def _values_in_json(line: bytes) -> Iterator[tuple[int, int]]:

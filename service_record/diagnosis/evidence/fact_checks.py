@@ -18,7 +18,7 @@ from service_record.history.outcome import Outcome
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """The result of a check: values for the texts of a rule, and the fact that proves it."""
+    """The result of a check: values for the texts of a rule, and the line and place of the proof."""
 
     values: Mapping[str, str] = msgspec.field(default_factory=dict)
     line: str | None = None
@@ -58,7 +58,7 @@ def _is_overlay(device: str) -> bool:
 
 
 def name_server_in_cluster_network(facts: KnownFacts, _: History) -> Iterator[Finding]:
-    """Find a name server with an address in the pod or service network. That network hides it."""
+    """Find a name server with an address in the pod or service network, which makes it unreachable."""
     networks = [fact.value for fact in facts.all("route") if _is_overlay(fact.of)]
     networks += [fact.value for name in ("cluster-network", "service-network") for fact in facts.all(name)]
     for server in facts.all("nameserver"):
@@ -70,7 +70,7 @@ def name_server_in_cluster_network(facts: KnownFacts, _: History) -> Iterator[Fi
 
 
 def wrong_boot_medium(facts: KnownFacts, history: History) -> Iterator[Finding]:
-    """Find an installation to disk that succeeded in an earlier boot, while this boot runs from a medium."""
+    """Find a host that boots the installation medium again after it was installed in an earlier boot."""
     medium = facts.first("live-medium")
     if medium is None or len(history.boots) < 2:  # noqa: PLR2004  # an earlier boot and this one
         return
@@ -126,17 +126,17 @@ def _is_global(route: str, family: str) -> bool:
 
 
 def no_address(facts: KnownFacts, _: History) -> Iterator[Finding]:
-    """Find a network device of a host without any global address."""
+    """Find a host without any global address. The finding names its first network device."""
     links = [fact for fact in facts.all("link") if "LOOPBACK" not in fact.value and not _is_overlay(fact.of)]
     if links and not facts.all("address"):
         yield Finding.from_fact(links[0], f"{links[0].of}: <{links[0].value}>", interface=links[0].of)
 
 
 def name_servers_without_route(facts: KnownFacts, _: History) -> Iterator[Finding]:
-    """Find the first name server of a host that has a route to none of its name servers."""
+    """Find a host without a route to any of its name servers. The finding names the first one."""
     routes = [fact.value for fact in facts.all("route")]
     if not routes or not facts.all("address"):
-        return  # routes were not collected
+        return  # routes or addresses were not collected
     networks = routes + [fact.value for fact in facts.all("address")]
     has_default = {":" in fact.value for fact in facts.all("default-route")}
     servers = facts.all("nameserver")
@@ -222,11 +222,11 @@ def find_roles(facts: KnownFacts, history: History) -> frozenset[str]:
 
 
 _LEAST_MEMORY_KB: Final = {"bootstrap": 7_500_000, "control-plane": 7_500_000, "": 4_000_000}
-"""Role -> the least memory. With less, an installation fails. OpenShift requires 16 GiB; half can suffice."""
+"""Role -> the memory below which an installation fails. OpenShift requires 16 GiB, but half can suffice."""
 
 
 def too_little_memory(facts: KnownFacts, history: History) -> Iterator[Finding]:
-    """Find less memory than the host's role in OpenShift needs; without a known role, than any node needs."""
+    """Find a host with too little memory for its role in OpenShift or, without a known role, for any node."""
     fact = facts.first("memory-kb")
     total = fact.number if fact is not None else None
     if fact is None or total is None:
@@ -249,7 +249,7 @@ _SHORT_BOOT: Final = timedelta(minutes=20)
 
 
 def boots_repeat(facts: KnownFacts, _: History) -> Iterator[Finding]:
-    """Find at least five latest boots in a row, each at most twenty minutes after the one before it."""
+    """Find a host whose latest boots, five or more, each began at most 20 minutes after the one before."""
     boots = facts.all("boots")
     times = [datetime.fromisoformat(fact.value) for fact in boots]
     row = 0
@@ -277,15 +277,15 @@ def disk_syncs_slowly(facts: KnownFacts, _: History) -> Iterator[Finding]:
 
 
 def _latest_entry_time(history: History) -> datetime | None:
-    """Return the time of the latest entry in the records, by the clock of the host."""
+    """Return the time of the latest entry in the records: the present of the host."""
     times = (run.last_entry for service in history.services for run in service.runs)
     return max((time for time in times if time is not None), default=None)
 
 
 def _latest_certificates(facts: KnownFacts) -> dict[str, dict[str, KnownFact]]:
-    """Return the start and end of each certificate; of rotated files, only those of the latest.
+    """Return the start and end of each certificate. Of rotated files, only the latest one counts.
 
-    Rotated files have the same path apart from a date or `current`.
+    The paths of rotated files differ only in a date or the word `current`.
     """
     dates: dict[tuple[str, str], dict[str, KnownFact]] = {}
     for name in ("certificate-start", "certificate-end"):
@@ -300,7 +300,7 @@ def _latest_certificates(facts: KnownFacts) -> dict[str, dict[str, KnownFact]]:
 def certificate_ended(facts: KnownFacts, history: History) -> Iterator[Finding]:
     """Find a certificate that had expired at the time of the latest entry."""
     certificates = _latest_certificates(facts)
-    now = _latest_entry_time(history) if certificates else None  # looks at every run
+    now = _latest_entry_time(history) if certificates else None  # slow: reads every run
     for both in certificates.values():
         end = both["certificate-end"]
         if now is not None and datetime.fromisoformat(end.value) < now:
@@ -310,7 +310,7 @@ def certificate_ended(facts: KnownFacts, history: History) -> Iterator[Finding]:
 def certificate_not_yet_good(facts: KnownFacts, history: History) -> Iterator[Finding]:
     """Find a certificate that was not valid yet at the time of the latest entry: the clock is behind."""
     certificates = _latest_certificates(facts)
-    now = _latest_entry_time(history) if certificates else None  # looks at every run
+    now = _latest_entry_time(history) if certificates else None  # slow: reads every run
     for both in certificates.values():
         start = both["certificate-start"]
         if now is not None and datetime.fromisoformat(start.value) > now:
@@ -324,7 +324,7 @@ def _certificate_finding(fact: KnownFact, what: str) -> Finding:
 
 
 def certificate_without_api_name(facts: KnownFacts, _: History) -> Iterator[Finding]:
-    """Find an API name that no certificate covers, although there are certificates for such names."""
+    """Find the name of an API that no certificate covers, although some certificate is for such a name."""
     for name in {fact.value: fact for fact in facts.all("api-name")}.values():
         kind = name.value.partition(".")[0]
         others = [fact for fact in facts.all("certificate-name") if fact.value.partition(".")[0] == kind]
@@ -413,19 +413,19 @@ def slow_probe(values: Values) -> Values | None:
 
 
 def _parse_number(text: str) -> float:
-    """Return a number in a log line; 0 for any other text, because patterns of users may match anything."""
+    """Return the number in a text, or 0: a pattern in a user's rule may match any text."""
     return float(text) if re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,15})?", text) else 0.0
 
 
 class Measure(msgspec.Struct, frozen=True):
-    """A test of the numbers in the named groups of a pattern."""
+    """A test of the numbers in the named groups of a rule's pattern."""
 
     compute: Callable[[Values], Values | None]
-    """Returns further values to fill in, or None if the test fails."""
+    """Returns more values for the texts of the rule, or None if the test fails."""
     groups: tuple[str, ...]
     """The groups that the pattern must have."""
     values: tuple[str, ...] = ()
-    """The names of the further values."""
+    """The names of these values."""
 
 
 MEASURES: Final[Mapping[str, Measure]] = {
