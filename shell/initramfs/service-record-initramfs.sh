@@ -20,6 +20,9 @@ readonly records=/run/service-record
 newline='
 '
 readonly newline
+# A command of sed that removes the last character of a line, if it is not ASCII.
+cut_character=$(printf 's/[\300-\377][\200-\277]*$//')
+readonly cut_character
 # systemd's messages about units, by MESSAGE_ID: see sd-messages.h.
 readonly starting=7d4958e842da4a758f6c1cdc7b36dcc5
 readonly started=39f53479d3a045ac8e11786248231fbf
@@ -360,8 +363,13 @@ json_text() {
 }
 
 set_message() {
-  message_field=$(printf '%s\n' "$1" | sed 's/^\(.\{1000\}\).*/\1/' | json_text)
+  message_field=$(printf '%s\n' "$1" | shorten_lines | json_text)
   message_field=${message_field:+"\"errorMessage\":\"$message_field\","}
+}
+
+# Cut each line to 1000 bytes, between two characters: half a character makes a report invalid for its server.
+shorten_lines() {
+  sed -e '/^.\{1001\}/!b' -e 's/^\(.\{1000\}\).*/\1/' -e "$cut_character"
 }
 
 # Print the beginning of an entry, and set its ids.
@@ -429,7 +437,8 @@ pad() { # <number> <digits>
 
 # Mask the token, and what looks like a secret.
 mask() {
-  sed -E -e "s|${token:-service_record.token=[^ ]*}|***|g" \
+  literal_token=$(printf '%s' "$token" | sed 's/[.+]/[&]/g')
+  sed -E -e "s|${literal_token:-service_record.token=[^ ]*}|***|g" \
     -e 's#(://[^/ :@]*:)[^/ @]*@#\1***@#g' \
     -e 's/((token|passwd|password|secret|key)["'\'']?[=:] ?)[^ &",]+/\1***/gI' \
     -e 's/(Bearer|Basic) [^ ]+/\1 ***/g'
@@ -450,7 +459,7 @@ write_report() {
     fi
     lines=$(last_lines "$cause" "$cause_invocation" 20)
     printf '%s\n%s: %s\n' "$lines" "$summary" "${lines##*"$newline"}"
-  } | sed 's/^\(.\{1000\}\).*/\1/' >"$work/log"
+  } | shorten_lines >"$work/log"
   format_time $((clock + now))
   boot=''
   IFS= read -r boot </proc/sys/kernel/random/boot_id || boot=unknown
@@ -460,7 +469,8 @@ write_report() {
   case $url in
   */api/update*)
     target=$url
-    printf '{"name":"%s","status":"initramfs failed: %s","logs":"%s"}' "$host" "$summary" "$text" >"$work/report"
+    escape_backslashes "$summary"
+    printf '{"name":"%s","status":"initramfs failed: %s","logs":"%s"}' "$host" "$escaped" "$text" >"$work/report"
     ;;
   */api/assisted-install*)
     [ -n "$host_id" ] || IFS= read -r host_id </sys/class/dmi/id/product_uuid || :
@@ -537,9 +547,10 @@ post_by_bash() { # <seconds>
   esac
   rest=${target#http://}
   path=/${rest#*/} rest=${rest%%/*}
-  port=80
+  address=$rest port=80
   case $rest in
-  *:*) port=${rest##*:} ;;
+  \[*) address=${rest#?} address=${address%%]*} port=${rest##*]} port=${port#:} ;;
+  *:*) address=${rest%%:*} port=${rest##*:} ;;
   esac
   header='Authorization: Bearer'
   case $path in
@@ -553,7 +564,7 @@ post_by_bash() { # <seconds>
   (sleep "$1" && kill "$$") >/dev/null 2>&1 &
   guard=$!
   echo "no connection to $rest"
-  if exec 3<>"/dev/tcp/${rest%%:*}/$port"; then
+  if exec 3<>"/dev/tcp/$address/${port:-80}"; then
     printf 'POST %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Type: %s\r\nIdempotency-Key: %s\r\nContent-Length: %s\r\n%s\r\n%s' \
       "$path" "$rest" "$type" "$key" "${#body}" "${token:+$header $token$end}" "$body" >&3
     IFS=' ' read -r _ answer _ <&3

@@ -2,8 +2,10 @@
 
 import json
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -90,6 +92,11 @@ class Initramfs:
         )
         return (self.root / "dev/console").read_text()
 
+    def messages(self) -> set[str]:
+        """Return the messages in the record."""
+        record = (self.root / "run/service-record/initramfs.json").read_bytes().decode()
+        return {e["errorMessage"] for e in map(json.loads, record.splitlines()) if "errorMessage" in e}
+
 
 @pytest.mark.parametrize("client", ["curl", "bash"])
 @pytest.mark.parametrize("shell", SHELLS)
@@ -139,6 +146,62 @@ def test_update_call_gets_the_reason(tmp_path: Path, collector: Served) -> None:
     ((step,),) = (group["latest"] for group in admin.get("/api/v1/hosts/node1").json["steps"])
     assert step["status"] == "failed"
     assert step["name"].startswith("initramfs failed: ignition-fetch.service")
+
+
+def test_update_call_escapes_the_name_of_the_unit(tmp_path: Path, collector: Served) -> None:
+    initramfs = Initramfs(tmp_path / "initramfs", "dash", "curl")
+    unit = "systemd-fsck@dev-disk\\x2dby.service"
+    (initramfs.root / "events").write_text(
+        event(1, STARTING, unit) + event(2, ENDED_BADLY, unit, UNIT_RESULT="exit-code")
+    )
+    admin = collector.client()
+    initramfs.fail(url=f"{collector.url}/api/update", host="node1", token=admin.token)
+
+    ((step,),) = (group["latest"] for group in admin.get("/api/v1/hosts/node1").json["steps"])
+    assert step["name"].startswith(f"initramfs failed: {unit}")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("token", ["ab+cd.ef==", "+/x"])
+def test_each_character_of_a_token_is_literal_in_the_mask(tmp_path: Path, shell: str, token: str) -> None:
+    initramfs = Initramfs(tmp_path / "initramfs", shell, "bash")
+    (initramfs.root / "logged").write_text(f"cannot use {token} here, abxcdxef==\n")
+    initramfs.fail(url="http://127.0.0.1:9", token=token)
+
+    assert initramfs.messages() == {"cannot use *** here, abxcdxef=="}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("ascii_bytes", [998, 999, 1000])
+def test_long_line_is_cut_between_characters(tmp_path: Path, shell: str, ascii_bytes: int) -> None:
+    initramfs = Initramfs(tmp_path / "initramfs", shell, "bash")
+    (initramfs.root / "logged").write_text("x" * ascii_bytes + "é" * 9 + "\n")
+    initramfs.fail(url="http://127.0.0.1:9")
+
+    assert initramfs.messages() <= {"x" * ascii_bytes, "x" * ascii_bytes + "é"}
+    json.loads((initramfs.root / "run/service-record-initramfs/report").read_bytes().decode())
+
+
+@pytest.mark.parametrize("client", ["curl", "bash"])
+def test_address_may_be_that_of_ipv6(tmp_path: Path, client: str) -> None:
+    try:
+        server = socket.create_server(("::1", 0), family=socket.AF_INET6)
+    except OSError:
+        pytest.skip("no IPv6")
+    server.settimeout(30)
+
+    def answer() -> None:
+        connection, _ = server.accept()
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n")
+        connection.close()
+
+    initramfs = Initramfs(tmp_path / "initramfs", "dash", client)
+    url = f"http://[::1]:{server.getsockname()[1]}"
+    with server, ThreadPoolExecutor(1) as pool:
+        pool.submit(answer)
+        console = initramfs.fail(url=url, host="node1")
+    assert f"service-record: reported to {url}\n" in console
 
 
 def test_refused_report_is_said_on_the_console(tmp_path: Path, collector: Served) -> None:
