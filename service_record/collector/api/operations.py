@@ -86,20 +86,28 @@ def _assisted(call: str, handler: Handler, summary: str, **fields: Any) -> Opera
 
 
 OPERATIONS: Final = (
-    Operation("GET /healthz", metrics.healthy, "The process answers.", who=ANYBODY, answers={200: TEXT}),
+    Operation(
+        "GET /healthz", metrics.healthy, "Check that the process runs.", who=ANYBODY, answers={200: TEXT}
+    ),
     Operation(
         "GET /readyz",
         metrics.ready,
-        "The database answers, too.",
+        "Check that the process runs and the database accepts writes.",
         who=ANYBODY,
         answers={200: TEXT, 503: TEXT},
     ),
-    Operation("GET /metrics", metrics.metrics, "For Prometheus.", who=READERS, answers={200: TEXT}),
-    Operation("GET /api/v1/openapi.json", get_document, "This document.", who=READERS, answers={200: OBJECT}),
+    Operation("GET /metrics", metrics.metrics, "Metrics for Prometheus.", who=READERS, answers={200: TEXT}),
+    Operation(
+        "GET /api/v1/openapi.json",
+        get_document,
+        "The OpenAPI document of the interface.",
+        who=READERS,
+        answers={200: OBJECT},
+    ),
     Operation(
         f"POST {_HOST}/steps",
         step_calls.post_step,
-        "Report a step; acknowledged when it is on disk.",
+        "Report a step. It is acknowledged once it is on disk.",
         who=HOSTS,
         body=StepReport,
         is_form=True,
@@ -110,7 +118,7 @@ OPERATIONS: Final = (
     Operation(
         f"GET {_HOST}/steps",
         step_calls.get_step,
-        "Report a step by a query, for a wget that can only GET.",
+        "Report a step in the query, for a wget that can only GET.",
         who=HOSTS,
         query=_STEP_QUERY,
         answers={201: step_calls.StepsAccepted},
@@ -120,7 +128,7 @@ OPERATIONS: Final = (
     Operation(
         "POST /api/v1/steps",
         step_calls.post_reports,
-        "Report up to 1,000 steps of one or more hosts; each has its own answer.",
+        "Report up to 1,000 steps of one or more hosts. Each has its own answer.",
         who=HOSTS,
         has_host_in_body=True,
         body=Reports,
@@ -148,7 +156,7 @@ OPERATIONS: Final = (
     Operation(
         "POST /api/update",
         step_calls.post_update,
-        "Report a step as the RFC's thread does.",
+        "Report a step in the form of the thread of Foreman's RFC.",
         who=HOSTS,
         has_host_in_body=True,
         body=Update,
@@ -160,7 +168,7 @@ OPERATIONS: Final = (
     Operation(
         "GET /api/v1/hosts",
         host_calls.list_hosts,
-        "The fleet, those with trouble first.",
+        "List hosts, those in trouble first.",
         who=READERS,
         query={
             "group": _REPEATED,
@@ -179,7 +187,7 @@ OPERATIONS: Final = (
     Operation(
         f"GET {_HOST}",
         host_calls.show_host,
-        "All that is known of a host, with the steps of its latest build.",
+        "Show a host with the steps of its latest build.",
         who=READERS,
         answers={200: StoredHostDetail},
         refusals=(404,),
@@ -187,7 +195,7 @@ OPERATIONS: Final = (
     Operation(
         f"PUT {_HOST}",
         admin_calls.put_host,
-        "Make a host before it reports, or change what is known of it.",
+        "Create a host before it reports, or change its properties.",
         who=ADMINISTRATORS,
         body=HostFields,
         is_form=True,
@@ -197,7 +205,7 @@ OPERATIONS: Final = (
     Operation(
         f"DELETE {_HOST}",
         admin_calls.delete_host,
-        "Forget a host, all that it reported, and its tokens.",
+        "Delete a host, all of its reports, and its tokens.",
         who=ADMINISTRATORS,
         answers={204: None},
         refusals=(404,),
@@ -215,7 +223,7 @@ OPERATIONS: Final = (
     Operation(
         f"GET {_HOST}/builds/{{n:number}}",
         host_calls.show_build,
-        "The same as of the host, with the steps of that build.",
+        "Show a host with the steps of a build.",
         who=READERS,
         answers={200: StoredHostDetail},
         refusals=(404,),
@@ -223,7 +231,7 @@ OPERATIONS: Final = (
     Operation(
         "GET /api/v1/clusters",
         cluster_calls.list_clusters,
-        "Clusters and their states, those that need somebody first.",
+        "List clusters with their states, those that need action first.",
         who=READERS,
         query={"cluster": _REPEATED, "all": {"type": "boolean"}},
         answers={200: cluster_calls.Clusters},
@@ -231,7 +239,7 @@ OPERATIONS: Final = (
     Operation(
         f"GET {_CLUSTER}",
         cluster_calls.show_cluster,
-        "A cluster by its id or name: hosts, operators, logs and events.",
+        "Show a cluster by its id or name: hosts, operators, logs and events.",
         who=READERS,
         answers={200: ClusterDetail},
         refusals=(404,),
@@ -239,7 +247,7 @@ OPERATIONS: Final = (
     Operation(
         f"PUT {_CLUSTER}",
         cluster_calls.put_cluster,
-        "Say how a cluster is called, and how many hosts it is to have.",
+        "Set the name of a cluster and its planned number of hosts.",
         who=ADMINISTRATORS,
         body=ClusterFields,
         is_form=True,
@@ -248,7 +256,7 @@ OPERATIONS: Final = (
     Operation(
         f"GET {_CLUSTER}/logs/{{kind}}",
         bundle_calls.get_cluster_logs,
-        "Logs of a cluster as they came; kind is controller or all.",
+        "Download the logs of a cluster, unchanged. The kind is controller or all.",
         who=READERS,
         answers={200: BYTES},
         refusals=(404,),
@@ -256,7 +264,7 @@ OPERATIONS: Final = (
     Operation(
         "GET /api/v1/statistics",
         host_calls.show_statistics,
-        "How long steps take.",
+        "Show statistics of steps: durations and failures.",
         who=READERS,
         query={
             "group": _REPEATED,
@@ -268,7 +276,7 @@ OPERATIONS: Final = (
     Operation(
         f"POST {_HOST}/records",
         record_calls.post_records,
-        "Send pieces of service records as they are written.",
+        "Send new pieces of service records.",
         who=HOSTS,
         body=record_calls.Batch,
         answers={200: record_calls.StoredBatch},
@@ -278,7 +286,7 @@ OPERATIONS: Final = (
     Operation(
         f"GET {_HOST}/records",
         record_calls.get_records,
-        "Of which services there are records, and how much; a host may ask it of itself.",
+        "List the services with records, and the stored lengths. A host may read its own.",
         who=HOSTS_AND_READERS,
         answers={200: record_calls.SentRecords},
         refusals=(404,),
@@ -286,7 +294,7 @@ OPERATIONS: Final = (
     Operation(
         f"GET {_HOST}/records/{{service}}",
         record_calls.get_record,
-        "A record, byte for byte.",
+        "Download the record of a service, byte for byte.",
         who=READERS,
         answers={200: BYTES},
         refusals=(404,),
@@ -294,7 +302,7 @@ OPERATIONS: Final = (
     Operation(
         f"PUT {_HOST}/last-words",
         last_words_calls.put_last_words,
-        "Send the lines that a service printed last, in place of its earlier ones.",
+        "Send the last lines that a service printed. They replace its earlier ones.",
         who=HOSTS,
         body=LastWords,
         answers={204: None},
@@ -303,7 +311,7 @@ OPERATIONS: Final = (
     Operation(
         f"GET {_HOST}/bundles",
         bundle_calls.list_bundles,
-        "The bundles of a host.",
+        "List the bundles of a host.",
         who=READERS,
         answers={200: bundle_calls.Bundles},
         refusals=(404,),
@@ -311,7 +319,7 @@ OPERATIONS: Final = (
     Operation(
         f"GET {_HOST}/bundles/{{bundle:number}}",
         bundle_calls.get_bundle,
-        "A bundle as it came.",
+        "Download a bundle, unchanged.",
         who=READERS,
         answers={200: BYTES},
         refusals=(404,),
@@ -319,7 +327,7 @@ OPERATIONS: Final = (
     Operation(
         f"POST {_HOST}/templates",
         bundle_calls.post_template,
-        "Attach a rendered template to the host's build, as text without secrets.",
+        "Attach a rendered template, as text without secrets, to the host's build.",
         who=HOSTS,
         body=TEXT,
         query={"name": STRING},
@@ -329,7 +337,7 @@ OPERATIONS: Final = (
     Operation(
         "POST /api/v1/enrol",
         admin_calls.enrol,
-        "Get the token of a host for a one-time token.",
+        "Exchange a one-time token for the token of a host.",
         who=ENROLLING,
         body=Enrolment,
         is_form=True,
@@ -338,7 +346,7 @@ OPERATIONS: Final = (
     Operation(
         "POST /api/v1/tokens",
         admin_calls.create_token,
-        "Make a token.",
+        "Create a token.",
         who=ADMINISTRATORS,
         body=NewToken,
         is_form=True,
@@ -347,14 +355,14 @@ OPERATIONS: Final = (
     Operation(
         "GET /api/v1/tokens",
         admin_calls.list_tokens,
-        "All tokens, without their secrets.",
+        "List all tokens, without their secrets.",
         who=ADMINISTRATORS,
         answers={200: admin_calls.Tokens},
     ),
     Operation(
         "DELETE /api/v1/tokens/{token:number}",
         admin_calls.revoke_token,
-        "Make a token worthless.",
+        "Revoke a token.",
         who=ADMINISTRATORS,
         answers={204: None},
         refusals=(404,),
@@ -362,14 +370,14 @@ OPERATIONS: Final = (
     Operation(
         "GET /api/v1/mutes",
         mute_calls.list_mutes,
-        "What is acknowledged, muted or in maintenance.",
+        "List acknowledgements, mutes and maintenance.",
         who=ADMINISTRATORS,
         answers={200: mute_calls.Mutes},
     ),
     Operation(
         "POST /api/v1/mutes",
         mute_calls.create_mute,
-        "Acknowledge or mute a host, a group or a cause, or have it in maintenance.",
+        "Acknowledge or mute a host, a group or a cause, or put it into maintenance.",
         who=ADMINISTRATORS,
         body=NewMute,
         is_form=True,
@@ -386,7 +394,7 @@ OPERATIONS: Final = (
     Operation(
         "GET /api/v1/audit",
         admin_calls.list_audit,
-        "What was administered, latest first.",
+        "List the entries of the audit log, latest first.",
         who=ADMINISTRATORS,
         query={"limit": _LIMIT, "before": {"type": "integer", "minimum": 1, "maximum": 2**53}},
         answers={200: admin_calls.Audit},
