@@ -5,6 +5,7 @@ if it is large. The copy counts towards the limits of reading.
 """
 
 import calendar
+import lzma
 import stat
 import tempfile
 import zlib
@@ -27,11 +28,15 @@ _DAMAGES: Final = (
     EOFError,
     OSError,
     zlib.error,
+    lzma.LZMAError,
+    MemoryError,
     NotImplementedError,
     RuntimeError,
     ValueError,
 )
-"""RuntimeError is raised for a password, NotImplementedError for an unknown compression."""
+"""RuntimeError is raised for a password, NotImplementedError for an unknown compression, and MemoryError if
+an LZMA header asks for too large a dictionary.
+"""
 
 
 class ZipMember:
@@ -40,7 +45,8 @@ class ZipMember:
     def __init__(self, archive: ZipFile, info: ZipInfo) -> None:
         self.name = info.filename
         self.size = info.file_size
-        self.written = calendar.timegm((*info.date_time, 0, 1, 0))
+        self.written = _written(info)
+        """The time at which its file was last written, in seconds since 1970; 0 if the archive has none."""
         self.kind = _kind(info)
         """The kind of a member that is not a plain file; empty for a plain file."""
         self.damage = ""
@@ -106,6 +112,13 @@ def _list_bytes(copy: IO[bytes]) -> int:
     end = copy.read()
     place = end.rfind(_END)
     return int.from_bytes(end[place + 12 : place + 16], "little") if place >= 0 else 0
+
+
+def _written(info: ZipInfo) -> int:
+    try:
+        return calendar.timegm((*info.date_time, 0, 1, 0))
+    except ValueError:  # month 0: Go's archive/zip writes it for a file without a time
+        return 0
 
 
 def _kind(info: ZipInfo) -> str:

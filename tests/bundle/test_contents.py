@@ -114,6 +114,14 @@ def test_zip_bomb_is_read_up_to_the_limit() -> None:
     assert left == [("", "more than 128 KiB to read: the rest was not read")]
 
 
+def test_zip_member_without_a_time_is_read() -> None:
+    archive = bytearray(zipped(("a", b"x")))
+    for signature, place in ((b"PK\x03\x04", 10), (b"PK\x01\x02", 12)):
+        start = archive.index(signature) + place
+        archive[start : start + 4] = bytes(4)
+    assert read(bytes(archive)) == ({"a": b"x"}, [])
+
+
 def test_cut_zip_archive_is_left_out() -> None:
     whole = zipped(("a", b"a" * 1000), ("b", b"b" * 1000))
     for length in range(4, len(whole), 7):

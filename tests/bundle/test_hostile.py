@@ -1,13 +1,16 @@
 """Archives that are damaged, or made to do harm: what is whole in them is read, and the rest is told."""
 
 import gzip
+import io
 import lzma
 import tarfile
 import time
 from collections.abc import Callable
+from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZIP_LZMA, ZipFile
 
 import pytest
 
+from service_record.bundle import Bundle
 from service_record.bundle.layers import Limits
 from tests.archives import COMPRESSIONS, SERVICES, found, header, member, opened, reasons, record, tar
 from tests.builders import array, entry, failed_run
@@ -119,6 +122,18 @@ def test_a_damaged_extended_header_ends_the_archive_and_is_told(extended: bytes)
     bundle = opened(tar(WHOLE, member("pax", extended, type=tarfile.XHDTYPE), member(JOB)))
     assert found(bundle) == KEPT
     assert "a damaged extended header" in bundle.left_out[0].reason
+
+
+@pytest.mark.parametrize("compression", [ZIP_DEFLATED, ZIP_BZIP2, ZIP_LZMA], ids=["deflate", "bzip2", "lzma"])
+def test_damaged_zip_archive_raises_nothing(compression: int) -> None:
+    packed = io.BytesIO()
+    with ZipFile(packed, "w", compression) as archive:
+        archive.writestr(JOB, array(*failed_run()))
+    whole = packed.getvalue()
+    for place in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0xFF
+        assert isinstance(opened(bytes(damaged)), Bundle), place
 
 
 def test_a_damaged_archive_in_an_archive_takes_nothing_else_with_it() -> None:
