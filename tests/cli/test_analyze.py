@@ -94,14 +94,14 @@ PAGE = """\
 """
 
 
-def test_the_cause_is_in_the_first_line_and_its_evidence_below(records: Path) -> None:
+def test_cause_comes_first_and_its_evidence_below(records: Path) -> None:
     answer = analyze(records)
     assert (answer.out, answer.err, answer.status) == (PAGE.format(directory=records), "", 1)
     manual = Path(__file__).parents[2].joinpath("docs/analyze.md").read_text()
     assert textwrap.indent(PAGE.format(directory="/var/log/openshift"), "    ") in manual
 
 
-def test_what_a_cause_is_known_by_is_shown_to_its_end_and_in_the_wide_form_whole(tmp_path: Path) -> None:
+def test_evidence_line_keeps_its_end_and_is_whole_in_wide(tmp_path: Path) -> None:
     said = f"Error: {'initializing source: ' * 20}manifest unknown"
     write_lines(tmp_path / "job.json", *failed_run(error_message=said))
     page, wide = ("".join(analyze(tmp_path, "-o", form).out.split()) for form in ("table", "wide"))
@@ -190,7 +190,7 @@ BOOTS = [
         ),
     ],
 )
-def test_the_first_line_is_the_verdict_and_the_exit_code_says_it(
+def test_first_line_and_exit_code_are_the_verdict(
     tmp_path: Path, record: Sequence[Entry], beside: Sequence[Entry], line: str, status: int
 ) -> None:
     write_lines(tmp_path / "job.json", *record)
@@ -200,7 +200,7 @@ def test_the_first_line_is_the_verdict_and_the_exit_code_says_it(
     assert (first_line(answer), answer.status) == (line, status)
 
 
-def test_a_bundle_is_judged_like_the_directory_it_is_of(records: Path, tmp_path: Path) -> None:
+def test_bundle_is_judged_like_its_directory(records: Path, tmp_path: Path) -> None:
     bundle = tmp_path / "log-bundle.tar"
     with bundle.open("wb") as stream:
         pack([(name, Records(records).read(name)) for name in Records(records).services()], stream, START)
@@ -250,7 +250,7 @@ def test_nothing_to_judge_is_nothing_to_read(tmp_path: Path) -> None:
     assert (answer.status, answer.out, answer.err) == (3, "", f"Error: no run to judge in {tmp_path}\n")
 
 
-def test_a_budget_file_decides_what_is_stuck(records: Path, tmp_path: Path) -> None:
+def test_budget_file_decides_what_is_stuck(records: Path, tmp_path: Path) -> None:
     budget = tmp_path / "budget.yaml"
     budget.write_text("services:\n  approve-csr:\n    stages:\n      wait: 5s\n")
     answer = analyze(records, "approve-csr", "--budget", budget)
@@ -269,7 +269,7 @@ def documented(name: str) -> str:
     return textwrap.dedent(page[page.index(f"    # {name}") :].partition("\n\n")[0])
 
 
-def test_the_files_in_the_documentation_are_taken(records: Path, tmp_path: Path) -> None:
+def test_files_in_the_documentation_are_accepted(records: Path, tmp_path: Path) -> None:
     given = {"--budget": tmp_path / "budget.yaml", "--rules": tmp_path / "rules.yaml"}
     for path in given.values():
         path.write_text(documented(path.name))
@@ -282,7 +282,7 @@ def test_the_files_in_the_documentation_are_taken(records: Path, tmp_path: Path)
     assert "  next     ping -c 3 mirror.lab\n" in answer.out
 
 
-def test_a_good_run_tells_what_is_slow(records: Path, tmp_path: Path) -> None:
+def test_good_run_shows_what_is_slow(records: Path, tmp_path: Path) -> None:
     good = tmp_path / "good"
     good.mkdir()
     pulled = [
@@ -294,7 +294,7 @@ def test_a_good_run_tells_what_is_slow(records: Path, tmp_path: Path) -> None:
     assert "  slow     stage cvo-bootstrap of bootkube took 9.0s, in the good run 1.0s, 9.0\n" in answer.out
 
 
-def test_rules_of_ones_own_come_before_the_built_in(records: Path, tmp_path: Path) -> None:
+def test_own_rules_come_before_built_in_ones(records: Path, tmp_path: Path) -> None:
     rules = tmp_path / "rules.yaml"
     rules.write_text(
         "- name: ours\n  says: the lab forgot to mirror\n  message: manifest unknown\n  next: ask {service}\n"
@@ -316,13 +316,13 @@ def named_by_a_rule(directory: Path, form: str) -> Answer:
 
 
 @pytest.mark.parametrize("form", ["table", "wide", "json", "jsonl", "yaml", "html"])
-def test_what_a_rule_takes_from_a_message_does_not_act_on_a_terminal(tmp_path: Path, form: str) -> None:
+def test_value_from_a_message_does_not_control_the_terminal(tmp_path: Path, form: str) -> None:
     answer = named_by_a_rule(tmp_path, form)
     assert "is gone" in answer.out
     assert {"\x1b", "\x07", "\u202e"}.isdisjoint(answer.out)
 
 
-def test_what_a_rule_takes_from_a_message_is_told_as_it_was_said(tmp_path: Path) -> None:
+def test_value_from_a_message_is_escaped_per_format(tmp_path: Path) -> None:
     shown = r"<b>a\x1b]0;b\x07\u202ec</b> is gone"
     assert first_line(named_by_a_rule(tmp_path, "table")) == f"✗ failed: job in stage second: {shown}"
     page = parsed(named_by_a_rule(tmp_path, "html").out)
@@ -340,7 +340,7 @@ def test_what_a_rule_takes_from_a_message_is_told_as_it_was_said(tmp_path: Path)
         ("--budget", b"stage: later\n", ":1: 'later' is not a valid duration; use one like 90s, 5m, 1h30m"),
     ],
 )
-def test_a_bad_file_is_one_line_with_its_place(
+def test_invalid_file_is_reported_in_one_line(
     records: Path, tmp_path: Path, option: str, content: bytes, fault: str
 ) -> None:
     path = tmp_path / "given.yaml"
@@ -350,7 +350,7 @@ def test_a_bad_file_is_one_line_with_its_place(
 
 
 @pytest.mark.parametrize("layout", ["bootstrap/services", "log-bundle-1/var/log/openshift"])
-def test_a_bundle_is_not_waited_for_packed_or_not(tmp_path: Path, layout: str) -> None:
+def test_wait_for_a_bundle_is_wrong_usage(tmp_path: Path, layout: str) -> None:
     unpacked = tmp_path / "unpacked" / layout
     unpacked.mkdir(parents=True)
     write_lines(unpacked / "job.json", entry())
@@ -389,14 +389,14 @@ def test_wrong_usage_is_told(records: Path, arguments: list[str], told: str) -> 
     assert told in answer.err
 
 
-def test_waiting_ends_with_124_while_the_host_is_still_at_work(tmp_path: Path) -> None:
+def test_wait_for_a_busy_host_ends_with_124(tmp_path: Path) -> None:
     write_lines(tmp_path / "job.json", entry(**here()))
     answer = analyze(tmp_path, "--wait", "--timeout", "0.2s")
     assert answer.status == 124
     assert first_line(answer).startswith("● running: job for ")
 
 
-def test_waiting_for_records_that_never_come_ends_with_124(tmp_path: Path) -> None:
+def test_wait_for_missing_records_ends_with_124(tmp_path: Path) -> None:
     answer = analyze(tmp_path / "none", "--wait", "--timeout", "0.2s")
     assert (answer.status, answer.out) == (124, "")
     assert answer.err.startswith("Error: ")
@@ -425,7 +425,7 @@ def test_waiting_ends_when_something_comes_of_it(tmp_path: Path, result: Result,
     assert out.startswith("✓ succeeded" if status == 0 else "✗ failed: job: ")
 
 
-def test_a_process_that_vanishes_ends_the_wait(tmp_path: Path) -> None:
+def test_vanished_process_ends_the_wait(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "100"]) as process:
         write_lines(tmp_path / "job.json", entry(**here(process.pid)))
         with subprocess.Popen(
@@ -441,7 +441,7 @@ def test_a_process_that_vanishes_ends_the_wait(tmp_path: Path) -> None:
     assert out.startswith("▲ interrupted: job: it ended without recording how")
 
 
-def test_what_a_journal_holds_does_not_act_on_the_terminal(tmp_path: Path) -> None:
+def test_journal_text_does_not_control_the_terminal(tmp_path: Path) -> None:
     record = failed_run("a\x1b[2J", error_message="fatal: \x1b[31mred\u202e manifest unknown")
     write_lines(tmp_path / "job.json", *record)
     for form in ("table", "wide", "json", "yaml", "jsonl"):
@@ -450,7 +450,7 @@ def test_what_a_journal_holds_does_not_act_on_the_terminal(tmp_path: Path) -> No
         assert "\u202e" not in out
 
 
-def test_every_line_fits_the_width_and_an_encoding_without_glyphs_gets_ascii(records: Path) -> None:
+def test_lines_fit_the_width_and_the_encoding(records: Path) -> None:
     long: dict[str, Any] = {"error_message": "error: " + "word " * 200, "command": "x" * 199}
     write_lines(records / "long.json", *failed_run("s" * 200, -100, **long))
     page = service_record("analyze", "--from", records, COLUMNS="80").out
@@ -466,7 +466,7 @@ def test_arrays_of_upstream_and_damage_are_judged_too(tmp_path: Path) -> None:
     assert "  damaged  torn: 1 damaged piece, the first at line " in answer.out
 
 
-def test_a_clock_that_was_set_is_told(tmp_path: Path) -> None:
+def test_set_clock_is_reported(tmp_path: Path) -> None:
     end = entry(Phase.SERVICE_END, 5000, uptime=70.0, boot_id=BOOT_ID)
     write_lines(tmp_path / "job.json", entry(), end)
     told = (
@@ -485,7 +485,7 @@ def test_thousands_of_restarts_take_one_page(tmp_path: Path) -> None:
     assert answer.out.count("\n") < 24
 
 
-def test_a_page_begins_with_the_verdict_and_has_the_evidence_and_what_follows(records: Path) -> None:
+def test_page_has_verdict_evidence_and_consequences(records: Path) -> None:
     write_lines(
         records / "report.json", *failed_run("report", 30, error_message="Unable to connect to the server")
     )
@@ -505,7 +505,7 @@ def test_a_page_begins_with_the_verdict_and_has_the_evidence_and_what_follows(re
     assert not any("src" in node.attributes for node in page.all("script"))
 
 
-def test_a_page_of_a_host_without_trouble_says_so(tmp_path: Path) -> None:
+def test_page_of_a_healthy_host_says_so(tmp_path: Path) -> None:
     write_lines(tmp_path / "crio.json", *succeeded())
 
     answer = analyze(tmp_path, "--output", "html")
@@ -528,7 +528,7 @@ def retried(message: str = "Trying to pull\nError: manifest unknown") -> list[En
 
 
 @pytest.mark.parametrize("form", ["table", "wide", "json", "jsonl", "yaml", "html"])
-def test_a_failure_that_a_service_continued_after_is_told_in_every_form(tmp_path: Path, form: str) -> None:
+def test_survived_failure_is_in_every_output_form(tmp_path: Path, form: str) -> None:
     write_lines(tmp_path / "job.json", *retried())
     answer = analyze(tmp_path, "--output", form)
     assert answer.status == 0
@@ -538,7 +538,7 @@ def test_a_failure_that_a_service_continued_after_is_told_in_every_form(tmp_path
     assert "Trying to pull" in told
 
 
-def test_what_failed_before_a_hang_stands_below_the_verdict(tmp_path: Path) -> None:
+def test_failure_before_a_hang_is_below_the_verdict(tmp_path: Path) -> None:
     failed: dict[str, Any] = {"result": Result.FAILURE, "error_message": "lookup api: no such host"}
     write_lines(
         tmp_path / "job.json",
@@ -557,7 +557,7 @@ def test_what_failed_before_a_hang_stands_below_the_verdict(tmp_path: Path) -> N
     assert handled["facts"]["message"] == "lookup api: no such host"
 
 
-def test_a_success_after_a_failure_that_was_not_made_good_says_so(tmp_path: Path) -> None:
+def test_success_after_an_unrepaired_failure_names_it(tmp_path: Path) -> None:
     failed: dict[str, Any] = {"result": Result.FAILURE, "error_message": "curl: (6) Could not resolve host"}
     write_lines(
         tmp_path / "job.json",
@@ -574,7 +574,7 @@ def test_a_success_after_a_failure_that_was_not_made_good_says_so(tmp_path: Path
 @pytest.mark.parametrize(
     "content", [b"", b"[]\n", b"{}\n", bytes(4096)], ids=["empty", "array", "object", "nul"]
 )
-def test_a_record_of_which_nothing_can_be_read_is_a_finding(tmp_path: Path, content: bytes) -> None:
+def test_unreadable_record_is_a_finding(tmp_path: Path, content: bytes) -> None:
     write_lines(tmp_path / "crio.json", *succeeded())
     (tmp_path / "bootkube.json").write_bytes(content)
     for options in ([], ["--boot", "0"]):
@@ -587,7 +587,7 @@ def test_a_record_of_which_nothing_can_be_read_is_a_finding(tmp_path: Path, cont
     assert analyze(tmp_path, "crio").status == 0
 
 
-def test_a_host_that_is_at_work_says_which_record_cannot_be_read(tmp_path: Path) -> None:
+def test_busy_host_names_the_unreadable_record(tmp_path: Path) -> None:
     write_lines(tmp_path / "crio.json", entry(), entry(Phase.STAGE_START, 1, stage="wait"))
     (tmp_path / "bootkube.json").write_bytes(b"[]")
     answer = analyze(tmp_path)
@@ -600,7 +600,7 @@ def first_lines(answer: Answer) -> str:
     return answer.out.partition("\n1 boot")[0]
 
 
-def test_a_record_without_times_has_its_verdict(tmp_path: Path) -> None:
+def test_record_without_times_has_a_verdict(tmp_path: Path) -> None:
     untimed = [
         {name: value for name, value in one.to_json().items() if name not in {"timestamp", "uptime"}}
         for one in failed_run("cvo-bootstrap", **NO_IMAGE)
@@ -665,9 +665,7 @@ def packed(top: Path) -> Path:
 
 
 @pytest.mark.parametrize("is_packed", [True, False])
-def test_a_bundle_with_a_failed_unit_is_not_one_in_which_nothing_is_wrong(
-    log_bundle: Path, is_packed: bool
-) -> None:
+def test_bundle_with_a_failed_unit_is_not_healthy(log_bundle: Path, is_packed: bool) -> None:
     place = packed(log_bundle) if is_packed else log_bundle
     answer = analyze(place)
     assert answer.status == 1
@@ -691,7 +689,7 @@ def test_a_bundle_with_a_failed_unit_is_not_one_in_which_nothing_is_wrong(
     assert page.texts("h1", "verdict") == [f"✗ {document['says']}"]
 
 
-def test_failed_units_count_among_the_services_and_boots_that_are_asked_for(log_bundle: Path) -> None:
+def test_failed_units_are_selected_by_service_and_boot(log_bundle: Path) -> None:
     assert analyze(log_bundle, "crio").status == 0
     write_lines(
         log_bundle / "bootstrap/services/crio.json",
@@ -700,7 +698,7 @@ def test_failed_units_count_among_the_services_and_boots_that_are_asked_for(log_
     assert [analyze(log_bundle, "--boot", boot).status for boot in ("-1", "0", "all")] == [0, 1, 1]
 
 
-def test_what_was_expected_and_never_started_is_the_verdict(tmp_path: Path) -> None:
+def test_expected_service_that_never_started_is_the_verdict(tmp_path: Path) -> None:
     write_lines(tmp_path / "bootkube.json", *succeeded())
     answer = analyze(tmp_path, "--expect", "bootstrap")
     assert (first_line(answer), answer.status) == (
@@ -717,7 +715,7 @@ def test_what_was_expected_and_never_started_is_the_verdict(tmp_path: Path) -> N
     assert analyze(tmp_path, "--expect", "bootkube").status == 0
 
 
-def test_the_services_of_a_good_run_can_be_expected(tmp_path: Path) -> None:
+def test_services_of_a_good_run_can_be_expected(tmp_path: Path) -> None:
     good, bad = tmp_path / "good", tmp_path / "bad"
     for directory, services in ((good, ("b", "a")), (bad, ("b",))):
         directory.mkdir()
@@ -729,14 +727,14 @@ def test_the_services_of_a_good_run_can_be_expected(tmp_path: Path) -> None:
     assert analyze(bad, "--expect", "a,,b").status == 2
 
 
-def test_waiting_goes_on_until_what_is_expected_has_started(tmp_path: Path) -> None:
+def test_wait_continues_until_expected_services_have_started(tmp_path: Path) -> None:
     write_lines(tmp_path / "a.json", *succeeded())
     answer = analyze(tmp_path, "--wait", "--timeout", "0.1s", "--expect", "a,b")
     assert first_line(answer) == "● running: b has not started yet: it has no record; nothing is wrong so far"
     assert answer.status == 124
 
 
-def test_a_record_with_a_name_that_is_not_utf_8_is_judged(tmp_path: Path) -> None:
+def test_record_with_a_name_outside_utf8_is_judged(tmp_path: Path) -> None:
     records = tmp_path / "records"
     records.mkdir()
     write_lines(Path(os.fsdecode(os.fsencode(records) + b"/\xff.json")), *failed_run())

@@ -106,7 +106,7 @@ def patches(server: AssistedServer) -> int:
     return sum(entry.asked.method == "PATCH" for entry in server.journal)
 
 
-def test_each_host_gets_its_own_ids_and_what_it_reports_with(
+def test_each_host_gets_its_ids_and_reporter_settings(
     cluster: Cluster, hosts: list[Host], server: AssistedServer, tmp_path: Path
 ) -> None:
     answer = cluster.prepare()
@@ -134,14 +134,14 @@ def test_each_host_gets_its_own_ids_and_what_it_reports_with(
         assert USER not in text
 
 
-def test_what_stood_in_an_override_stays(cluster: Cluster, hosts: list[Host]) -> None:
+def test_content_of_an_override_is_kept(cluster: Cluster, hosts: list[Host]) -> None:
     assert cluster.prepare().status == 0
     before, after = json.loads(THEIRS), json.loads(hosts[1].ignition_config_overrides)
     assert after["storage"]["files"][:1] == before["storage"]["files"]
     assert after["systemd"]["units"][:1] == before["systemd"]["units"]
 
 
-def test_a_second_run_sends_nothing(cluster: Cluster, hosts: list[Host], server: AssistedServer) -> None:
+def test_second_run_sends_nothing(cluster: Cluster, hosts: list[Host], server: AssistedServer) -> None:
     first = cluster.prepare()
     sent, texts = patches(server), [host.ignition_config_overrides for host in hosts]
     second = cluster.prepare()
@@ -151,9 +151,7 @@ def test_a_second_run_sends_nothing(cluster: Cluster, hosts: list[Host], server:
     assert [line.rpartition(": ")[2] for line in second.out.splitlines()] == ["unchanged"] * 3
 
 
-def test_a_run_with_other_options_replaces_ours_alone_and_is_undone_as_the_first(
-    cluster: Cluster, hosts: list[Host]
-) -> None:
+def test_other_options_replace_only_our_part(cluster: Cluster, hosts: list[Host]) -> None:
     cluster.prepare("--close", "crio")
     cluster.prepare("--close", "kubelet")
     paths = files(hosts[1].ignition_config_overrides)
@@ -163,7 +161,7 @@ def test_a_run_with_other_options_replaces_ours_alone_and_is_undone_as_the_first
     assert [host.ignition_config_overrides for host in hosts] == ["", THEIRS, ""]
 
 
-def test_undo_puts_back_what_stood_there_byte_for_byte_and_a_second_one_does_nothing(
+def test_undo_restores_the_override_byte_for_byte(
     cluster: Cluster, hosts: list[Host], infra_env: InfraEnv, server: AssistedServer
 ) -> None:
     infra_env.ignition_config_override = THEIRS
@@ -179,7 +177,7 @@ def test_undo_puts_back_what_stood_there_byte_for_byte_and_a_second_one_does_not
     assert patches(server) == sent
 
 
-def test_an_empty_override_of_a_discovery_image_becomes_one_that_changes_nothing(
+def test_undone_discovery_override_is_an_empty_config(
     cluster: Cluster, infra_env: InfraEnv, server: AssistedServer
 ) -> None:
     cluster.run("prepare", "--discovery")
@@ -190,7 +188,7 @@ def test_an_empty_override_of_a_discovery_image_becomes_one_that_changes_nothing
     assert patches(server) == sent
 
 
-def test_what_somebody_added_since_stays_when_it_is_undone(cluster: Cluster, hosts: list[Host]) -> None:
+def test_undo_keeps_later_additions(cluster: Cluster, hosts: list[Host]) -> None:
     cluster.prepare()
     for host in hosts:
         later = json.loads(host.ignition_config_overrides)
@@ -205,7 +203,7 @@ def test_what_somebody_added_since_stays_when_it_is_undone(cluster: Cluster, hos
     assert "service-record" not in hosts[1].ignition_config_overrides
 
 
-def test_what_somebody_changed_of_ours_stays_and_is_told(cluster: Cluster, hosts: list[Host]) -> None:
+def test_undo_keeps_and_reports_changed_parts(cluster: Cluster, hosts: list[Host]) -> None:
     cluster.prepare()
     changed = json.loads(hosts[0].ignition_config_overrides)
     (shim,) = [file for file in changed["storage"]["files"] if file["path"] == SHIM]
@@ -217,7 +215,7 @@ def test_what_somebody_changed_of_ours_stays_and_is_told(cluster: Cluster, hosts
     assert list(files(hosts[0].ignition_config_overrides)) == [SHIM]
 
 
-def test_an_override_written_in_another_form_is_the_same_one(
+def test_reformatted_override_is_recognised(
     cluster: Cluster, hosts: list[Host], server: AssistedServer
 ) -> None:
     cluster.prepare()
@@ -232,7 +230,7 @@ def test_an_override_written_in_another_form_is_the_same_one(
     assert [host.ignition_config_overrides for host in hosts] == ["", THEIRS, ""]
 
 
-def test_a_conflict_is_refused_by_name_before_anything_is_sent_and_replace_solves_it(
+def test_conflict_is_refused_before_sending_unless_replaced(
     cluster: Cluster, hosts: list[Host], server: AssistedServer
 ) -> None:
     upstreams = json.dumps(
@@ -254,7 +252,7 @@ def test_a_conflict_is_refused_by_name_before_anything_is_sent_and_replace_solve
     assert [host.ignition_config_overrides for host in hosts] == ["", THEIRS, upstreams]
 
 
-def test_a_dry_run_names_what_would_be_sent_and_sends_nothing(
+def test_dry_run_shows_requests_and_sends_none(
     cluster: Cluster, hosts: list[Host], server: AssistedServer
 ) -> None:
     answer = cluster.prepare("--dry-run")
@@ -270,7 +268,7 @@ def test_a_dry_run_names_what_would_be_sent_and_sends_nothing(
     assert patches(server) == 3
 
 
-def test_the_discovery_image_gets_what_records_and_no_reporter(
+def test_discovery_image_gets_the_recorder_without_reporter(
     cluster: Cluster, infra_env: InfraEnv, tmp_path: Path
 ) -> None:
     added = tmp_path / "live.ign"
@@ -285,7 +283,7 @@ def test_the_discovery_image_gets_what_records_and_no_reporter(
     assert [unit["name"] for unit in config["systemd"]["units"]] == ["theirs.service"]
 
 
-def test_hosts_whose_ignition_is_made_are_told_and_left_alone(cluster: Cluster, hosts: list[Host]) -> None:
+def test_hosts_with_generated_ignition_are_left_alone(cluster: Cluster, hosts: list[Host]) -> None:
     hosts[0].status = "installing-in-progress"
     answer = cluster.prepare()
     assert answer.status == 1
@@ -294,7 +292,7 @@ def test_hosts_whose_ignition_is_made_are_told_and_left_alone(cluster: Cluster, 
     assert hosts[2].ignition_config_overrides
 
 
-def test_a_cluster_without_hosts_is_told_with_what_to_do(cluster: Cluster) -> None:
+def test_cluster_without_hosts_gets_advice(cluster: Cluster) -> None:
     answer = cluster.prepare()
     assert answer.status == 3
     assert len(answer.err.splitlines()) == 1
@@ -312,7 +310,7 @@ def test_a_cluster_without_hosts_is_told_with_what_to_do(cluster: Cluster) -> No
     ],
     ids=["401", "403", "404", "portal", "503"],
 )
-def test_what_the_service_refuses_is_one_line_and_a_code(
+def test_refusal_of_the_service_is_one_line(
     cluster: Cluster, hosts: list[Host], server: AssistedServer, fault: Says, ending: tuple[int, str]
 ) -> None:
     server.fail(fault, path="/hosts", times=9)
@@ -325,7 +323,7 @@ def test_what_the_service_refuses_is_one_line_and_a_code(
     server.forgive()
 
 
-def test_a_run_that_broke_off_is_finished_by_the_next(
+def test_next_run_completes_an_interrupted_one(
     cluster: Cluster, hosts: list[Host], server: AssistedServer
 ) -> None:
     server.fail(Says(409, b'{"code":"409","reason":"not now"}'), path=f"{hosts[1].id}/ignition")
@@ -343,7 +341,7 @@ def test_a_run_that_broke_off_is_finished_by_the_next(
     ]
 
 
-def test_what_the_service_repeats_of_a_config_has_no_token(
+def test_token_in_a_repeated_config_is_masked(
     cluster: Cluster, hosts: list[Host], server: AssistedServer
 ) -> None:
     cluster.reporter_token.write_text(json.dumps({"auths": {"cloud.openshift.com": {"auth": REPORTER}}}))
@@ -355,9 +353,7 @@ def test_what_the_service_repeats_of_a_config_has_no_token(
         assert "400: bad: [secret] [secret]" in answer.err
 
 
-def test_a_discovery_image_that_has_no_room_is_told(
-    cluster: Cluster, infra_env: InfraEnv, tmp_path: Path
-) -> None:
+def test_full_discovery_image_is_reported(cluster: Cluster, infra_env: InfraEnv, tmp_path: Path) -> None:
     added = tmp_path / "large.ign"
     file = {"path": "/etc/large", "contents": {"source": f"data:,{secrets.token_hex(300_000)}"}}
     added.write_text(json.dumps({"ignition": {"version": "3.2.0"}, "storage": {"files": [file]}}))
@@ -368,14 +364,14 @@ def test_a_discovery_image_that_has_no_room_is_told(
 
 
 @pytest.mark.slow
-def test_a_service_that_is_not_there_is_for_later(cluster: Cluster) -> None:
+def test_unreachable_service_exits_with_75(cluster: Cluster) -> None:
     cluster.options[1] = nobody()
     answer = cluster.prepare()
     assert answer.status == 75
     assert answer.err.startswith("Error: assisted-service: no connection")
 
 
-def test_an_override_that_is_no_config_is_refused_and_left_as_it_is(
+def test_invalid_override_is_refused_and_unchanged(
     cluster: Cluster, hosts: list[Host], server: AssistedServer
 ) -> None:
     hosts[0].ignition_config_overrides = "{"
@@ -386,7 +382,7 @@ def test_an_override_that_is_no_config_is_refused_and_left_as_it_is(
     assert patches(server) == 0
 
 
-def test_a_damaged_note_of_what_is_ours_is_told(cluster: Cluster, hosts: list[Host]) -> None:
+def test_damaged_note_of_our_part_is_reported(cluster: Cluster, hosts: list[Host]) -> None:
     cluster.prepare()
     config = json.loads(hosts[0].ignition_config_overrides)
     for file in config["storage"]["files"]:
@@ -417,7 +413,7 @@ def test_options_that_cannot_be_are_refused(
     assert said in " ".join(answer.err.split())
 
 
-def test_the_token_of_an_agent_based_installer_is_sent_without_bearer(
+def test_token_of_agent_based_installer_has_no_bearer(
     cluster: Cluster, hosts: list[Host], server: AssistedServer
 ) -> None:
     claims = base64.urlsafe_b64encode(b'{"auth_scheme":"userAuth"}').decode().rstrip("=")
@@ -441,9 +437,7 @@ def test_large_override_is_warned_of(cluster: Cluster, hosts: list[Host]) -> Non
     assert "MiB" not in small.err
 
 
-def test_the_executable_comes_with_it_or_is_fetched(
-    cluster: Cluster, hosts: list[Host], tmp_path: Path
-) -> None:
+def test_executable_is_included_or_fetched(cluster: Cluster, hosts: list[Host], tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_bytes(b"\x7fELF and more")
     assert "no --executable" in cluster.prepare().err

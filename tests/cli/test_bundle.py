@@ -88,7 +88,7 @@ def below_top(path: Path) -> dict[str, bytes]:
 # This host.
 
 
-def test_a_bundle_has_the_verdict_first_and_all_that_explains_it(host: Host) -> None:
+def test_bundle_has_the_verdict_first_and_its_evidence(host: Host) -> None:
     write_lines(host.records / "bootkube.json", *failed_run("cvo-bootstrap"))
     answer = host.bundle("-o", "b.tar.gz", "--secret", host.secret)
     assert (answer.status, answer.out) == (0, "b.tar.gz\n")
@@ -104,7 +104,7 @@ def test_a_bundle_has_the_verdict_first_and_all_that_explains_it(host: Host) -> 
     assert "bootkube failed in stage cvo-bootstrap" in service_record("show", "--from", path).out
 
 
-def test_a_secret_in_a_line_of_evidence_is_not_on_the_page_of_the_verdict(host: Host) -> None:
+def test_verdict_page_masks_secrets_in_evidence(host: Host) -> None:
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
     waited = "Error: timed out waiting for the condition"
     write_lines(host.records / "job.json", *failed_run(boot_id=boot, error_message=waited))
@@ -115,7 +115,7 @@ def test_a_secret_in_a_line_of_evidence_is_not_on_the_page_of_the_verdict(host: 
     assert SECRET.encode() not in verdict
 
 
-def test_no_secret_is_in_a_bundle_and_how_many_there_were_is(host: Host) -> None:
+def test_bundle_masks_and_counts_secrets(host: Host) -> None:
     write_lines(host.records / "job.json", entry(Phase.STAGE_START, stage=f"pull {SECRET}"))
     answer = host.bundle("-o", "b.tar.gz", "--secret", host.secret)
     assert answer.status == 0
@@ -131,7 +131,7 @@ def test_no_secret_is_in_a_bundle_and_how_many_there_were_is(host: Host) -> None
     assert len(json.loads(found["bootstrap/services/job.json"])) == 1
 
 
-def test_a_bundle_is_named_after_host_and_time_and_lies_where_one_is(host: Host) -> None:
+def test_bundle_is_named_after_the_host(host: Host) -> None:
     answer = host.bundle()
     assert answer.status == 0
     (name,) = host.made()
@@ -140,7 +140,7 @@ def test_a_bundle_is_named_after_host_and_time_and_lies_where_one_is(host: Host)
     assert name.endswith(".tar.gz")
 
 
-def test_a_host_without_records_has_a_bundle_that_says_so(host: Host) -> None:
+def test_bundle_of_a_host_without_records_says_so(host: Host) -> None:
     assert host.bundle("-o", "b.tar.gz").status == 0
     assert below_top(host.out / "b.tar.gz")["verdict.txt"].startswith(b"no records in ")
 
@@ -151,7 +151,7 @@ def test_a_host_without_records_has_a_bundle_that_says_so(host: Host) -> None:
     [("", "the service records of this host are"), ("bootkube.json", "some service records are")],
     ids=["the directory", "one of them"],
 )
-def test_records_that_another_user_cannot_read_are_said_to_be_missing(hidden: str, which: str) -> None:
+def test_unreadable_records_are_listed_as_missing(hidden: str, which: str) -> None:
     with TemporaryDirectory() as place:  # where any user gets to
         Path(place).chmod(0o755)
         host = Host(Path(place))
@@ -178,7 +178,7 @@ def test_records_that_another_user_cannot_read_are_said_to_be_missing(hidden: st
         assert len(services) == (1 if hidden else 0)
 
 
-def test_a_secret_that_would_leave_refuses_the_bundle(host: Host) -> None:
+def test_bundle_with_a_leaked_secret_is_refused(host: Host) -> None:
     """The journal prints an archive, in which nothing could be masked."""
     host.journal(gzip.compress(f"the password is {SECRET}\n".encode()))
     answer = host.bundle("-o", "b.tar.gz", "--secret", host.secret)
@@ -192,7 +192,7 @@ def test_a_secret_that_would_leave_refuses_the_bundle(host: Host) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="files of one's own in /etc take root")
 @pytest.mark.parametrize("is_readable", [True, False], ids=["readable", "unreadable"])
-def test_the_secrets_of_the_host_are_known_from_its_files(host: Host, *, is_readable: bool) -> None:
+def test_secrets_of_the_host_are_read_from_files(host: Host, *, is_readable: bool) -> None:
     """In a mount namespace with a proxy's password in /etc, as root without the right to read all files."""
     host.journal(f"the word is {SECRET}\n".encode())
     setting = host.out.parent / "proxy.sh"
@@ -218,7 +218,7 @@ def test_the_secrets_of_the_host_are_known_from_its_files(host: Host, *, is_read
     assert any(line.startswith("/etc/profile.d/proxy.sh") for line in unread) is not is_readable
 
 
-def test_redaction_is_switched_off_only_by_its_own_option_and_said_everywhere(host: Host) -> None:
+def test_unredacted_bundle_needs_its_option_and_says_so(host: Host) -> None:
     answer = host.bundle("-o", "b.tar.gz", "--no-redact")
     assert answer.status == 0
     assert "Warning: secrets are not masked (--no-redact)" in answer.err
@@ -251,19 +251,19 @@ def test_wrong_usage_makes_nothing(host: Host, arguments: tuple[str, ...]) -> No
     assert (host.out / "exists").read_text() == "before"
 
 
-def test_a_bundle_is_no_record_of_this_host(host: Host) -> None:
+def test_bundle_is_not_a_record_of_this_host(host: Host) -> None:
     assert host.bundle("-o", host.records / "job.json").status == 2
     assert list(host.records.iterdir()) == []
 
 
-def test_where_nothing_can_be_written_one_line_says_so(host: Host) -> None:
+def test_unwritable_place_is_reported_in_one_line(host: Host) -> None:
     answer = host.bundle("-o", "no/such/directory/b.tar.gz")
     assert answer.status == 3
     assert answer.err.splitlines()[-1].startswith("Error: ")
     assert "Traceback" not in answer.err
 
 
-def test_logs_lose_their_beginning_where_the_bundle_would_be_too_large(host: Host) -> None:
+def test_logs_lose_their_beginning_to_fit_the_limit(host: Host) -> None:
     # The same in each run: a random line in some ten thousand is taken for a secret, and its mask is shorter.
     random = Random(1)
     noise = b"".join(random.randbytes(30).hex().encode() + b"\n" for _ in range(40_000))
@@ -286,7 +286,7 @@ def test_logs_lose_their_beginning_where_the_bundle_would_be_too_large(host: Hos
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["SIGTERM", "SIGINT"]
 )
-def test_a_bundle_that_is_interrupted_leaves_nothing(host: Host, number: int, status: int) -> None:
+def test_interrupted_bundle_leaves_nothing(host: Host, number: int, status: int) -> None:
     host.program("journalctl", "#!/bin/sh\nexec sleep 600\n")
     command = [*PROGRAM, "bundle", "-o", "b.tar.gz"]
     with subprocess.Popen(
@@ -323,7 +323,7 @@ BUNDLE = packed(
 )
 
 
-def test_a_copy_of_a_bundle_has_every_file_at_its_place_and_no_secret(host: Host) -> None:
+def test_copy_of_a_bundle_keeps_files_and_masks_secrets(host: Host) -> None:
     (host.out / "b.tar.gz").write_bytes(BUNDLE)
     answer = host.bundle("--redact", "b.tar.gz", "--secret", host.secret)
     assert (answer.status, answer.out) == (0, "b-redacted.tar.gz\n")
@@ -347,7 +347,7 @@ def test_a_copy_of_a_bundle_has_every_file_at_its_place_and_no_secret(host: Host
     assert (judged.failing_stage, judged.last_error) == ("second", "with <redacted:given>")
 
 
-def test_what_is_not_in_a_copy_is_said(host: Host) -> None:
+def test_files_missing_in_a_copy_are_listed(host: Host) -> None:
     (host.out / "b.tar.gz").write_bytes(BUNDLE)
     answer = host.bundle("--redact", "b.tar.gz", "-o", "copy.tar.gz")
     warnings = [line for line in answer.err.splitlines() if line.startswith("Warning: ")]
@@ -357,7 +357,7 @@ def test_what_is_not_in_a_copy_is_said(host: Host) -> None:
     ]
 
 
-def test_a_directory_is_copied_without_what_is_made_of_it(host: Host) -> None:
+def test_copy_of_a_directory_leaves_out_irregular_files(host: Host) -> None:
     (host.out / "logs").mkdir()
     (host.out / "logs/a.log").write_text(f"{SECRET}\n")
     (host.out / "logs/inner.tar.gz").write_bytes(packed(member("b.log", SECRET.encode())))
@@ -381,7 +381,7 @@ def test_standard_input_is_copied(host: Host) -> None:
     assert f"{TOP}/rotated.log" in content(host.out / "bundle-redacted.tar.gz")
 
 
-def test_what_is_no_archive_becomes_one_with_a_file_in_it(host: Host) -> None:
+def test_single_file_becomes_an_archive(host: Host) -> None:
     (host.out / "job.log").write_text(f"a {SECRET}\n")
     assert host.bundle("--redact", "job.log", "--secret", host.secret).status == 0
     found = content(host.out / "job.log-redacted.tar.gz")
@@ -405,7 +405,7 @@ def zipped() -> bytes:
     ],
     ids=["missing", "empty directory", "damaged zip", "empty archive"],
 )
-def test_a_copy_of_nothing_is_none(host: Host, make: Callable[[Path], object]) -> None:
+def test_copy_of_nothing_is_refused(host: Host, make: Callable[[Path], object]) -> None:
     make(host.out / "x")
     before = host.made()
     answer = host.bundle("--redact", "x", "-o", "copy.tar.gz")

@@ -25,7 +25,7 @@ def test_help_lists_the_verbs_without_importing_any() -> None:
     assert modules == "['service_record.cli']"
 
 
-def test_gc_runs_in_a_verb_and_is_frozen_at_exit() -> None:
+def test_gc_runs_in_verbs_but_not_at_exit() -> None:
     code = (
         "import atexit, gc, sys; from service_record import cli; import click;"
         "atexit.register(lambda: print(gc.get_freeze_count() > 1000));"
@@ -169,7 +169,7 @@ def test_message_names_missing_file_or_service(tmp_path: Path, arguments: list[s
     assert expected in answer.out + answer.err
 
 
-def test_local_time_of_host_in_utc_is_shown_as_utc() -> None:
+def test_local_time_in_utc_is_shown_as_utc() -> None:
     in_a_pipe = service_record("show", "example:good", TZ="UTC")
     local = service_record("show", "example:good", "--local", TZ="UTC")
 
@@ -200,7 +200,7 @@ def test_missing_input_exits_3_as_in_help(verb: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["doctor", "mcp", "preflight", "report", "run", "snippet"])
-def test_help_of_verb_without_input_has_no_exit_code_3(verb: str) -> None:
+def test_help_without_input_has_no_exit_code_3(verb: str) -> None:
     assert " 3 " not in exit_codes_of(verb)
 
 

@@ -77,7 +77,7 @@ def named(name: str) -> RunStep:
 GOOD = run(("a", 1), ("b", 2), ("c", 3), ("d", 4))
 
 
-def test_a_run_that_does_the_same_does_not_differ() -> None:
+def test_equal_runs_do_not_differ() -> None:
     again = run(("a", 1.5), ("b", 2), ("c", 4), ("d", 4), at=5000)
     assert not compared(GOOD, [replace(one, boot_id="c1" * 16) for one in again]).differs
 
@@ -96,7 +96,7 @@ def test_a_run_that_does_the_same_does_not_differ() -> None:
         ),
     ],
 )
-def test_what_differs_is_told_step_by_step(bad: list[Entry], expected: list[object]) -> None:
+def test_differences_are_shown_step_by_step(bad: list[Entry], expected: list[object]) -> None:
     assert list(compared(GOOD, bad).differences) == expected
 
 
@@ -112,7 +112,7 @@ def with_commands(before: str, after: str) -> list[Entry]:
     ]
 
 
-def test_commands_are_steps_of_a_run_and_stages_are_of_their_command() -> None:
+def test_stages_are_compared_within_their_command() -> None:
     bad = with_commands("check", "tidy")
     assert not compared(bad, bad).differs
     assert list(compared(run(("a", 1)), bad).differences) == [
@@ -137,7 +137,7 @@ def test_usual_is_what_succeeded() -> None:
     assert not any(isinstance(one, Slower) for one in compared(whole, run(("c", 99))).differences)
 
 
-def test_a_failed_run_did_not_reach_what_comes_after_its_failure() -> None:
+def test_failed_run_did_not_reach_later_steps() -> None:
     bad = [*run(("a", 1), end=None), *failed_run("c", 1, error_message="Exited")[1:]]
     assert list(compared(GOOD, bad).differences)[:3] == [
         EndedDifferently(),
@@ -164,13 +164,13 @@ def test_slower_is_what_exceeds_ratio_and_floor(
     assert list(found) == (expected if is_told else [])
 
 
-def test_what_still_runs_is_slower_once_it_has_taken_longer() -> None:
+def test_running_step_is_slower_once_it_takes_longer() -> None:
     bad = [entry(), *stage("a", 0), *stage("beside", 50, 60)]
     slower = [one for one in compared(run(("a", 1)), bad).differences if isinstance(one, Slower)]
     assert slower == [Slower(named("a"), 60, 1, is_running=True), Slower(None, 60, 1, is_running=True)]
 
 
-def test_a_stage_that_fails_is_told_though_its_run_goes_on() -> None:
+def test_failed_stage_is_shown_in_a_continuing_run() -> None:
     failed = entry(Phase.STAGE_END, 1, stage="a", result=Result.FAILURE, error_message="no")
     bad = [entry(), *stage("new", 0, 0), *stage("a", 0), failed, entry(Phase.SERVICE_END, 2)]
     ended, _, failure = compared(run(("a", 1)), bad).differences
@@ -179,7 +179,7 @@ def test_a_stage_that_fails_is_told_though_its_run_goes_on() -> None:
     assert (failure.step, failure.signature) == (named("a"), "no")
 
 
-def test_a_failure_is_known_by_its_message_without_what_differs_each_time() -> None:
+def test_failures_with_equal_signatures_are_equal() -> None:
     good = failed_run(error_message=NO_SUCH_IMAGE.format("aa11bb22cc", 1, 7))
     bad = attempt(2, failed_run(at=100, error_message=NO_SUCH_IMAGE.format("dd33ee44ff", 2, 9)))
     assert not compared(good, bad).differs
@@ -189,7 +189,7 @@ def test_a_failure_is_known_by_its_message_without_what_differs_each_time() -> N
     assert (failure.signature, failure.count) == ("no space left on device", 2)
 
 
-def test_a_failure_without_a_message_is_known_by_its_end() -> None:
+def test_failure_without_message_is_compared_by_its_end() -> None:
     assert not compared(failed_run(), failed_run(at=100)).differs
     (failure,) = compared(failed_run(), failed_run(exit_code=None, signal="KILL")).differences
     assert isinstance(failure, FailureGroup)
@@ -202,7 +202,7 @@ def test_failures_of_earlier_attempts_count() -> None:
     assert isinstance(failure, FailureGroup)
 
 
-def test_the_last_run_that_is_over_is_compared_or_else_the_last() -> None:
+def test_last_finished_run_is_compared_or_the_last() -> None:
     over = [*attempt(1, run(("a", 1))), *attempt(2, run(("a", 9), at=50)), *attempt(3, run(at=90, end=None))]
     found = compared(GOOD, over)
     assert (found.bad and found.bad.attempt, found.bad_runs) == (2, 3)
@@ -235,7 +235,7 @@ def hosts(tmp_path: Path) -> tuple[Path, Path]:
     return good, bad
 
 
-def test_the_page_is_as_it_was_looked_at(hosts: tuple[Path, Path]) -> None:
+def test_page_equals_the_reviewed_one(hosts: tuple[Path, Path]) -> None:
     good, bad = (build_history((p.stem, read(p)) for p in sorted(host.iterdir())) for host in hosts)
     found = compare(good, bad, latest_entry(bad), LENIENT)
     view = View(width=80, now=START + timedelta(hours=1))
@@ -243,7 +243,7 @@ def test_the_page_is_as_it_was_looked_at(hosts: tuple[Path, Path]) -> None:
     assert page == (GOLDEN / "diff-80.txt").read_text()
 
 
-def test_the_exit_code_says_whether_anything_differs(hosts: tuple[Path, Path]) -> None:
+def test_exit_code_is_1_for_differences(hosts: tuple[Path, Path]) -> None:
     answer = service_record("diff", *hosts)
     assert (answer.out.splitlines()[0], answer.status) == ("3 of 4 services differ", 1)
     answer = service_record("diff", *hosts, "--service", "crio-configure")
@@ -258,7 +258,7 @@ def titles(answer: Answer) -> list[str]:
     return [line.split()[1] for line in lines if line[:1] in set("✗▲●✓!") and "alike:" not in line]
 
 
-def test_what_went_wrong_comes_first_and_of_that_what_did_so_first(tmp_path: Path) -> None:
+def test_failures_come_first_in_order_of_time(tmp_path: Path) -> None:
     good, bad = tmp_path / "good", tmp_path / "bad"
     for directory in (good, bad):
         directory.mkdir()
@@ -276,7 +276,7 @@ def test_what_went_wrong_comes_first_and_of_that_what_did_so_first(tmp_path: Pat
     assert titles(answer) == ["c-early", "f-between", "b-late", "a-waits", "e-absent", "d-absent"]
 
 
-def test_times_of_another_zone_are_said_to_be_so(tmp_path: Path) -> None:
+def test_times_of_another_zone_are_marked(tmp_path: Path) -> None:
     for place in ("good", "bad"):
         (tmp_path / place).mkdir()
         write_array(tmp_path / place / "job.json", upstream_entry(), upstream_entry(Phase.SERVICE_END, 9))
@@ -288,7 +288,7 @@ def test_times_of_another_zone_are_said_to_be_so(tmp_path: Path) -> None:
     assert page.index("bad  ") < page.index("times seem")
 
 
-def test_of_very_many_differences_the_first_are_told(hosts: tuple[Path, Path]) -> None:
+def test_many_differences_are_limited_to_the_first(hosts: tuple[Path, Path]) -> None:
     write_lines(hosts[0] / "kubelet.json", *run(*((f"stage-{n}", 1) for n in range(500))))
     answer = service_record("diff", *hosts, "--service", "kubelet")
     assert "and 490 more: --output wide shows them" in answer.out
@@ -310,7 +310,7 @@ def test_programs_get_a_line_for_each_difference(hosts: tuple[Path, Path]) -> No
     assert (answer.status, lines[3]["good"], lines[3]["bad"]) == (1, 5.0, 19.0)
 
 
-def test_the_document_says_what_was_compared_and_how(hosts: tuple[Path, Path]) -> None:
+def test_document_says_what_was_compared_and_how(hosts: tuple[Path, Path]) -> None:
     told = json.loads(service_record("diff", *hosts, "--output", "json", "--service", "bootkube").out)
     (service,) = told["services"]
     assert (told["ratio"], told["floor"], told["differs"]) == (2.0, 5.0, True)
@@ -322,7 +322,7 @@ def test_the_document_says_what_was_compared_and_how(hosts: tuple[Path, Path]) -
     )
 
 
-def test_a_bundle_and_standard_input_are_compared(hosts: tuple[Path, Path], tmp_path: Path) -> None:
+def test_bundle_and_standard_input_are_compared(hosts: tuple[Path, Path], tmp_path: Path) -> None:
     run_of_upstream = array(upstream_entry(), upstream_entry(Phase.SERVICE_END, 9))
     bundle = tmp_path / "log-bundle.tar"
     bundle.write_bytes(tar(member(f"{SERVICES}/bootkube.json", run_of_upstream)))
@@ -342,7 +342,7 @@ def test_a_bundle_and_standard_input_are_compared(hosts: tuple[Path, Path], tmp_
         (["good", "bad", "--service", "nobody"], 3, "no record of nobody"),
     ],
 )
-def test_a_mistake_is_answered_in_one_line(
+def test_wrong_usage_is_reported_in_one_line(
     hosts: tuple[Path, Path], arguments: list[str], status: int, told: str
 ) -> None:
     places = {name: str(hosts[0].parent / name) for name in ("good", "bad", "absent")}

@@ -85,7 +85,7 @@ main(prog_name="service-record")
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value[:2]),
 )
-def test_a_missing_extra_is_one_line_with_the_command_that_installs_it(
+def test_missing_extra_is_one_line_with_install_command(
     libraries: Path, tmp_path: Path, extra: str, arguments: tuple[str, ...]
 ) -> None:
     token = tmp_path / "token"
@@ -120,9 +120,7 @@ def test_message_has_the_whole_command_of_the_environment(
     assert answer.err.endswith(f" not installed: {install} 'service-record[reporter]'\n")
 
 
-def test_timer_round_without_its_extra_logs_one_line_and_exits_successfully(
-    libraries: Path, tmp_path: Path
-) -> None:
+def test_timer_round_without_its_extra_succeeds(libraries: Path, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     arguments = ("report", "--due", "--root", str(tmp_path))
     answer = plain(libraries, *arguments, JOURNAL_STREAM="1:1")
@@ -132,7 +130,7 @@ def test_timer_round_without_its_extra_logs_one_line_and_exits_successfully(
     assert (again.status, again.err) == (0, "")
 
 
-def test_timer_round_keeps_the_exit_code_of_a_leak(libraries: Path, tmp_path: Path) -> None:
+def test_timer_round_keeps_exit_code_of_leak(libraries: Path, tmp_path: Path) -> None:
     leaks = """
 import click
 from service_record.reporter import due
@@ -147,14 +145,14 @@ due.is_anything_due = leak
     assert (answer.status, answer.err) == (6, "")
 
 
-def test_timer_round_with_a_broken_library_logs_one_line(libraries: Path, tmp_path: Path) -> None:
+def test_timer_round_with_broken_library_logs_one_line(libraries: Path, tmp_path: Path) -> None:
     broken = "sys.modules['service_record.reporter.due'] = None"
     answer = plain(libraries, "report", "--due", "--root", str(tmp_path), setup=broken)
     assert (answer.status, answer.err.count("\n")) == (0, 1)
     assert answer.err.startswith("Error: no round was made: ModuleNotFoundError: ")
 
 
-def test_the_executable_does_not_say_that_pip_could_add_to_it(libraries: Path) -> None:
+def test_executable_does_not_suggest_pip(libraries: Path) -> None:
     has_module = "sys.builtin_module_names += ('_standalone',)"
     answer = plain(libraries, "ship", "--to", "otlp+https://127.0.0.1:1", setup=has_module)
     assert answer.status == 2

@@ -93,7 +93,7 @@ def records(tmp_path: Path, layout: str) -> Records:
     return records
 
 
-def test_a_directory_a_file_and_an_entry_are_waited_for(tmp_path: Path, layout: str) -> None:
+def test_follow_waits_for_directory_file_and_entry(tmp_path: Path, layout: str) -> None:
     directory = tmp_path / "not" / "there" / "yet"
     (tmp_path / "not").mkdir()
     with following("--from", directory) as follower:
@@ -102,7 +102,7 @@ def test_a_directory_a_file_and_an_entry_are_waited_for(tmp_path: Path, layout: 
             assert json.loads(follower.line())["service"] == f"service{number}"
 
 
-def test_a_record_goes_on_when_it_is_rotated_or_truncated(records: Records) -> None:
+def test_rotated_or_truncated_record_is_followed(records: Records) -> None:
     path, writer = records.path("job"), records.writer("job")
     with following("--from", records.directory) as follower:
         assert follower.stages(1) == ["first"]
@@ -117,7 +117,7 @@ def test_a_record_goes_on_when_it_is_rotated_or_truncated(records: Records) -> N
         assert follower.stages(1) == ["made anew"]
 
 
-def test_a_directory_that_is_removed_and_made_again_is_followed_again(records: Records) -> None:
+def test_recreated_directory_is_followed(records: Records) -> None:
     with following("--from", records.directory) as follower:
         assert follower.stages(1) == ["first"]
         records.path("job").unlink()
@@ -126,9 +126,7 @@ def test_a_directory_that_is_removed_and_made_again_is_followed_again(records: R
         assert follower.stages(1) == ["again"]
 
 
-def test_of_many_writers_and_rotations_every_entry_comes_once_and_in_order(
-    tmp_path: Path, layout: str
-) -> None:
+def test_each_entry_of_many_writers_comes_once(tmp_path: Path, layout: str) -> None:
     """Three writers to one record, which is rotated meanwhile, and one to another."""
     path, rotations = tmp_path / "job.json", 0
     came: dict[str, list[int]] = {"a": [], "b": [], "c": [], "d": []}
@@ -170,7 +168,7 @@ def is_seen(path: Path, came: dict[str, list[int]]) -> bool:
     return isinstance(first, Entry) and first.exit_code in came.get(first.stage or "", ())
 
 
-def test_an_entry_is_shown_within_a_tenth_of_a_second(records: Records) -> None:
+def test_entry_is_shown_within_100_ms(records: Records) -> None:
     """The fastest of some: a machine may be busy now and then."""
     writer, spent = records.writer("job"), []
     with following("--from", records.directory) as follower:
@@ -183,7 +181,7 @@ def test_an_entry_is_shown_within_a_tenth_of_a_second(records: Records) -> None:
     assert min(spent) < 0.1
 
 
-def test_it_sleeps_while_nothing_happens(records: Records) -> None:
+def test_follow_sleeps_while_nothing_happens(records: Records) -> None:
     with following("--from", records.directory) as follower:
         follower.line()
         before = switches(follower.process.pid)
@@ -207,9 +205,7 @@ def switches(pid: int) -> int:
         ("--stage second", ["stage start", "stage end"]),
     ],
 )
-def test_history_comes_first_and_only_what_was_asked_for(
-    tmp_path: Path, arguments: str, expected: list[str]
-) -> None:
+def test_selected_history_comes_first(tmp_path: Path, arguments: str, expected: list[str]) -> None:
     write_lines(tmp_path / "bootkube.json", *failed_run())
     write_lines(tmp_path / "other.json", stage("later", 60))
     with following("--from", tmp_path, *arguments.split()) as follower:
@@ -227,7 +223,7 @@ def test_without_history_only_what_is_new_comes(records: Records) -> None:
         assert follower.stages(1) == ["second"]
 
 
-def test_only_the_end_of_a_long_record_is_read_for_its_last_entries(tmp_path: Path) -> None:
+def test_last_entries_need_only_the_end_of_file(tmp_path: Path) -> None:
     many = b"".join(stage(f"stage {number}").to_line() for number in range(1000))
     (tmp_path / "job.json").write_bytes(many * 100 + stage("last").to_line())
     with following("--from", tmp_path, "-n", "2") as follower:
@@ -241,21 +237,21 @@ def is_asleep(pid: int) -> bool:
     return "poll" in Path(f"/proc/{pid}/wchan").read_text()
 
 
-def test_an_interrupt_ends_it_with_130_and_no_traceback(records: Records) -> None:
+def test_interrupt_exits_with_130_without_traceback(records: Records) -> None:
     with following("--from", records.directory) as follower:
         follower.line()
         follower.process.send_signal(signal.SIGINT)
         assert follower.process.wait(PATIENCE_SECONDS) == 130
 
 
-def test_it_ends_when_its_reader_leaves_though_no_entry_comes(records: Records) -> None:
+def test_follow_ends_when_its_reader_ends(records: Records) -> None:
     with following("--from", records.directory) as follower:
         follower.line()
         some(follower.process.stdout).close()
         assert follower.process.wait(PATIENCE_SECONDS) == 141
 
 
-def test_what_cannot_be_followed_is_said_in_one_line(tmp_path: Path) -> None:
+def test_invalid_place_is_reported_in_one_line(tmp_path: Path) -> None:
     file = write_lines(tmp_path / "job.json", entry())
     answer = service_record("follow", "--from", file)
     assert (answer.status, answer.out) == (2, "")
@@ -263,7 +259,7 @@ def test_what_cannot_be_followed_is_said_in_one_line(tmp_path: Path) -> None:
     assert service_record("follow", "-n", "few").status == 2
 
 
-def test_a_missing_directory_is_said_to_be_waited_for(tmp_path: Path) -> None:
+def test_wait_for_missing_directory_is_announced(tmp_path: Path) -> None:
     command = [*PROGRAM, "follow", "--from", str(tmp_path / "later")]
     with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment()) as process:
         assert some(process.stderr).readline().decode() == f"Waiting for {tmp_path}/later\n"
@@ -278,7 +274,7 @@ def test_missing_record_is_named(tmp_path: Path) -> None:
         process.kill()
 
 
-def test_on_a_terminal_each_entry_is_a_line_that_fits(tmp_path: Path) -> None:
+def test_entry_fits_a_line_of_the_terminal(tmp_path: Path) -> None:
     run = failed_run(error_message="first line\nlast line \x1b[2J" + "m" * 200)
     write_lines(tmp_path / "bootkube.json", *run, b"oops\n", stage("n" * 300, 30))
     shown = on_a_terminal(7, "--from", tmp_path, "--color", "never")
@@ -291,7 +287,7 @@ def test_on_a_terminal_each_entry_is_a_line_that_fits(tmp_path: Path) -> None:
     assert "\x1b[1;31m✗ \x1b[0m" in on_a_terminal(7, "--from", tmp_path)[3]
 
 
-def test_another_boot_is_told_and_lines_line_up_from_the_first(tmp_path: Path) -> None:
+def test_new_boot_is_announced_and_lines_are_aligned(tmp_path: Path) -> None:
     write_lines(tmp_path / "a.json", stage("one"), stage("two", 2), stage("three", 4, boot_id="c1" * 16))
     write_lines(tmp_path / "longer.json", stage("four", 3), stage("five", 5), stage("six", 6, boot_id=None))
     with following("--from", tmp_path, output="table") as follower:
@@ -303,7 +299,7 @@ def test_another_boot_is_told_and_lines_line_up_from_the_first(tmp_path: Path) -
         ]
 
 
-def test_failures_are_told_in_full_when_that_is_asked_for(tmp_path: Path) -> None:
+def test_failures_are_shown_in_full_on_request(tmp_path: Path) -> None:
     write_lines(tmp_path / "bootkube.json", *failed_run(error_message="first\nlast"))
     with following("--from", tmp_path, "-n", "1", output="wide") as follower:
         assert [follower.line() for _ in range(4)][1:] == [
@@ -326,7 +322,7 @@ def on_a_terminal(lines: int, *arguments: object) -> list[str]:
     return shown
 
 
-def test_a_stop_is_followed_as_one(tmp_path: Path) -> None:
+def test_stop_is_shown_as_a_stop(tmp_path: Path) -> None:
     stop: dict[str, Any] = {
         "error_line": None,
         "exit_code": None,

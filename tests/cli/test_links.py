@@ -94,7 +94,7 @@ def test_redacted_copy_has_nothing_behind_a_link(unpacked: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("link", ["bootstrap", "bootstrap/services"])
-def test_directory_of_records_behind_a_link_is_not_read(private: Path, tmp_path: Path, link: str) -> None:
+def test_linked_directory_of_records_is_not_read(private: Path, tmp_path: Path, link: str) -> None:
     target = tmp_path / "elsewhere"
     write_lines(target / "services/secret.json", *failed_run(error_message=PRIVATE))
     write_lines(target / "secret.json", *failed_run(error_message=PRIVATE))
@@ -141,7 +141,7 @@ def test_file_that_becomes_a_link_is_not_opened(tmp_path: Path, private: Path) -
         list(pieces)
 
 
-def test_open_inside_refuses_links_on_the_way_and_other_files(tmp_path: Path, private: Path) -> None:
+def test_open_inside_refuses_links_and_irregular_files(tmp_path: Path, private: Path) -> None:
     tmp_path.joinpath("way").symlink_to(private)
     tmp_path.joinpath("end").symlink_to(private / "secret.json")
     os.mkfifo(tmp_path / "pipe")

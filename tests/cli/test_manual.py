@@ -73,7 +73,7 @@ def test_mandoc_has_nothing_to_say_against_a_page(share: Path, page: str) -> Non
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_page_has_all_that_help_has(share: Path, verb: str) -> None:
+def test_man_page_has_all_of_help(share: Path, verb: str) -> None:
     needs("man")
     command: click.Command = importlib.import_module(f"service_record.cli.{verb}").command
     text = shown(share / "man" / "man1" / f"service-record-{verb}.1")
@@ -85,7 +85,7 @@ def test_a_page_has_all_that_help_has(share: Path, verb: str) -> None:
     ) in text.replace("DESCRIPTION ", "")
 
 
-def test_the_page_of_the_format_names_every_field(share: Path) -> None:
+def test_format_page_names_every_field(share: Path) -> None:
     page = (share / "man/man5/service-record.5").read_text()
     fields = entry(
         Phase.STAGE_END, stage="a", pre_command="a", post_command="a", error_line="1 a b", error_message="a"
@@ -96,13 +96,13 @@ def test_the_page_of_the_format_names_every_field(share: Path) -> None:
     assert page.startswith(".TH SERVICE\\-RECORD 5 ")
 
 
-def test_the_program_s_page_has_the_exit_codes_of_the_document(share: Path) -> None:
+def test_man_page_has_the_documented_exit_codes(share: Path) -> None:
     page = (share / "man/man1/service-record.1").read_text()
     codes = re.findall(r"^\| (\d+) \|", (REPOSITORY / "docs/output.md").read_text(), re.MULTILINE)
     assert re.findall(r"^\.TP\n(\d+)$", page, re.MULTILINE) == codes
 
 
-def test_the_date_of_a_page_is_that_of_the_version(share: Path) -> None:
+def test_man_page_has_the_date_of_the_version(share: Path) -> None:
     assert f" 5 {RELEASED} " in (share / "man/man5/service-record.5").read_text()
 
 
@@ -170,7 +170,7 @@ def test_bash_completes_verbs_options_services_and_stages(
     assert completed_by_bash(share, records, f"service-record {line}") == expected
 
 
-def test_services_of_the_directory_that_was_named_are_completed(share: Path, records: Path) -> None:
+def test_services_of_the_given_directory_are_completed(share: Path, records: Path) -> None:
     other = records.parent / "other"
     other.mkdir()
     write_lines(other / "elsewhere.json", entry())
@@ -210,7 +210,7 @@ _service_record_completion
 
 
 @pytest.mark.slow
-def test_installing_puts_pages_and_completions_where_they_are_looked_for(tmp_path: Path) -> None:
+def test_install_puts_pages_and_completions_in_place(tmp_path: Path) -> None:
     subprocess.run(
         ["make", "--silent", "install", f"DESTDIR={tmp_path}", "PREFIX=/usr"],
         cwd=REPOSITORY,
@@ -223,7 +223,7 @@ def test_installing_puts_pages_and_completions_where_they_are_looked_for(tmp_pat
 
 
 @pytest.mark.slow
-def test_the_wheel_has_the_pages_and_install_delivers_them(share: Path, tmp_path: Path) -> None:
+def test_install_delivers_the_pages_of_the_wheel(share: Path, tmp_path: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=REPOSITORY, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")

@@ -71,7 +71,7 @@ async def text(client: "Client", tool: str, **arguments: object) -> str:
 
 
 @pytest.mark.slow
-def test_an_assistant_finds_the_cause_and_reads_around_it(shelf: Path) -> None:
+def test_assistant_finds_the_cause_and_its_context(shelf: Path) -> None:
     bad, good = str(shelf / "bad.tar.gz"), str(shelf / "good.tar.gz")
 
     async def questions(client: "Client") -> dict[str, str]:
@@ -102,7 +102,7 @@ def test_an_assistant_finds_the_cause_and_reads_around_it(shelf: Path) -> None:
     assert SECRET not in "".join(told.values())
 
 
-def test_an_assistant_reads_only_what_it_was_given(shelf: Path, tmp_path: Path) -> None:
+def test_assistant_reads_only_permitted_places(shelf: Path, tmp_path: Path) -> None:
     (tmp_path / "private.txt").write_text("private")
 
     async def questions(client: "Client") -> list[str]:

@@ -46,7 +46,7 @@ def pages() -> dict[str, str]:
     return {name: re.sub(r"\\\n\s*", " ", text) for name, text in texts.items()}
 
 
-def test_each_option_is_on_a_page_of_its_verb() -> None:
+def test_each_option_is_on_its_verbs_page() -> None:
     missing = []
     for name, words in options().items():
         mention = re.compile(rf"service-record {name}\b|`{name}[ `]|## {name}\b")
@@ -67,7 +67,7 @@ def calls(text: str) -> Iterator[tuple[str, list[str]]]:
             yield name, rest[: rest.index("--")] if "--" in rest else rest
 
 
-def test_each_option_of_a_command_on_a_page_exists() -> None:
+def test_each_option_on_a_page_exists() -> None:
     unknown = []
     for page, text in pages().items():
         for name, words in calls(text):

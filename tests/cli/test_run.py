@@ -37,7 +37,7 @@ def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
     return process
 
 
-def test_a_command_is_a_run_of_the_service(tmp_path: Path) -> None:
+def test_command_is_a_run_of_the_service(tmp_path: Path) -> None:
     done = run(tmp_path, "--", "true")
     entries = recorded(tmp_path)
 
@@ -74,7 +74,7 @@ def test_options_say_what_the_command_is(tmp_path: Path, options: list[str], tol
     assert story(recorded(tmp_path)) == told
 
 
-def test_a_command_in_a_pre_command_s_environment_is_a_stage_of_it(tmp_path: Path) -> None:
+def test_command_of_a_pre_command_is_its_stage(tmp_path: Path) -> None:
     run(tmp_path, "--stage", "first", "true", PRE_COMMAND="pull")
 
     assert story(recorded(tmp_path)) == ["stage start pull first", "stage end pull first success"]
@@ -87,7 +87,7 @@ def test_without_a_service_around_the_program_names_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [0, 1, 2, 126, 127, 255])
-def test_the_exit_status_is_the_command_s(tmp_path: Path, status: int) -> None:
+def test_exit_status_is_that_of_the_command(tmp_path: Path, status: int) -> None:
     done = run(tmp_path, "--", "sh", "-c", f"exit {status}")
     end = recorded(tmp_path)[-1]
 
@@ -97,7 +97,7 @@ def test_the_exit_status_is_the_command_s(tmp_path: Path, status: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["KILL", "TERM", "INT", "SEGV", "PIPE", "USR1"])
-def test_a_command_killed_by_a_signal_takes_run_with_it(tmp_path: Path, name: str) -> None:
+def test_run_ends_by_the_signal_of_its_command(tmp_path: Path, name: str) -> None:
     done = run(tmp_path, "--", "sh", "-c", f"ulimit -c 0; kill -{name} $$")
     end = recorded(tmp_path)[-1]
 
@@ -115,7 +115,7 @@ def test_real_time_signal_is_recorded_by_its_name(tmp_path: Path, offset: int, n
 
 
 @pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "WINCH", "ALRM", "RTMIN"])
-def test_a_signal_sent_to_run_reaches_the_command(tmp_path: Path, name: str) -> None:
+def test_signal_is_passed_to_the_command(tmp_path: Path, name: str) -> None:
     process = start(tmp_path, "--", "bash", "-c", TRAPS.format(signal=name))
     process.send_signal(signal.Signals[f"SIG{name}"])
     printed, _ = process.communicate(timeout=30)
@@ -124,7 +124,7 @@ def test_a_signal_sent_to_run_reaches_the_command(tmp_path: Path, name: str) -> 
     assert recorded(tmp_path)[-1].exit_code == 9
 
 
-def test_a_command_that_a_signal_does_not_kill_goes_on(tmp_path: Path) -> None:
+def test_command_that_survives_a_signal_continues(tmp_path: Path) -> None:
     process = start(tmp_path, "--", "bash", "-c", "trap '' TERM; echo ready; read -t 0.3 <> <(:); echo done")
     process.terminate()
     printed, _ = process.communicate(timeout=30)
@@ -132,7 +132,7 @@ def test_a_command_that_a_signal_does_not_kill_goes_on(tmp_path: Path) -> None:
     assert (process.returncode, printed) == (0, "done\n")
 
 
-def test_the_terminal_s_interrupt_reaches_the_command_once(tmp_path: Path) -> None:
+def test_terminal_interrupt_reaches_the_command_once(tmp_path: Path) -> None:
     counts = "trap 'echo caught' INT; echo ready; for i in 1 2 3 4 5; do sleep 0.1; done; exit 4"
     process, terminal = pty.fork()
     if process == 0:
@@ -149,7 +149,7 @@ def test_the_terminal_s_interrupt_reaches_the_command_once(tmp_path: Path) -> No
     assert printed.count(b"caught") == 1
 
 
-def test_the_command_has_the_streams_and_the_process_group_of_run(tmp_path: Path) -> None:
+def test_command_has_streams_and_process_group_of_run(tmp_path: Path) -> None:
     done = subprocess.run(
         [*RUN, "--", "bash", "-c", "cat; echo error >&2; ps -o pgid= -p $$ -p $PPID | uniq | wc -l"],
         env=environment(tmp_path),
@@ -163,7 +163,7 @@ def test_the_command_has_the_streams_and_the_process_group_of_run(tmp_path: Path
     assert (done.stdout, done.stderr) == ("typed\n1\n", "error\n")
 
 
-def test_the_command_starts_with_no_signal_blocked_or_ignored(tmp_path: Path) -> None:
+def test_command_starts_without_blocked_or_ignored_signals(tmp_path: Path) -> None:
     done = run(tmp_path, "--", "sed", "-n", "s/^Sig\\(Blk\\|Ign\\):.//p", "/proc/self/status")
     standard = [int(mask, 16) & 0x7FFFFFFF for mask in done.stdout.split()]
 
@@ -179,7 +179,7 @@ def test_the_command_starts_with_no_signal_blocked_or_ignored(tmp_path: Path) ->
     ],
     ids=["not-found", "not-executable", "a-directory"],
 )
-def test_a_command_that_cannot_be_started_is_a_failure(
+def test_command_that_cannot_start_is_a_failure(
     tmp_path: Path, program: str, status: int, message: str
 ) -> None:
     done = run(tmp_path, "--stage", "first", "--service", "job", "--", program)
@@ -209,13 +209,13 @@ def test_options_after_the_command_are_the_command_s(tmp_path: Path) -> None:
     assert story(recorded(tmp_path)) == ["service start", "service end success"]
 
 
-def test_a_record_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
+def test_unwritable_record_does_not_stop_the_command(tmp_path: Path) -> None:
     done = run(tmp_path, "--", "sh", "-c", "echo out; exit 3", SERVICE_RECORDS_DIR="/proc/no/such")
 
     assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "")
 
 
-def test_a_killed_run_leaves_its_record_open(tmp_path: Path) -> None:
+def test_killed_run_leaves_its_record_open(tmp_path: Path) -> None:
     process = start(tmp_path, "--", "sh", "-c", "echo ready; exec sleep 0.2")
     process.kill()
     process.wait()

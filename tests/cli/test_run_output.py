@@ -300,7 +300,7 @@ main()
 
 
 @pytest.mark.parametrize("program", [RUN, [sys.executable, "-c", LATE, "run", "--"]], ids=["at once", "late"])
-def test_modes_set_on_the_output_apply_to_the_keys(tmp_path: Path, program: list[str]) -> None:
+def test_modes_of_output_apply_to_the_keys(tmp_path: Path, program: list[str]) -> None:
     """ncurses turns off echo and line buffering on the terminal that it writes to."""
     script = (
         "exec 3>&1; saved=$(stty -g <&3); stty -echo -icanon <&1; echo ready; dd bs=1 count=1 2>/dev/null; "

@@ -79,9 +79,7 @@ def append(path: Path, *entries: Entry) -> None:
 # What is sent
 
 
-def test_a_boot_is_a_trace_with_what_failed_where_and_its_last_lines(
-    backend: OtlpBackend, directory: Path
-) -> None:
+def test_boot_is_a_trace_with_failures_and_messages(backend: OtlpBackend, directory: Path) -> None:
     write_lines(directory / "bootkube.json", *failed_run(error_message="pulling\nno such image"))
     write_lines(directory / "crio.json", entry(), entry(Phase.SERVICE_END, 2))
 
@@ -113,7 +111,7 @@ def test_a_boot_is_a_trace_with_what_failed_where_and_its_last_lines(
     }
 
 
-def test_the_spans_are_those_of_the_export(backend: OtlpBackend, directory: Path) -> None:
+def test_shipped_spans_equal_exported_ones(backend: OtlpBackend, directory: Path) -> None:
     write_lines(directory / "bootkube.json", *failed_run())
     ship(backend, directory)
     exported = json.loads(service_record("export", "--to", "otlp", "--host", "web1", "--from", directory).out)
@@ -123,7 +121,7 @@ def test_the_spans_are_those_of_the_export(backend: OtlpBackend, directory: Path
     ]
 
 
-def test_what_is_sent_twice_is_the_same(backend: OtlpBackend, directory: Path) -> None:
+def test_repeated_spans_are_identical(backend: OtlpBackend, directory: Path) -> None:
     (directory / "bootkube.json").write_bytes(array(*failed_run()))
     ship(backend, directory)
     ship(backend, directory)
@@ -149,7 +147,7 @@ def test_no_secret_leaves_the_host(backend: OtlpBackend, directory: Path) -> Non
     assert secret.encode() not in sent
 
 
-def test_spans_go_as_they_end_and_what_runs_is_marked_once(backend: OtlpBackend, directory: Path) -> None:
+def test_ended_spans_are_sent_and_running_ones_marked(backend: OtlpBackend, directory: Path) -> None:
     path = write_lines(directory / "job.json", *here(entry(), entry(Phase.STAGE_START, 1, stage="pull")))
     sending = sender(backend, directory)
     sending.send(is_last=True)
@@ -168,7 +166,7 @@ def test_spans_go_as_they_end_and_what_runs_is_marked_once(backend: OtlpBackend,
     assert mark.start_time_unix_nano == mark.end_time_unix_nano == spans["job"].start_time_unix_nano
 
 
-def test_a_process_that_has_gone_may_still_get_its_end(backend: OtlpBackend, directory: Path) -> None:
+def test_gone_process_may_still_get_its_end(backend: OtlpBackend, directory: Path) -> None:
     """systemd's helper records the end a moment after; until then the run seems to be interrupted."""
     path = write_lines(
         directory / "job.json", *here(entry(), entry(Phase.STAGE_START, 1, stage="pull"), pid=GONE)
@@ -182,7 +180,7 @@ def test_a_process_that_has_gone_may_still_get_its_end(backend: OtlpBackend, dir
     assert {span.name: span.status.message for span in backend.spans()}["job"] == "failed: killed by SIGKILL"
 
 
-def test_a_process_that_stays_without_an_end_is_interrupted(backend: OtlpBackend, directory: Path) -> None:
+def test_gone_process_without_end_is_interrupted(backend: OtlpBackend, directory: Path) -> None:
     write_lines(directory / "job.json", *here(entry(), pid=GONE))
     sending = sender(backend, directory, settle_seconds=0.2)
     sending.send(is_last=True)
@@ -191,7 +189,7 @@ def test_a_process_that_stays_without_an_end_is_interrupted(backend: OtlpBackend
     assert [(span.name, span.status.message) for span in backend.spans()] == [("job", "interrupted")]
 
 
-def test_many_spans_go_in_several_requests_and_memory_stays(directory: Path) -> None:
+def test_many_spans_use_several_requests_and_little_memory(directory: Path) -> None:
     with (directory / "job.json").open("wb") as stream:
         for run in range(100):
             stream.write(entry(at=run * 200, pid=run + 1).to_line())
@@ -221,7 +219,7 @@ def retry_after(seconds: int, status: int = 503) -> Reply:
     return Reply(status, b"busy", {"Retry-After": str(seconds)}, "text/plain")
 
 
-def test_a_busy_backend_is_asked_again_when_it_says(directory: Path) -> None:
+def test_busy_backend_is_retried_after_retry_after(directory: Path) -> None:
     write_lines(directory / "job.json", *failed_run())
     with OtlpBackend(retry_after(1, 429), retry_after(1)) as backend:
         begun = time.monotonic()
@@ -236,7 +234,7 @@ def test_a_busy_backend_is_asked_again_when_it_says(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [502, 504])
-def test_what_may_be_tried_again_is_what_the_protocol_says(directory: Path, status: int) -> None:
+def test_retried_statuses_are_those_of_the_protocol(directory: Path, status: int) -> None:
     write_lines(directory / "job.json", *failed_run())
     with OtlpBackend(Reply(status)) as backend:
         assert ship(backend, directory).status == 0
@@ -244,7 +242,7 @@ def test_what_may_be_tried_again_is_what_the_protocol_says(directory: Path, stat
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 413, 500])
-def test_a_refusal_that_would_come_again_ends_it(directory: Path, status: int) -> None:
+def test_permanent_refusal_ends_shipping(directory: Path, status: int) -> None:
     write_lines(directory / "job.json", *failed_run())
     body = ExportTracePartialSuccess(error_message="no\x1b way").SerializeToString()
     with OtlpBackend(Reply(status, body), Reply(status, body)) as backend:
@@ -254,7 +252,7 @@ def test_a_refusal_that_would_come_again_ends_it(directory: Path, status: int) -
 
 
 @pytest.mark.parametrize("reply", [Reply(400, b"bad ids", kind="text/plain"), partial_success(2, "bad ids")])
-def test_spans_that_are_refused_are_said_and_not_sent_again(directory: Path, reply: Reply) -> None:
+def test_refused_spans_are_reported_and_not_resent(directory: Path, reply: Reply) -> None:
     write_lines(directory / "job.json", *failed_run())
     with OtlpBackend(reply) as backend:
         answer = ship(backend, directory)
@@ -263,7 +261,7 @@ def test_spans_that_are_refused_are_said_and_not_sent_again(directory: Path, rep
     assert "bad ids" in answer.err
 
 
-def test_a_warning_of_the_backend_is_told(directory: Path) -> None:
+def test_warning_of_the_backend_is_shown(directory: Path) -> None:
     write_lines(directory / "job.json", *failed_run())
     with OtlpBackend(partial_success(0, "use TLS")) as backend:
         answer = ship(backend, directory)
@@ -271,7 +269,7 @@ def test_a_warning_of_the_backend_is_told(directory: Path) -> None:
     assert answer.err == "Warning: taken with a warning: use TLS\n2 spans sent\n"
 
 
-def test_a_portal_s_page_is_no_success(directory: Path) -> None:
+def test_page_of_a_portal_is_not_success(directory: Path) -> None:
     write_lines(directory / "job.json", *failed_run())
     page = Reply(200, b"<html><title>Log in</title></html>", kind="text/html")
     with OtlpBackend(page) as backend, pytest.raises(NotTaken, match="no acknowledgement") as refused:
@@ -282,7 +280,7 @@ def test_a_portal_s_page_is_no_success(directory: Path) -> None:
 # Authentication, trust and proxies
 
 
-def test_headers_come_from_a_file_and_are_never_printed(
+def test_headers_are_read_from_a_file_and_secret(
     backend: OtlpBackend, directory: Path, tmp_path: Path
 ) -> None:
     write_lines(directory / "job.json", *failed_run())
@@ -304,7 +302,7 @@ def test_headers_come_from_a_file_and_are_never_printed(
         ("A: ü", "ASCII"),
     ],
 )
-def test_a_file_without_headers_is_refused_without_its_text(tmp_path: Path, text: str, says: str) -> None:
+def test_file_without_headers_is_refused_and_not_quoted(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "headers").write_text(text)
     with pytest.raises(CollectorError, match=says) as refused:
         read_headers(tmp_path / "headers")
@@ -320,14 +318,14 @@ def test_a_file_without_headers_is_refused_without_its_text(tmp_path: Path, text
         ("otlp+https://otlp.example/api/v1/traces", "https://otlp.example/api/v1/traces"),
     ],
 )
-def test_the_path_is_the_protocol_s(place: str, url: str) -> None:
+def test_path_is_that_of_the_protocol(place: str, url: str) -> None:
     assert traces_url(place) == url
 
 
 @pytest.mark.parametrize(
     "place", ["otlp+https://", "otlp+https://me:secret@x", "otlp+http://x:99999", "otlp+http://a..b"]
 )
-def test_an_address_that_is_none_is_told_in_a_line(directory: Path, place: str) -> None:
+def test_invalid_address_is_reported_in_one_line(directory: Path, place: str) -> None:
     answer = service_record("ship", "--to", place, "--from", directory)
     assert (answer.status, answer.err.count("\n"), "otlp+" in answer.err) == (3, 1, True)
 
@@ -341,7 +339,7 @@ def test_options_of_collectors_are_not_for_traces(directory: Path, tmp_path: Pat
     assert (answer.status, "--headers-file is for otlp" in answer.err) == (2, True)
 
 
-def test_a_private_authority_is_trusted_where_it_is_named(directory: Path, tmp_path: Path) -> None:
+def test_named_private_authority_is_trusted(directory: Path, tmp_path: Path) -> None:
     write_lines(directory / "job.json", *failed_run())
     authority = Authority(tmp_path / "authority")
     with OtlpBackend(certificate=authority.issue("127.0.0.1")) as backend:
@@ -359,7 +357,7 @@ def test_a_private_authority_is_trusted_where_it_is_named(directory: Path, tmp_p
     assert (unreadable.status, unreadable.err.count("\n"), "nothing" in unreadable.err) == (3, 1, True)
 
 
-def test_the_proxy_of_the_environment_is_used(backend: OtlpBackend, directory: Path) -> None:
+def test_proxy_of_the_environment_is_used(backend: OtlpBackend, directory: Path) -> None:
     write_lines(directory / "job.json", *failed_run())
     with ForwardProxy(backend.port) as proxy:
         answer = service_record(
@@ -383,7 +381,7 @@ def following(place: str, directory: Path) -> Iterator[subprocess.Popen[bytes]]:
                 running.kill()
 
 
-def test_a_trace_grows_while_it_is_followed_through_a_restart_of_the_backend(directory: Path) -> None:
+def test_followed_trace_survives_a_backend_restart(directory: Path) -> None:
     path = write_lines(directory / "job.json", entry(), entry(Phase.SERVICE_END, 2))
     with OtlpBackend() as first, following(first.place, directory) as running:
         wait_for(lambda: names(first) == ["job"])
@@ -402,7 +400,7 @@ def test_a_trace_grows_while_it_is_followed_through_a_restart_of_the_backend(dir
     assert len({span.span_id for span in spans}) == 3
 
 
-def test_a_start_after_a_kill_sends_all_again_and_skips_nothing(directory: Path) -> None:
+def test_restart_after_a_kill_skips_no_span(directory: Path) -> None:
     """`ship` keeps no list of what it sent: the backend knows each span by its id."""
     path = write_lines(directory / "job.json", entry(), entry(Phase.SERVICE_END, 2))
     with OtlpBackend() as backend:

@@ -56,7 +56,7 @@ def records(tmp_path: Path) -> Path:
         ("--since @1795223160", [SUCCEEDED, RUNNING]),
     ],
 )
-def test_what_is_asked_for_is_shown(
+def test_selected_services_and_times_are_shown(
     records: Path, arguments: str, expected: list[tuple[str, str, str]]
 ) -> None:
     answer = service_record("show", "--output", "json", "--from", records, *arguments.split())
@@ -91,19 +91,19 @@ def test_entries_are_selected_one_by_one(tmp_path: Path, arguments: str, expecte
         ("-2", "no boot -2"),
     ],
 )
-def test_an_unknown_boot_is_nothing_to_read(records: Path, boot: str, message: str) -> None:
+def test_unknown_boot_exits_with_3(records: Path, boot: str, message: str) -> None:
     answer = service_record("show", "--from", records, "--boot", boot)
     assert answer.status == 3
     assert message in answer.err
 
 
-def test_an_unknown_service_is_answered_with_the_nearest(records: Path) -> None:
+def test_unknown_service_suggests_the_nearest(records: Path) -> None:
     answer = service_record("show", "--from", records, "jbo")
     assert (answer.status, answer.out) == (3, "")
     assert answer.err == f"Error: no record of jbo in {records}; did you mean job?\n"
 
 
-def test_a_service_like_no_other_is_answered_with_some_of_those_there_are(tmp_path: Path) -> None:
+def test_very_different_service_suggests_some_services(tmp_path: Path) -> None:
     for number in range(24):
         write_lines(tmp_path / f"agent-{number:02}.json", entry())
     answer = service_record("show", "--from", tmp_path, "bootkube")
@@ -112,7 +112,7 @@ def test_a_service_like_no_other_is_answered_with_some_of_those_there_are(tmp_pa
 
 
 @pytest.mark.parametrize("verb", ["show", "analyze", "timeline", "export"])
-def test_a_service_may_be_named_by_its_unit(records: Path, verb: str) -> None:
+def test_service_can_be_named_by_its_unit(records: Path, verb: str) -> None:
     form = ("--to", "jsonl") if verb == "export" else ()
     by_unit, by_name = (
         service_record(verb, *form, "--from", records, name) for name in ("job.service", "job")
@@ -121,7 +121,7 @@ def test_a_service_may_be_named_by_its_unit(records: Path, verb: str) -> None:
     assert by_unit.out
 
 
-def test_a_failed_pre_command_left_no_start_to_record(tmp_path: Path) -> None:
+def test_failed_pre_command_does_not_lack_a_start(tmp_path: Path) -> None:
     failed = entry(Phase.PRE_COMMAND_END, 3, pre_command="prepare", result=Result.FAILURE, exit_code=2)
     write_lines(tmp_path / "job.json", entry(Phase.PRE_COMMAND_START, pre_command="prepare"), failed)
     answer = service_record("show", "--from", tmp_path)
@@ -131,7 +131,7 @@ def test_a_failed_pre_command_left_no_start_to_record(tmp_path: Path) -> None:
     assert "no start recorded" in service_record("show", "--from", tmp_path).out
 
 
-def test_what_is_asked_for_and_where_does_not_act_on_the_terminal(tmp_path: Path) -> None:
+def test_arguments_do_not_control_the_terminal(tmp_path: Path) -> None:
     place = tmp_path / "\x1b[2J"
     place.mkdir()
     write_lines(place / "job.json", entry())
@@ -140,7 +140,7 @@ def test_what_is_asked_for_and_where_does_not_act_on_the_terminal(tmp_path: Path
     assert answer.err == (f"Error: no record of \\u202ebo\\x0a in {tmp_path}/\\x1b[2J; there are: job\n")
 
 
-def test_an_empty_directory_says_what_it_looked_for_and_what_to_do(tmp_path: Path) -> None:
+def test_empty_directory_is_reported_with_advice(tmp_path: Path) -> None:
     answer = service_record("show", SERVICE_RECORDS_DIR=str(tmp_path))
     assert (answer.status, answer.out, answer.err.count("\n")) == (3, "", 1)
     assert f"no records in {tmp_path}: no *.json file there" in answer.err
@@ -149,9 +149,7 @@ def test_an_empty_directory_says_what_it_looked_for_and_what_to_do(tmp_path: Pat
 
 @pytest.mark.parametrize(("service", "status"), [("job", 0), ("bad", 1), ("killed", 1)])
 @pytest.mark.parametrize("output", ["table", "jsonl"])
-def test_with_fail_the_exit_code_is_that_of_the_latest_runs(
-    records: Path, service: str, status: int, output: str
-) -> None:
+def test_fail_option_checks_the_latest_runs(records: Path, service: str, status: int, output: str) -> None:
     write_lines(records / "bad.json", *failed_run())
     write_lines(records / "killed.json", entry())  # the other boot, of which other records know, came later
     answer = service_record("show", service, "--fail", "--output", output, "--from", records)
@@ -159,7 +157,7 @@ def test_with_fail_the_exit_code_is_that_of_the_latest_runs(
     assert service_record("show", service, "--output", output, "--from", records).status == 0
 
 
-def test_what_one_host_prints_another_reads_from_standard_input(records: Path) -> None:
+def test_printed_entries_are_read_from_standard_input(records: Path) -> None:
     printed = service_record("show", "--output", "jsonl", "--from", records).out
     shown = service_record("show", "--from", "-", stdin=printed.encode()).out
     heading, _, services = shown.partition("\n\n")
@@ -207,7 +205,7 @@ LOCAL = "times seem to be those of UTC-05:00, although labelled UTC"
         ),
     ],
 )
-def test_what_speaks_against_a_record_of_upstream_is_shown(
+def test_doubts_about_upstream_records_are_shown(
     tmp_path: Path, *, content: bytes, later: float, beside: str, told: str | None, fields: dict[str, object]
 ) -> None:
     record = tmp_path / "job.json"
@@ -222,7 +220,7 @@ def test_what_speaks_against_a_record_of_upstream_is_shown(
     assert {name: services[0][name] for name in doubts if name in services[0]} == fields
 
 
-def test_a_process_that_is_gone_is_interrupted_and_one_that_is_there_is_running(tmp_path: Path) -> None:
+def test_open_run_is_running_only_with_its_process(tmp_path: Path) -> None:
     boot: dict[str, Any] = {"boot_id": systemd.boot_id(), "uptime": systemd.uptime()}
     with subprocess.Popen(["/bin/true"]) as gone:
         gone.wait()
@@ -233,7 +231,7 @@ def test_a_process_that_is_gone_is_interrupted_and_one_that_is_there_is_running(
     assert "● here running" in page
 
 
-def test_a_document_says_what_of_a_bundle_was_left_out(records: Path, tmp_path: Path) -> None:
+def test_document_lists_files_left_out_of_bundle(records: Path, tmp_path: Path) -> None:
     link = header(f"{SERVICES}/\x1b.json", type=tarfile.SYMTYPE)
     cut = gzip.compress(tar(record("job", *failed_run()), link))[:-4]
     (tmp_path / "bundle").write_bytes(cut)
@@ -253,7 +251,7 @@ def test_yaml_is_the_same_document_as_json(records: Path) -> None:
     assert json.loads(outputs[0]) == yaml.safe_load(outputs[1])
 
 
-def test_times_are_utc_in_a_pipe_unless_told_otherwise(records: Path) -> None:
+def test_times_in_a_pipe_are_utc_by_default(records: Path) -> None:
     assert "2026-11-21 01:05:20Z" in service_record("show", "--from", records, "-o", "wide").out
     assert (
         "2026-11-20 20:05:20-05:00" in service_record("show", "--from", records, "-o", "wide", "--local").out
@@ -263,7 +261,7 @@ def test_times_are_utc_in_a_pipe_unless_told_otherwise(records: Path) -> None:
     )
 
 
-def test_an_encoding_without_glyphs_gets_ascii(records: Path) -> None:
+def test_encoding_without_glyphs_gets_ascii(records: Path) -> None:
     write_lines(records / "bad.json", *failed_run("完了"))
     page = service_record("show", "--from", records, PYTHONIOENCODING="ascii").out
     assert page.isascii()
@@ -294,7 +292,7 @@ def _read(leader: int) -> bytes:
         return b""
 
 
-def test_on_a_terminal_there_is_colour_and_local_time_and_no_pager_for_one_screen(records: Path) -> None:
+def test_terminal_output_has_colour_and_local_time(records: Path) -> None:
     page = on_a_terminal("show", "--from", records, "--failed", PAGER="false")
     assert "\x1b[1;31m✗ \x1b[0m\x1b[1mjob\x1b[0m" in page
     assert "2026-11-20 20:05:20-05:00" in page
@@ -352,17 +350,17 @@ NOW = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
         ("2026-11-21", datetime(2026, 11, 21).astimezone()),  # midnight here is what is meant
     ],
 )
-def test_a_moment_can_be_typed_in_many_ways(text: str, expected: datetime) -> None:
+def test_time_can_be_written_in_many_ways(text: str, expected: datetime) -> None:
     assert parse_moment(text, NOW) == expected
 
 
 @pytest.mark.parametrize("text", ["", "later", "10", "@", "@nan", "1x", "99999999999d", "2026-13-01"])
-def test_what_is_no_moment_is_refused(text: str) -> None:
+def test_invalid_time_is_refused(text: str) -> None:
     with pytest.raises((ValueError, OverflowError)):
         parse_moment(text, NOW)
 
 
-def test_failures_that_a_service_continued_after_are_counted_by_their_stage(tmp_path: Path) -> None:
+def test_survived_failures_are_counted_by_stage(tmp_path: Path) -> None:
     failed = {"result": Result.FAILURE, "error_message": "no route to host"}
     write_lines(
         tmp_path / "job.json",

@@ -51,7 +51,7 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("content", WHOLE.values(), ids=WHOLE)
-def test_a_whole_record_in_either_layout_has_no_fault(content: bytes) -> None:
+def test_whole_record_has_no_fault_in_either_layout(content: bytes) -> None:
     assert faults(content) == []
 
 
@@ -128,12 +128,12 @@ def test_a_whole_record_in_either_layout_has_no_fault(content: bytes) -> None:
         pytest.param(LINES + b'{"phase":"x"}', 5, 'phase: unknown word "x"', id="not-an-entry"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(content: bytes, line: int, reason: str) -> None:
+def test_fault_is_reported_with_its_line(content: bytes, line: int, reason: str) -> None:
     assert faults(content) == [FormatFault(line, reason)]
 
 
 @given(RECORD_BYTES)
-def test_every_entry_and_every_damaged_piece_is_told_whatever_the_content(content: bytes) -> None:
+def test_examine_yields_all_entries_and_damage(content: bytes) -> None:
     pieces = list(read_entries(io.BytesIO(content)))
     examined = list(examine(io.BytesIO(content)))
     damage = [piece for piece in pieces if isinstance(piece, Malformed)]
@@ -175,12 +175,12 @@ def live(tmp_path: Path) -> Path:
     return directory
 
 
-def test_a_whole_record_is_nothing_to_talk_of(live: Path) -> None:
+def test_valid_record_prints_nothing(live: Path) -> None:
     answer = service_record("validate", live / "whole.json")
     assert (answer.status, answer.out, answer.err) == (0, "", "")
 
 
-def test_faults_are_a_line_each_with_file_and_line(live: Path) -> None:
+def test_each_fault_is_one_line_with_its_place(live: Path) -> None:
     answer = service_record("validate", live / "whole.json", live / "bad.json")
     assert (answer.status, answer.err) == (4, "")
     assert answer.out.splitlines() == [
@@ -190,7 +190,7 @@ def test_faults_are_a_line_each_with_file_and_line(live: Path) -> None:
     ]
 
 
-def test_of_a_directory_every_record_is_checked(live: Path) -> None:
+def test_every_record_of_a_directory_is_checked(live: Path) -> None:
     (live / "empty.json").touch()
     (live / "lost.json.tmp").touch()
     places = [line.split(": ")[0] for line in service_record("validate", live).out.splitlines()]
@@ -198,7 +198,7 @@ def test_of_a_directory_every_record_is_checked(live: Path) -> None:
     assert places == [f"{live}/{name}" for name in names]
 
 
-def test_a_damaged_copy_beside_a_record_is_noted_and_is_no_fault(tmp_path: Path) -> None:
+def test_damaged_copy_beside_a_record_is_no_fault(tmp_path: Path) -> None:
     directory = tmp_path / "log-bundle-1" / "bootstrap" / "services"
     directory.mkdir(parents=True)
     write_array(directory / "job.json", *UPSTREAM)
@@ -224,7 +224,7 @@ def test_standard_input_is_checked_like_a_file(content: bytes, status: int) -> N
     assert [line.partition(":")[0] for line in answer.out.splitlines()] == (["-"] if status else [])
 
 
-def test_of_a_bundle_every_record_is_checked(live: Path, tmp_path: Path) -> None:
+def test_every_record_of_a_bundle_is_checked(live: Path, tmp_path: Path) -> None:
     services = "log-bundle-1/bootstrap/services"
     with tarfile.open(tmp_path / "bundle.tar.gz", "w:gz") as tar:
         tar.add(live, services)
@@ -238,7 +238,7 @@ def test_of_a_bundle_every_record_is_checked(live: Path, tmp_path: Path) -> None
     assert unpacked.out == expected.replace(str(live), f"{tmp_path}/{services}")
 
 
-def test_a_bundle_that_is_cut_is_not_all_that_was_in_it(live: Path, tmp_path: Path) -> None:
+def test_truncated_bundle_is_an_error(live: Path, tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "bundle.tar", "w") as tar:
         tar.add(live / "whole.json", "bootstrap/services/whole.json")
         tar.add(live / "bad.json", "bootstrap/services/bad.json")
@@ -248,7 +248,7 @@ def test_a_bundle_that_is_cut_is_not_all_that_was_in_it(live: Path, tmp_path: Pa
     assert answer.err.startswith("Error: -: ")
 
 
-def test_what_was_compressed_is_checked_and_saved_like_a_record(tmp_path: Path) -> None:
+def test_compressed_record_is_checked_and_saved(tmp_path: Path) -> None:
     (tmp_path / "job.json.gz").write_bytes(gzip.compress(UNCLOSED))
     answer = service_record("validate", tmp_path / "job.json.gz", "--salvage", tmp_path / "saved")
     assert (answer.status, answer.err) == (4, "")
@@ -256,34 +256,34 @@ def test_what_was_compressed_is_checked_and_saved_like_a_record(tmp_path: Path) 
     assert entries((tmp_path / "saved").read_bytes()) == UPSTREAM
 
 
-def test_a_bundle_cannot_be_saved_as_one_record(live: Path, tmp_path: Path) -> None:
+def test_bundle_cannot_be_saved_as_one_record(live: Path, tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "bundle.tar", "w") as tar:
         tar.add(live / "bad.json", "bootstrap/services/bad.json")
     answer = service_record("validate", tmp_path / "bundle.tar", "--salvage", tmp_path / "saved")
     assert (answer.status, answer.out, (tmp_path / "saved").exists()) == (2, "", False)
 
 
-def test_one_that_cannot_be_read_does_not_keep_the_others_from_being_checked(live: Path) -> None:
+def test_unreadable_record_does_not_stop_the_check(live: Path) -> None:
     answer = service_record("validate", live / "absent.json", live / "bad.json")
     assert (answer.status, len(answer.out.splitlines())) == (3, 3)
     assert answer.err == f"Error: {live}/absent.json: No such file or directory; check the path\n"
 
 
-def test_a_directory_without_records_is_nothing_to_read(tmp_path: Path) -> None:
+def test_directory_without_records_exits_with_3(tmp_path: Path) -> None:
     answer = service_record("validate", tmp_path)
     advice = "give a record, a directory of records or a bundle"
     problem = f"Error: no records in {tmp_path}: no *.json file there; {advice}\n"
     assert (answer.status, answer.err) == (3, problem)
 
 
-def test_a_name_may_be_as_long_as_names_can_be(tmp_path: Path) -> None:
+def test_longest_possible_name_is_accepted(tmp_path: Path) -> None:
     record = tmp_path / f"{'n' * 250}.json"
     record.write_bytes(LINES)
     for verb in (["validate"], ["show", "--from"]):
         assert service_record(*verb, tmp_path).status == service_record(*verb, record).status == 0
 
 
-def test_of_several_bundles_in_a_directory_one_has_to_be_named(tmp_path: Path) -> None:
+def test_one_of_several_bundles_must_be_named(tmp_path: Path) -> None:
     for bundle in ("one", "two"):
         (tmp_path / bundle / "bootstrap" / "services").mkdir(parents=True)
     answer = service_record("validate", tmp_path)
@@ -291,7 +291,7 @@ def test_of_several_bundles_in_a_directory_one_has_to_be_named(tmp_path: Path) -
     assert f"{tmp_path}/one/bootstrap/services" in answer.err
 
 
-def test_names_do_not_act_on_the_terminal_nor_break_lines(tmp_path: Path) -> None:
+def test_names_do_not_control_the_terminal(tmp_path: Path) -> None:
     name = os.fsencode(tmp_path) + b"/a\n\x1b[2J\xff.json"
     Path(os.fsdecode(name)).touch()
     answer = service_record("validate", tmp_path, "absent\n\x1b", PYTHONIOENCODING="ascii")
@@ -316,7 +316,7 @@ def test_names_do_not_act_on_the_terminal_nor_break_lines(tmp_path: Path) -> Non
         "entries-behind-our-array",
     ],
 )
-def test_every_whole_entry_is_saved_in_the_layout_of_the_file(
+def test_whole_entries_are_saved_in_the_same_layout(
     tmp_path: Path, content: bytes, expected: bytes | None
 ) -> None:
     record, out = tmp_path / "job.json", tmp_path / "out" / "saved.json"
@@ -330,14 +330,14 @@ def test_every_whole_entry_is_saved_in_the_layout_of_the_file(
     assert out.read_bytes()[:1] == content[:1]
 
 
-def test_what_is_whole_can_be_saved_too(live: Path, tmp_path: Path) -> None:
+def test_whole_record_can_be_saved(live: Path, tmp_path: Path) -> None:
     answer = service_record("validate", live / "whole.json", "--salvage", tmp_path / "saved")
     assert answer.status == 0
     assert json.loads((tmp_path / "saved").read_bytes()) == [written.to_json() for written in UPSTREAM]
 
 
 @pytest.mark.parametrize("out", ["bad.json", "whole.json", "link", "new.json"])
-def test_nothing_is_overwritten_and_the_hosts_records_get_no_other_among_them(live: Path, out: str) -> None:
+def test_save_overwrites_nothing_and_avoids_the_records(live: Path, out: str) -> None:
     (live / "link").symlink_to(live / "absent")
     before = {path.name: path.read_bytes() for path in live.glob("*.json*")}
     arguments = "validate", live / "bad.json", "--salvage", live / out
