@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from configparser import RawConfigParser
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from service_record.reporter.log import VERDICT_ID
 from tests.programs import needs
 
 UNITS = Path(__file__).resolve().parents[1] / "units"
@@ -86,3 +88,16 @@ def test_no_unit_holds_a_secret_or_takes_one_from_where_everybody_reads(unit: Pa
     assert not {"environment", "environmentfile", "passenvironment"} & {name for name, _ in found}
     stand_ins = {value for name, value in found if name == "setcredential"}
     assert stand_ins <= {r"token:\x20", r"collector-token:\x20"}
+
+
+def test_catalog_explains_each_message(tmp_path: Path) -> None:
+    needs("journalctl")
+    catalog = tmp_path / "usr/lib/systemd/catalog"
+    catalog.mkdir(parents=True)
+    shutil.copy(UNITS / "service-record.catalog", catalog)
+    ask = ["journalctl", f"--root={tmp_path}"]
+    subprocess.run([*ask, "--update-catalog"], check=True, capture_output=True)
+    listed = subprocess.run([*ask, "--list-catalog"], check=True, capture_output=True, text=True).stdout
+
+    warning = re.findall(r"\bMESSAGE_ID=(\w+)", (UNITS.parent / "shell/service-record-close.sh").read_text())
+    assert {line.split()[0] for line in listed.splitlines()} == {VERDICT_ID, *warning}

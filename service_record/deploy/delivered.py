@@ -165,6 +165,9 @@ def _everything(layout: Layout, pages: Iterable[tuple[str, str]]) -> Iterator[It
     if layout.is_package:
         for name in ("service-record-metrics.service", "service-record-metrics.timer"):
             yield Item(f"{layout.units}/{name}", Option.REPORTER, _unit(name, layout))
+        catalog = "service-record.catalog"
+        path = f"{layout.prefix}/lib/systemd/catalog/{catalog}"
+        yield Item(path, Option.SHIM, source(f"units/{catalog}"))
         yield from _dracut_module(layout)
         plugin = source("packages/sos_plugin.py")
         yield Item(f"{layout.templates}/sos/service_record.py", Option.REPORTER, plugin)

@@ -132,6 +132,7 @@ class Round:
         self.plan = self._decide()
         advice = self._advice()
         self.show_verdict(advice)
+        self._log_failure()
         bundles = BundleQueue(self.places, self.environ, self.say, self.settings, self.evidence)
         for _ in range(_MAX_PLANS):
             self.plan = self._decide()
@@ -291,6 +292,24 @@ class Round:
             console.show(self.places, console.issue(sentence, advice))
         except OSError as error:
             self.say.warning(f"{self.places.issue}: {error.strerror}")
+
+    def _log_failure(self) -> None:
+        """Log the masked verdict on the service that failed, for `journalctl -xu SERVICE`."""
+        diagnosis = self.evidence.diagnosis
+        root = diagnosis.root if diagnosis is not None else None
+        if root is None or not self.words or self.rules is None:
+            return
+        from service_record.redaction import LeakError, outgoing_text
+
+        with suppress(LeakError):
+            fields = {
+                "SERVICE_RECORD_SERVICE": root.service,
+                "SERVICE_RECORD_STAGE": outgoing_text(root.stage or "", self.rules),
+                "SERVICE_RECORD_RESULT": str(root.kind),
+                # systemd's own name for the subject of a message: journalctl --unit finds it.
+                "OBJECT_SYSTEMD_UNIT": f"{root.service}.service",
+            }
+            self.say.failure(self.words, fields)
 
     def _advice(self) -> str:
         service = self.settings.service

@@ -1,5 +1,6 @@
 """The boot reporter on a host that boots from its disk: twice, without anybody who answers, and killed."""
 
+import shutil
 import statistics
 import tarfile
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from service_record.reporter.cleanup import Tombstone
 from service_record.reporter.paths import Places
 from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, Host
 from tests.assisted_server import AssistedServer, Silence, local_server
-from tests.system.reporter_host import TOKEN, ReporterHost
+from tests.system.reporter_host import TOKEN, UNITS, ReporterHost
 from tests.system.unix_relay import relay
 
 FAILING = "record_service_stage_start pull-image; ls /no/such/image"
@@ -95,6 +96,31 @@ def test_a_host_that_boots_twice_reports_both_and_has_no_reporter_when_its_kubel
     assert host.of_the_reporter() == TOMBSTONE
     assert not host.holds_the_token()
     assert host.machine.records.services() == ["bootkube"]
+
+
+def test_failure_is_explained_by_journalctl(tmp_path: Path, installed: Host) -> None:
+    host = ReporterHost(tmp_path, installed, eager=False)
+    host.machine.bash_service("bootkube", FAILING)
+    catalog = host.observed / "tree/usr/lib/systemd/catalog"
+    catalog.mkdir(parents=True)
+    shutil.copy(UNITS / "service-record.catalog", catalog)
+    said = host.boot("""
+        journalctl --root=/observed/tree --update-catalog
+        mkdir -p /var/lib/systemd/catalog
+        cp /observed/tree/var/lib/systemd/catalog/database /var/lib/systemd/catalog
+        start bootkube; rest bootkube; round
+        journalctl --sync
+        journalctl --unit bootkube --catalog --no-pager --lines=1 SYSLOG_IDENTIFIER=service-record
+        journalctl --output=json --lines=1 SERVICE_RECORD_STAGE=pull-image
+    """)
+
+    explanation, _, entry = said.rpartition("\n{")
+    assert "The boot reporter found a failure: bootkube failed" in explanation
+    assert "    service-record analyze bootkube\n" in explanation
+    fields = msgspec.json.decode("{" + entry, type=dict[str, object])
+    assert fields["SERVICE_RECORD_RESULT"] == "failed"
+    assert fields["_SYSTEMD_UNIT"] == "boot-reporter.service"
+    assert "bootkube in stage pull-image" in str(fields["MESSAGE"])
 
 
 def test_the_first_round_waits_for_the_disks_and_for_nothing_else_of_the_boot(

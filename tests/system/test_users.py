@@ -88,6 +88,7 @@ def machine(shared_machine: Machine) -> Machine:
         rest {" ".join(every)} twice victim
         ls -A /dev/shm/service-record >/observed/left
         journalctl --identifier=service-record --output=cat >/observed/journal
+        journalctl --output=json MESSAGE_ID=a15117ca27ad49d7a97840b08309a81d >/observed/journal.json
     """)
     return shared_machine
 
@@ -164,3 +165,14 @@ def test_the_journal_says_that_stages_could_not_be_recorded(machine: Machine) ->
 
     assert "hidden.service ran as user 65534 and may not see" in journal
     assert "too-early.service ran as user 65534 before there was /dev/shm/service-record" in journal
+
+
+def test_each_warning_has_fields_in_the_journal(machine: Machine) -> None:
+    lines = (machine.observed / "journal.json").read_text().splitlines()
+    entries = {entry["SERVICE_RECORD_SERVICE"]: entry for entry in map(json.loads, lines)}
+
+    assert {"hidden", "too-early", "victim"} <= entries.keys()
+    assert "hidden.service ran as user" in entries["hidden"]["MESSAGE"]
+    assert {(entry["PRIORITY"], entry["_SYSTEMD_UNIT"]) for entry in entries.values()} >= {
+        ("4", "hidden.service")
+    }
