@@ -1,4 +1,4 @@
-"""Measure how many steps a second the collector acknowledges, all on disk, beside bare SQLite."""
+"""Measure how many steps a second the collector acknowledges, compared with inserting rows into SQLite."""
 
 import asyncio
 import itertools
@@ -22,25 +22,30 @@ from service_record.collector.store.schema import hosts, steps
 
 CONNECTIONS: Final = 96
 BATCH: Final = 100
-"""Steps in a request of a gateway."""
+"""Number of steps in one request of a gateway."""
 GATEWAYS: Final = 8
-LEAST: Final = 1_500
-"""Steps a second that are promised."""
+MIN_PER_SECOND: Final = 1_500
+"""Promised rate of steps."""
 SECONDS: Final = 8.0
-WARM: Final = 2.0
+"""Duration of a measurement."""
+WARM_UP_SECONDS: Final = 2.0
+"""Time before a measurement in which reports are sent but not counted."""
 _NAMES: Final = ("Disk setup", "Packages", "Bootloader", "Network", "Users", "Services", "Reboot", "Callback")
 _FLOOR_BATCHES: Final = 200
 
-Started = Callable[[Path], AbstractContextManager[tuple[int, int]]]
+StartCollector = Callable[[Path], AbstractContextManager[tuple[int, int]]]
 
 
-def rows(folder: Path, collector: Started) -> list[Row]:
-    """Measure reports of a host over each connection, one after the other."""
+def rows(folder: Path, collector: StartCollector) -> list[Row]:
+    """Measure steps of one host on each connection. The next step is sent when the last one is acknowledged.
+
+    `collector` runs a collector with a folder, and yields its port and process id.
+    """
     folder.mkdir(parents=True)
     issued = host_tokens(Database(sqlite_url(folder)), [f"host{number}" for number in range(CONNECTIONS)])
     with collector(folder) as (port, process):
         before = processor_seconds(process)
-        seconds, count = uvloop.run(reported([(port, issued)], SECONDS))
+        seconds, count = uvloop.run(report_steps([(port, issued)], SECONDS))
         processor = (processor_seconds(process) - before) / count
     database = Database(sqlite_url(folder))
     with database.changing() as connection:
@@ -48,8 +53,8 @@ def rows(folder: Path, collector: Started) -> list[Row]:
         token = tokens.create(connection, gateway, time.time())
     database.close()
     with collector(folder) as (port, _):
-        in_batches = uvloop.run(batched(port, token, SECONDS))
-    rate, floor = len(seconds) / SECONDS, _floor(folder / "floor")
+        in_batches = uvloop.run(report_batches(port, token, SECONDS))
+    rate, floor = len(seconds) / SECONDS, _measure_inserts(folder / "floor")
     slowest = statistics.quantiles(seconds, n=100)[98]
     return [
         Row(
@@ -58,8 +63,8 @@ def rows(folder: Path, collector: Started) -> list[Row]:
             against=f"rows alone, {CONNECTIONS} in a transaction",
             reference=f"{floor:,.0f} /s",
             ratio=times(rate, floor),
-            limit=f"{LEAST:,} /s",
-            holds=rate >= LEAST,
+            limit=f"{MIN_PER_SECOND:,} /s",
+            holds=rate >= MIN_PER_SECOND,
         ),
         Row(what="collector: processor time for a step", measured=f"{processor * 1e3:.2f} ms"),
         Row(
@@ -77,8 +82,8 @@ def rows(folder: Path, collector: Started) -> list[Row]:
     ]
 
 
-async def batched(port: int, token: str, seconds: float) -> float:
-    """Return the steps a second of gateways that each send a step of `BATCH` hosts in a request."""
+async def report_batches(port: int, token: str, seconds: float) -> float:
+    """Report steps of `BATCH` hosts in each request, from several gateways. Return the steps a second."""
     end = time.monotonic() + seconds
 
     async def send(gateway: int) -> int:
@@ -102,7 +107,7 @@ async def batched(port: int, token: str, seconds: float) -> float:
 
 
 def host_tokens(database: Database, names: Iterable[str]) -> list[tuple[str, str]]:
-    """Make the tables where there are none, and a token for each of these hosts; return both."""
+    """Create a token for each host, and the tables if they are missing. Return pairs of host and token."""
     database.migrate()
     with database.changing() as connection:
         requests = [tokens.TokenRequest(kind=TokenKind.HOST, scope=name) for name in names]
@@ -112,22 +117,23 @@ def host_tokens(database: Database, names: Iterable[str]) -> list[tuple[str, str
 
 
 def processor_seconds(process: int) -> float:
-    """Seconds of a process so far."""
+    """Return the processor time that a process has used, in seconds."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 Reporting = Sequence[tuple[int, Sequence[tuple[str, str]]]]
-"""Ports of collectors, each with the hosts that report there, and their tokens."""
+"""Pairs of a collector's port and its hosts, which are pairs of name and token."""
 
 
-async def reported(reporting: Reporting, seconds: float) -> tuple[list[float], int]:
-    """Report for `seconds`. Return the time in seconds of each report after the first moments, and the number
-    of all.
+async def report_steps(reporting: Reporting, seconds: float) -> tuple[list[float], int]:
+    """Report steps for `WARM_UP_SECONDS` and then for `seconds`.
+
+    Returns the time of each report after the warm-up, in seconds, and the number of all reports.
     """
-    begin = time.monotonic() + WARM
+    begin = time.monotonic() + WARM_UP_SECONDS
     hosts_reporting = (
-        _reports(port, host, token, begin, begin + seconds)
+        _report_host(port, host, token, begin, begin + seconds)
         for port, of_port in reporting
         for host, token in of_port
     )
@@ -135,7 +141,7 @@ async def reported(reporting: Reporting, seconds: float) -> tuple[list[float], i
     return list(itertools.chain.from_iterable(durations for durations, _ in done)), sum(n for _, n in done)
 
 
-async def _reports(port: int, host: str, token: str, begin: float, end: float) -> tuple[list[float], int]:
+async def _report_host(port: int, host: str, token: str, begin: float, end: float) -> tuple[list[float], int]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     durations = []
     count = 0
@@ -175,8 +181,8 @@ def _post(path: str, token: str, body: Any) -> bytes:
     ).encode()
 
 
-def _floor(folder: Path) -> float:
-    """Rows a second where they are only written, as many in a transaction as there were connections."""
+def _measure_inserts(folder: Path) -> float:
+    """Return the rows a second of bare inserts, with as many rows in a transaction as connections."""
     folder.mkdir()
     database = Database(sqlite_url(folder))
     database.migrate()

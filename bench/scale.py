@@ -165,7 +165,7 @@ def _measure_rate(folder: Path, url: str, processes: int, connections: int) -> R
         with _sample_lock_waits(url) as samples:
             reporting = [(port, issued[number::processes]) for number, (port, _) in enumerate(running)]
             before = sum(ingest.processor_seconds(process) for _, process in running)
-            seconds, count = uvloop.run(ingest.reported(reporting, SECONDS))
+            seconds, count = uvloop.run(ingest.report_steps(reporting, SECONDS))
             processor = sum(ingest.processor_seconds(process) for _, process in running) - before
     share = sum(samples) / len(samples) / processes if samples else 0.0
     return Rate(len(seconds) / SECONDS, processor / count, share)

@@ -1,4 +1,4 @@
-"""Measure what many viewers of the fleet cost its hosts: their rate with and without open pages."""
+"""Measure how much open pages slow down the reports of hosts."""
 
 import asyncio
 import multiprocessing
@@ -19,46 +19,45 @@ from service_record.collector.store.database import Database, sqlite_url
 HOSTS: Final = 11_000
 VIEWERS: Final = 100
 FILTERS: Final = ("?all=1", "?all=1", "?all=1", "?verdict=failed", "?group=dc1")
-"""Queries of the viewers, in turns: most look at the whole fleet."""
+"""Queries of the viewers, in turns. Most of them show the whole fleet."""
 CONNECTIONS: Final = 128
-"""Hosts that report: so many that no token comes more often than the collector takes one."""
+"""Hosts that report, each on a connection: enough to keep each below its rate limit."""
 SECONDS: Final = 5.0
 ROUNDS: Final = 3
-LEAST_CHANGES: Final = 0.1
-"""Changes that each viewer has to see in a second. With fewer, the measurement is void."""
-MOST: Final = 0.1
-"""Of the rate of hosts, that viewers may cost."""
+MIN_CHANGES: Final = 0.1
+"""Changes that each viewer must receive in a second. With fewer, the measurement is invalid."""
+MAX_SHARE: Final = 0.1
+"""Limit for the share of the processor time that viewers may take."""
 
 
 def rows(folder: Path) -> list[Row]:
-    """Measure in turns: nobody looks, a hundred look.
+    """Measure without and with viewers, in turns.
 
-    What viewers cost is told by the processor time of the collector: on a machine that is busy otherwise a
-    rate tells little.
+    The limit is for the collector's processor time: rates depend on other work of the machine.
     """
     session, _ = fleet.fill(folder, HOSTS, most_steps=2)
     names = [f"node{number:05d}.example.com" for number in range(CONNECTIONS)]
     reporters = ingest.host_tokens(Database(sqlite_url(folder)), names)
-    alone: list[_Sample] = []
-    watched: list[_Sample] = []
+    without_viewers: list[_Sample] = []
+    with_viewers: list[_Sample] = []
     spawned = multiprocessing.get_context("spawn")
     changes = spawned.Value("i", 0)
     with collector(folder) as (port, process):
         fleet.wait_for_verdicts(folder)
         for _ in range(ROUNDS):
-            alone.append(_sample(port, process, reporters))
+            without_viewers.append(_measure(port, process, reporters))
             stopped = spawned.Event()
-            viewing = spawned.Process(target=_view, args=(port, session, stopped, changes))
+            viewing = spawned.Process(target=_run_viewers, args=(port, session, stopped, changes))
             viewing.start()
-            time.sleep(4)  # until all have the page
-            watched.append(_sample(port, process, reporters))
+            time.sleep(4)  # until all viewers have the page
+            with_viewers.append(_measure(port, process, reporters))
             stopped.set()
             viewing.join()
         size = resident(process)
-    each = changes.value / VIEWERS / ROUNDS / (SECONDS + ingest.WARM)
-    assert each > LEAST_CHANGES, f"a viewer saw {each:.2f} changes a second"
-    before = statistics.median(one.processor for one in alone)
-    after = statistics.median(one.processor for one in watched)
+    each = changes.value / VIEWERS / ROUNDS / (SECONDS + ingest.WARM_UP_SECONDS)
+    assert each > MIN_CHANGES, f"a viewer received {each:.2f} changes a second"
+    before = statistics.median(sample.processor for sample in without_viewers)
+    after = statistics.median(sample.processor for sample in with_viewers)
     return [
         Row(
             what=f"SQLite, {HOSTS:,} hosts, {VIEWERS} viewers: processor time for a step",
@@ -66,14 +65,14 @@ def rows(folder: Path) -> list[Row]:
             against="no viewer",
             reference=f"{before * 1e3:.2f} ms",
             ratio=f"{after / before:.2f}",
-            limit=f"{1 / (1 - MOST):.2f}",
-            holds=before / after >= 1 - MOST,
+            limit=f"{1 / (1 - MAX_SHARE):.2f}",
+            holds=before / after >= 1 - MAX_SHARE,
         ),
         Row(
             what=f"the same: steps, {CONNECTIONS} connections",
-            measured=f"{statistics.median(one.rate for one in watched):,.0f} /s",
+            measured=f"{statistics.median(sample.rate for sample in with_viewers):,.0f} /s",
             against="no viewer",
-            reference=f"{statistics.median(one.rate for one in alone):,.0f} /s",
+            reference=f"{statistics.median(sample.rate for sample in without_viewers):,.0f} /s",
         ),
         Row(what="the same: changes that each viewer gets", measured=f"{each:.1f} /s"),
         memory("the same: memory of the collector, at most", size, fleet.MAX_MEMORY_BYTES),
@@ -82,34 +81,36 @@ def rows(folder: Path) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """Steps a second, and the seconds of a processor for each."""
+    """One measurement."""
 
     rate: float
+    """Steps a second."""
     processor: float
+    """Processor time of the collector for a step, in seconds."""
 
 
-def _sample(port: int, process: int, reporters: list[tuple[str, str]]) -> _Sample:
+def _measure(port: int, process: int, reporters: list[tuple[str, str]]) -> _Sample:
     before, began = ingest.processor_seconds(process), time.monotonic()
-    _, count = uvloop.run(ingest.reported([(port, reporters)], SECONDS))
+    _, count = uvloop.run(ingest.report_steps([(port, reporters)], SECONDS))
     took = time.monotonic() - began
     return _Sample(count / took, (ingest.processor_seconds(process) - before) / count)
 
 
-def _view(port: int, session: str, stopped: Any, changes: Any) -> None:
-    """Look at the fleet as browsers do, until it is over; count what changes."""
-    uvloop.run(_viewed(port, session, stopped, changes))
+def _run_viewers(port: int, session: str, stopped: Any, changes: Any) -> None:
+    """Receive the fleet's events as browsers do, until `stopped` is set. Count the changes."""
+    uvloop.run(_receive_all(port, session, stopped, changes))
 
 
-async def _viewed(port: int, session: str, stopped: Any, changes: Any) -> None:
+async def _receive_all(port: int, session: str, stopped: Any, changes: Any) -> None:
     filters = (FILTERS[number % len(FILTERS)] for number in range(VIEWERS))
-    viewers = [asyncio.create_task(_looked(port, session, of_viewer, changes)) for of_viewer in filters]
+    viewers = [asyncio.create_task(_receive_events(port, session, query, changes)) for query in filters]
     await asyncio.to_thread(stopped.wait)
     for viewer in viewers:
         viewer.cancel()
     await asyncio.gather(*viewers, return_exceptions=True)
 
 
-async def _looked(port: int, session: str, filters: str, changes: Any) -> None:
+async def _receive_events(port: int, session: str, filters: str, changes: Any) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 22)
     cookie = f"Cookie: service-record={session}"
     request = f"GET /events{filters}&state=old HTTP/1.1\r\nHost: collector\r\n{cookie}\r\n\r\n"
