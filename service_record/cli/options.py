@@ -63,12 +63,12 @@ class MomentType(click.ParamType[datetime]):
             return value
         try:
             return parse_moment(value, datetime.now().astimezone())
-        except (ValueError, OverflowError):
+        except (ValueError, OverflowError, OSError):
             self.fail(f"{value!r} is not a valid time; use {_MOMENTS}", param, ctx)
 
 
 def parse_moment(text: str, now: datetime) -> datetime:
-    """Parse a moment. Raises ValueError or OverflowError for a text that is not one."""
+    """Parse a moment. Raises ValueError, OverflowError or, for a time beyond the C library's, OSError."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     named = {"now": now, "today": midnight, "yesterday": midnight - timedelta(days=1)}
     if text in named:

@@ -55,8 +55,9 @@ def test_version_option() -> None:
         (["show", "--otput"], "--output"),
         (["show", "--output", "xml"], "'xml' is not one of"),
         (["show", "--since", "later"], "'later' is not a valid time; use"),
+        (["show", "--since", "@99999999999999999"], "'@99999999999999999' is not a valid time; use"),
     ],
-    ids=["verb", "option", "choice", "time"],
+    ids=["verb", "option", "choice", "time", "huge time"],
 )
 def test_typo_is_a_usage_error_with_suggestion(arguments: list[str], expected: str) -> None:
     answer = service_record(*arguments)
