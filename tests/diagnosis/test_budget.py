@@ -45,17 +45,17 @@ def history(*entries: Entry) -> History:
     ("text", "seconds"),
     [("90", 90), ("90s", 90), ("5m", 300), ("1h30m", 5400), ("1.5h", 5400), ("1h 5m", 3900), ("0.5", 0.5)],
 )
-def test_a_duration_can_be_written_in_many_ways(text: str, seconds: float) -> None:
+def test_duration_can_be_written_in_many_ways(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-5m", "5 minutes", "1e3", "5mm", "90 5m", "٣m"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a valid duration"):
         parse_duration(text)
 
 
-def test_a_budget_file_names_services_and_stages() -> None:
+def test_budget_file_names_services_and_stages() -> None:
     wanted = read_budgets(FILE, "b.yaml")
     assert wanted == BudgetFile(
         stage=600,
@@ -80,7 +80,7 @@ def test_a_budget_file_names_services_and_stages() -> None:
         ("- 1", "b.yaml:1: a budget file has fields, like `name: value`"),
     ],
 )
-def test_a_bad_budget_file_is_refused_in_one_line_with_its_place(text: str, fault: str) -> None:
+def test_invalid_budget_file_is_refused_in_one_line(text: str, fault: str) -> None:
     with pytest.raises(FileError) as raised:
         read_budgets(text, "b.yaml")
     assert str(raised.value).startswith(fault)
@@ -91,7 +91,7 @@ def of_stage(budgets: Budgets, stage: str, runs: Sequence[Run]) -> Budget:
     return budgets.find_stage_budget("job", stage, budgets.learn("job", runs))
 
 
-def test_the_file_decides_then_what_succeeded_then_the_default() -> None:
+def test_budget_is_from_file_then_history_then_default() -> None:
     job = history(*took(200, 400))
     runs = job.services[0].runs
     named = Budgets(file=BudgetFile(stage=7, stages={("job", "pull"): 5}))
@@ -108,13 +108,13 @@ def test_the_file_decides_then_what_succeeded_then_the_default() -> None:
     assert (default.seconds, default.basis) == (1800, Basis.DEFAULT)
 
 
-def test_a_short_stage_gets_some_minutes_and_a_failed_one_teaches_nothing() -> None:
+def test_short_stage_gets_minutes_and_failures_do_not_count() -> None:
     runs = history(*took(0.1), *took(9999, stage="bad", result=Result.FAILURE)).services[0].runs
     assert of_stage(Budgets(), "pull", runs).seconds == 300
     assert of_stage(Budgets(), "bad", runs).basis is Basis.DEFAULT
 
 
-def test_a_good_run_elsewhere_teaches_as_well() -> None:
+def test_budget_is_learned_from_a_good_run() -> None:
     budgets = Budgets(baseline=history(*took(500)))
     learned = of_stage(budgets, "pull", history(entry()).services[0].runs)
     assert (learned.seconds, learned.basis) == (1500, Basis.BASELINE)

@@ -22,12 +22,12 @@ VALIDATOR: Final = Draft202012Validator(SCHEMA)
 FILES: Final = sorted((Path(causes.__file__).parent / "rules").glob("*.yaml"))
 
 
-def test_the_schema_is_a_schema() -> None:
+def test_schema_is_valid() -> None:
     Draft202012Validator.check_schema(SCHEMA)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_the_built_in_rules_follow_the_schema(file: Path) -> None:
+def test_built_in_rules_follow_the_schema(file: Path) -> None:
     rules = yaml.safe_load(file.read_text(encoding="utf-8"))
 
     assert rules

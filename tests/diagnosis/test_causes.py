@@ -43,7 +43,7 @@ def identity(case: CauseCase) -> str:
     return f"{case.rule}-{'miss' if case.is_near_miss else 'hit'}"
 
 
-def test_a_rule_knows_its_cases_and_not_its_near_misses() -> None:
+def test_rule_matches_its_cases_and_no_near_misses() -> None:
     with Faults() as faults:
         for case in CASES:
             with faults.of(identity(case)):
@@ -58,13 +58,13 @@ def test_a_rule_knows_its_cases_and_not_its_near_misses() -> None:
                 assert "{" not in "".join(cause.commands).replace("{}", "")
 
 
-def test_every_built_in_rule_has_a_case_and_a_near_miss() -> None:
+def test_built_in_rule_has_case_and_near_miss() -> None:
     names = {rule.name for rule in BUILT_IN}
     for is_near_miss in (False, True):
         assert {case.rule for case in CASES if case.is_near_miss is is_near_miss} == names
 
 
-def test_a_built_in_rule_is_well_formed() -> None:
+def test_built_in_rule_is_well_formed() -> None:
     names = {rule.name for rule in BUILT_IN}
     assert len(names) == len(BUILT_IN)
     with Faults() as faults:
@@ -120,7 +120,7 @@ def test_a_built_in_rule_is_well_formed() -> None:
         ("permission", "it may not do what it tries with /etc/x"),
     ],
 )
-def test_a_built_in_rule_says_which_it_is(name: str, says: str) -> None:
+def test_built_in_rule_explains_its_message(name: str, says: str) -> None:
     assert some(explained(failed(SAID[name]))).says == says
 
 
@@ -154,12 +154,12 @@ def test_a_built_in_rule_says_which_it_is(name: str, says: str) -> None:
         ('pinging container registry a.lab:5000: Get "https://a.lab:5000/v2/": EOF', None),
     ],
 )
-def test_a_built_in_rule_names_what_the_message_names(said: str, says: str | None) -> None:
+def test_built_in_rule_quotes_names_from_the_message(said: str, says: str | None) -> None:
     cause = explained(failed(said))
     assert (cause.says if cause is not None else None) == says
 
 
-def test_every_built_in_rule_reads_well_where_nothing_more_is_known() -> None:
+def test_built_in_rule_reads_well_without_values() -> None:
     values = {"service": "job", "unit": "job.service"}
     for rule in BUILT_IN:
         texts = [phrase.fill(values) for phrase in (rule.says, rule.explains) if phrase is not None]
@@ -169,12 +169,12 @@ def test_every_built_in_rule_reads_well_where_nothing_more_is_known() -> None:
             assert text == text.strip().replace("  ", " ").replace(" .", ".").replace(" ,", ",")
 
 
-def test_what_no_rule_knows_has_no_known_cause() -> None:
+def test_unknown_message_has_no_known_cause() -> None:
     assert explained(failed("cp: cannot stat 'x': No such file or directory")) is None
     assert explained(failed(None)) is None
 
 
-def test_a_cause_comes_before_a_symptom_in_the_same_message() -> None:
+def test_cause_comes_before_symptom_in_one_message() -> None:
     cause = explained(failed("dial tcp 1.2.3.4:6443: connect: connection refused\nno space left on device"))
     assert cause is not None
     assert (cause.name, cause.line) == ("disk-full", "no space left on device")
@@ -189,7 +189,7 @@ def test_symptoms_are_tried_last_wherever_they_stand() -> None:
 @pytest.mark.parametrize(
     ("word", "meant"), [("false", (False, False)), ("true", (True, False)), ("last", (True, True))]
 )
-def test_a_symptom_may_come_of_other_symptoms_too(word: str, meant: tuple[bool, bool]) -> None:
+def test_rule_can_be_a_last_symptom(word: str, meant: tuple[bool, bool]) -> None:
     cause = some(explained(failed("x"), f"- {{name: a, says: a, message: x, symptom: {word}}}\n"))
     assert (cause.is_symptom, cause.is_last) == meant
 
@@ -210,7 +210,7 @@ RULE = """\
 """
 
 
-def test_a_rule_of_ones_own_fills_in_what_it_found() -> None:
+def test_own_rule_fills_in_its_groups() -> None:
     cause = explained(failed("MIRROR a.lab is gone"), RULE)
     assert cause == KnownCause(
         name="lab-mirror",
@@ -253,7 +253,7 @@ TELLING = """\
     ],
     ids=["all", "an optional group", "blanks", "no group", "one line", "texts", "long"],
 )
-def test_a_rule_says_more_where_more_is_known(message: str, says: str, explains: str | None) -> None:
+def test_rule_says_more_if_more_is_known(message: str, says: str, explains: str | None) -> None:
     cause = some(explained(failed(message), TELLING))
     assert (cause.says, cause.explains) == (f"{says}; [a|b] {{{{x}}}} ${{x}}", explains)
 
@@ -283,7 +283,7 @@ def test_all_conditions_have_to_fit(evidence: TroubleFacts) -> None:
         ("x" * 201, None),
     ],
 )
-def test_what_a_journal_says_does_no_harm_when_it_is_pasted(host: str, command: str | None) -> None:
+def test_pasted_command_with_journal_text_is_harmless(host: str, command: str | None) -> None:
     cause = some(explained(failed(f"mirror {host} is gone"), RULE))
     pings = [each for each in cause.commands if each.startswith("ping")]
     assert pings == ([command] if command else [])
@@ -368,7 +368,7 @@ def test_what_a_journal_says_does_no_harm_when_it_is_pasted(host: str, command: 
         ("- name: a\n  says: b\n  exit: 1\n  times: 2", "own.yaml:4: `where`, `times`, `measure` and `same`"),
     ],
 )
-def test_a_bad_rules_file_is_refused_in_one_line_with_its_place(text: str, fault: str) -> None:
+def test_invalid_rules_file_is_refused_in_one_line(text: str, fault: str) -> None:
     with pytest.raises(FileError) as raised:
         read_rules(text, "own.yaml")
     assert str(raised.value).startswith(fault)
@@ -402,7 +402,7 @@ FULL = """\
 """
 
 
-def test_a_rule_has_what_its_file_says_of_it() -> None:
+def test_rule_has_the_fields_of_its_file() -> None:
     full, needed = FULL.replace("  rule: [other]\n", ""), "needs: [{rule: [other], command:"
     (rule,) = read_rules(full.replace("needs: [{command:", needed), "own.yaml")
     condition, (needs,), (unless,) = rule.condition, rule.needs, rule.unless
@@ -423,7 +423,7 @@ def test_a_rule_has_what_its_file_says_of_it() -> None:
         read_rules(FULL, "own.yaml")
 
 
-def test_a_long_value_is_told_without_its_middle_and_not_pasted() -> None:
+def test_long_value_is_shortened_and_not_pasted() -> None:
     phrase = Phrase.parse("at {x}")
     assert phrase.fill({"x": f"{'a' * 50}\n {'b' * 49}"}) == f"at {'a' * 50} {'b' * 49}"
     assert phrase.fill({"x": "a" * 51 + "b" * 50}) == f"at {'a' * 48}...{'b' * 48}"
@@ -440,7 +440,7 @@ def test_brackets_choose_where_a_placeholder_is_in_them() -> None:
     assert phrase.fill({"b": "1", "c": "2", "d": "3"}) == "[0-9] ${x} {{y}} a 1 2 and 3"
 
 
-def test_an_empty_rules_file_has_no_rules() -> None:
+def test_empty_rules_file_has_no_rules() -> None:
     assert read_rules("# none yet\n", "own.yaml") == ()
 
 
@@ -449,14 +449,14 @@ def test_an_empty_rules_file_has_no_rules() -> None:
     ["(a*)*b", "(a|aa)+$", "(.*a){20}", "(?:a?){30}a{30}"],
     ids=["star", "alternatives", "dots", "maybe"],
 )
-def test_a_pattern_takes_linear_time_whatever_it_is(pattern: str) -> None:
+def test_any_pattern_takes_linear_time(pattern: str) -> None:
     causes = Causes(read_rules(f"- name: a\n  says: b\n  message: '{pattern}'", "own.yaml"))
     started = time.process_time()
     causes.explain(failed("a" * 1_000_000 + "c"))
     assert time.process_time() - started < 1
 
 
-def test_a_message_of_any_characters_is_looked_at() -> None:
+def test_message_of_any_characters_is_searched() -> None:
     assert some(explained(failed("\udcff é no space left on device \x00"))).name == "disk-full"
 
 
@@ -482,13 +482,13 @@ def test_a_message_of_any_characters_is_looked_at() -> None:
         ),
     ],
 )
-def test_the_next_command_looks_where_the_trouble_is(said: str, command: str) -> None:
+def test_next_command_is_about_the_trouble(said: str, command: str) -> None:
     cause = some(explained(failed(said)))
     program = command.partition(" ")[0]
     assert next(one for one in cause.commands if one.startswith(program)) == command
 
 
-def test_the_rules_that_a_start_reads_are_those_of_the_yaml() -> None:
+def test_parsed_rules_equal_the_yaml_files() -> None:
     kept = Path(causes.__file__).with_name("rules") / "parsed.json"
     assert kept.read_bytes() == parsed(), "make rules writes them"
     for family in causes.FAMILIES:
@@ -497,6 +497,6 @@ def test_the_rules_that_a_start_reads_are_those_of_the_yaml() -> None:
         assert set(own) <= {rule.name for rule in BUILT_IN}
 
 
-def test_each_rule_that_quotes_a_message_names_its_source() -> None:
+def test_rule_with_a_message_names_its_source() -> None:
     unnamed = [rule.name for rule in BUILT_IN if rule.condition.lines is not None and not rule.sources]
     assert not unnamed

@@ -47,7 +47,7 @@ def pem(data: bytes) -> str:
 
 
 @pytest.mark.parametrize("key", [9, 200, 300, 70_000], ids=str)
-def test_a_certificate_has_its_dates_and_names_whatever_its_size(key: int) -> None:
+def test_certificate_of_any_size_has_dates_and_names(key: int) -> None:
     alternative = names((0x82, b"api.lab"), (0x87, bytes([192, 0, 2, 5])), (0x81, b"mail"), (0x87, bytes(16)))
     unlike = certificate(
         der(UTC_TIME, START), der(UTC_TIME, START), der(0x81, b"id"), alternative, version=b"", key=key
@@ -61,12 +61,12 @@ def test_a_certificate_has_its_dates_and_names_whatever_its_size(key: int) -> No
 
 
 @pytest.mark.parametrize(("digits", "year"), [(b"00", 2000), (b"49", 2049), (b"50", 1950), (b"99", 1999)])
-def test_two_digits_of_a_year_are_of_the_century_around_2000(digits: bytes, year: int) -> None:
+def test_two_digit_year_is_from_1950_to_2049(digits: bytes, year: int) -> None:
     (read,) = certificates(pem(certificate(der(UTC_TIME, digits + START[2:]))))
     assert read.start.year == year
 
 
-def test_what_is_damaged_is_left_out_and_what_follows_is_read() -> None:
+def test_certificate_after_a_damaged_one_is_read() -> None:
     good = certificate()
     damaged = [
         *(good[:end] for end in range(len(good))),

@@ -92,7 +92,7 @@ def root(found: Diagnosis) -> Trouble:
     return found.root
 
 
-def test_a_host_whose_services_ended_well_succeeded() -> None:
+def test_host_with_successful_services_succeeded() -> None:
     found = diagnosis(a=succeeded(), b=succeeded())
     assert (found.verdict, found.root, found.running) == (Verdict.SUCCEEDED, None, ())
 
@@ -102,7 +102,7 @@ def test_records_without_a_run_have_no_diagnosis() -> None:
     assert diagnose(history(a=[Malformed(1, "x", "not an entry")])) is None
 
 
-def test_a_host_with_a_service_that_runs_is_running() -> None:
+def test_host_with_a_running_service_is_running() -> None:
     found = diagnosis(30, a=succeeded(), b=running("wait"))
     (now,) = found.running
     assert (found.verdict, now.run.service, now.stage, now.seconds) == (Verdict.RUNNING, "b", "wait", 29)
@@ -110,21 +110,21 @@ def test_a_host_with_a_service_that_runs_is_running() -> None:
     assert (now.budget.basis, now.before) == (Basis.DEFAULT, None)
 
 
-def test_a_failure_is_told_with_its_run_stage_and_facts() -> None:
+def test_failure_has_its_run_stage_and_facts() -> None:
     trouble = root(diagnosis(a=failed_run("pull", exit_code=125, service_result="exit-code")))
     assert (trouble.kind, trouble.service, trouble.stage, trouble.count) == (Verdict.FAILED, "a", "pull", 1)
     assert (trouble.facts.exit_code, trouble.facts.service_result) == (125, "exit-code")
     assert trouble.since == START + timedelta(seconds=10)
 
 
-def test_a_failure_that_a_later_attempt_recovered_from_is_history() -> None:
+def test_failure_before_a_successful_attempt_is_history() -> None:
     found = diagnosis(a=[*attempts(2), *attempt(9, succeeded(60))])
     assert (found.verdict, found.root) == (Verdict.SUCCEEDED, None)
     (past,) = found.recovered
     assert (past.service, past.count, past.last.in_stage) == ("a", 2, "pull")
 
 
-def test_a_service_that_runs_again_is_running_and_tells_what_was_before() -> None:
+def test_restarted_service_is_running_with_earlier_failure() -> None:
     found = diagnosis(90, a=[*attempts(2), *attempt(9, running("other", 60))])
     (now,) = found.running
     assert found.verdict is Verdict.RUNNING
@@ -142,7 +142,7 @@ def test_three_restarts_that_end_alike_are_a_loop(later: list[Entry]) -> None:
     assert trouble.is_running is bool(later)
 
 
-def test_the_messages_of_a_loop_are_counted_by_their_signatures() -> None:
+def test_messages_of_a_loop_are_counted_by_signature() -> None:
     said = ["timed out after 5s", "timed out after 1m2s", "no space left"]
     runs = [
         one for n, text in enumerate(said) for one in attempt(n, failed_run(at=n * 20, error_message=text))
@@ -159,7 +159,7 @@ def test_attempts_that_each_get_further_are_no_loop() -> None:
     assert (trouble.kind, trouble.count, trouble.since) == (Verdict.FAILED, 2, START + timedelta(seconds=50))
 
 
-def test_an_attempt_that_has_passed_the_failing_stage_leaves_the_loop() -> None:
+def test_attempt_beyond_the_failing_stage_ends_the_loop() -> None:
     passed = [
         entry(at=100),
         entry(Phase.STAGE_START, 101, stage="pull"),
@@ -169,7 +169,7 @@ def test_an_attempt_that_has_passed_the_failing_stage_leaves_the_loop() -> None:
     assert diagnosis(110, a=[*attempts(5), *attempt(9, passed)]).verdict is Verdict.RUNNING
 
 
-def test_an_attempt_that_outlives_those_that_failed_outside_stages_leaves_the_loop() -> None:
+def test_attempt_that_outlives_the_failed_ones_ends_the_loop() -> None:
     failing = [entry(), entry(Phase.SERVICE_END, 5, **FAILURE)]
     runs = [one for n in range(3) for one in attempt(n, [replace(e) for e in failing])]
     record = [*runs, *attempt(9, running(None, 10))]
@@ -197,7 +197,7 @@ def retries(count: int, stage: str = "pull", every: float = 10) -> list[Entry]:
 
 
 @pytest.mark.parametrize("open_stage", [[], [entry(Phase.STAGE_START, 99, stage="pull")]], ids=["no", "yes"])
-def test_a_stage_that_fails_again_and_again_within_a_run_is_a_loop(open_stage: list[Entry]) -> None:
+def test_repeated_failure_of_a_stage_is_a_loop(open_stage: list[Entry]) -> None:
     trouble = root(diagnosis(100, a=[*retries(9), *open_stage]))
     assert trouble.loop is not None
     assert (trouble.kind, trouble.loop.of, trouble.loop.count) == (Verdict.LOOPING, LoopOf.STAGE, 9)
@@ -232,9 +232,7 @@ def test_polling_is_no_loop(record: list[Entry]) -> None:
         pytest.param(Budgets(), 30 * 60, Basis.DEFAULT, id="default"),
     ],
 )
-def test_a_stage_beyond_its_budget_is_stuck_and_says_whose_budget(
-    budgets: Budgets, seconds: float, basis: Basis
-) -> None:
+def test_stage_beyond_its_budget_is_stuck(budgets: Budgets, seconds: float, basis: Basis) -> None:
     assert diagnosis(seconds + 1, budgets=budgets, a=running("wait")).verdict is Verdict.RUNNING
     trouble = root(diagnosis(seconds + 2, budgets=budgets, a=running("wait")))
     assert trouble.overrun is not None
@@ -243,7 +241,7 @@ def test_a_stage_beyond_its_budget_is_stuck_and_says_whose_budget(
     assert trouble.since == START + timedelta(seconds=1)
 
 
-def test_a_budget_is_learned_from_executions_that_succeeded() -> None:
+def test_budget_is_learned_from_successful_executions() -> None:
     good = [entry(Phase.STAGE_START, 1, stage="wait"), entry(Phase.STAGE_END, 201, stage="wait")]
     record = [*attempt(1, [entry(), *good, entry(Phase.SERVICE_END, 202)]), *attempt(2, running("wait", 300))]
     assert diagnosis(900, a=record).verdict is Verdict.RUNNING
@@ -252,13 +250,13 @@ def test_a_budget_is_learned_from_executions_that_succeeded() -> None:
     assert (overrun.budget.basis, overrun.budget.seconds, overrun.budget.longest) == (Basis.EARLIER, 600, 200)
 
 
-def test_the_innermost_stage_beyond_its_budget_is_the_stuck_one() -> None:
+def test_innermost_stage_beyond_its_budget_is_stuck() -> None:
     stages = [entry(Phase.STAGE_START, 1, stage="outer"), entry(Phase.STAGE_START, 2, stage="inner")]
     trouble = root(diagnosis(HOUR, a=[entry(), *stages]))
     assert trouble.stage == "inner"
 
 
-def test_a_pre_command_can_be_stuck_and_a_run_only_by_a_budget_file() -> None:
+def test_pre_command_or_budgeted_run_can_be_stuck() -> None:
     overrun = root(diagnosis(HOUR, a=[entry(Phase.PRE_COMMAND_START, pre_command="pause")])).overrun
     assert overrun is not None
     assert (overrun.what, overrun.name) == ("pre-command", "pause")
@@ -270,13 +268,13 @@ def test_a_pre_command_can_be_stuck_and_a_run_only_by_a_budget_file() -> None:
     assert (overrun.what, overrun.seconds) == ("run", 100)
 
 
-def test_a_step_of_the_clock_makes_nothing_stuck() -> None:
+def test_clock_step_makes_nothing_stuck() -> None:
     found = diagnose(history(a=running("wait")), now=replace(at(60), time=START + timedelta(hours=9)))
     assert found is not None
     assert found.verdict is Verdict.RUNNING
 
 
-def test_elsewhere_the_latest_entry_of_any_service_tells_how_long_a_stage_ran_at_least() -> None:
+def test_latest_entry_bounds_a_running_stage_from_elsewhere() -> None:
     found = diagnose(history(a=running("wait"), b=succeeded(HOUR)))
     assert found is not None
     overrun = root(found).overrun
@@ -295,7 +293,7 @@ def test_upstreams_entries_are_judged_by_the_clock() -> None:
     assert found.verdict is Verdict.RUNNING
 
 
-def test_a_trouble_began_at_the_true_time_and_by_the_clock_of_its_record() -> None:
+def test_trouble_has_true_time_and_record_time() -> None:
     local = history(a=[upstream_entry(), upstream_entry(Phase.STAGE_START, 1, stage="wait")])
     local = replace(local, services=(replace(local.services[0], utc_offset=timedelta(hours=-5)),))
     found = diagnose(local, now=at(6 * HOUR))
@@ -309,7 +307,7 @@ def test_a_trouble_began_at_the_true_time_and_by_the_clock_of_its_record() -> No
     assert moments == tuple(at(seconds + 5 * HOUR).time for seconds in (0, 0, 10))
 
 
-def test_a_run_without_an_end_whose_process_is_gone_is_interrupted() -> None:
+def test_open_run_of_a_gone_process_is_interrupted() -> None:
     gone = Liveness(BOOT_ID, is_at_home=True, is_alive=lambda pid, uptime: False)
     found = diagnose(build_history([("a", running("wait"))], gone), now=at(60))
     assert found is not None
@@ -317,7 +315,7 @@ def test_a_run_without_an_end_whose_process_is_gone_is_interrupted() -> None:
     assert (found.verdict, trouble.stage, trouble.is_rebooted) == (Verdict.INTERRUPTED, "wait", False)
 
 
-def test_runs_that_ended_without_recording_how_are_no_loop_and_not_called_failures() -> None:
+def test_runs_with_unknown_end_are_no_loop() -> None:
     gone = Liveness(BOOT_ID, is_at_home=True, is_alive=lambda pid, uptime: False)
     runs = [one for n in range(5) for one in attempt(n, running(None, n * 20))]
     found = diagnose(build_history([("a", runs)], gone), now=at(200))
@@ -329,7 +327,7 @@ def test_runs_that_ended_without_recording_how_are_no_loop_and_not_called_failur
     ]
 
 
-def test_what_a_boot_interrupted_counts_until_the_next_boot_is_at_work() -> None:
+def test_interruption_counts_until_the_next_boot_works() -> None:
     before = attempt(1, running("wait"), boot_id=BOOTS[0])
     later = attempt(2, succeeded(100))
     trouble = root(diagnosis(200, a=before, b=later))
@@ -337,7 +335,7 @@ def test_what_a_boot_interrupted_counts_until_the_next_boot_is_at_work() -> None
     assert diagnosis(200, a=before, b=attempt(2, running(None, 100))).verdict is Verdict.RUNNING
 
 
-def test_what_failed_in_an_earlier_boot_and_may_come_again_is_history_that_is_still_open() -> None:
+def test_unrepeated_failure_of_an_earlier_boot_is_open_history() -> None:
     before = attempt(1, failed_run("join"), boot_id=BOOTS[0])
     found = diagnosis(200, a=before, b=attempt(2, running(None, 100)))
     assert (found.verdict, found.root) == (Verdict.RUNNING, None)
@@ -377,9 +375,7 @@ def in_order(*entries: list[Entry]) -> list[Entry]:
         ),
     ],
 )
-def test_of_the_programs_of_one_invocation_the_last_to_end_decides(
-    record: list[Entry], verdict: Verdict
-) -> None:
+def test_last_program_of_an_invocation_decides(record: list[Entry], verdict: Verdict) -> None:
     assert diagnosis(60, a=record).verdict is verdict
     outcome = history(a=record).services[0].outcome
     assert outcome is not None
@@ -405,7 +401,7 @@ def in_boots(ends: Sequence[list[Entry]]) -> list[Entry]:
     ]
 
 
-def test_boots_that_get_no_further_are_a_boot_loop() -> None:
+def test_boots_without_progress_are_a_boot_loop() -> None:
     trouble = root(diagnosis(a=in_boots([failed_run("join", n * 100) for n in range(4)])))
     assert trouble.loop is not None
     assert (trouble.kind, trouble.loop.of, trouble.loop.count) == (Verdict.LOOPING, LoopOf.BOOTS, 4)
@@ -427,14 +423,14 @@ def test_boot_loop_has_true_times() -> None:
     assert root(found_local).recorded_since == root(found_utc).since
 
 
-def test_power_losses_in_the_same_stage_are_a_boot_loop_while_the_next_boot_gets_no_further() -> None:
+def test_power_losses_in_one_stage_are_a_boot_loop() -> None:
     lost = [running("join", n * 100) for n in range(3)]
     trouble = root(diagnosis(a=in_boots([*lost, running("join", 300)])))
     assert trouble.loop is not None
     assert (trouble.loop.of, trouble.loop.count, trouble.is_rebooted) == (LoopOf.BOOTS, 3, True)
 
 
-def test_boots_that_get_further_each_time_are_no_loop() -> None:
+def test_boots_with_progress_are_no_loop() -> None:
     def reaches(stages: int, at: float) -> list[Entry]:
         done = [
             entry(phase, at + n, stage=f"s{n}")
@@ -447,7 +443,7 @@ def test_boots_that_get_further_each_time_are_no_loop() -> None:
     assert found.verdict is Verdict.RUNNING
 
 
-def test_boots_that_fail_later_each_time_are_no_loop() -> None:
+def test_boots_that_fail_later_are_no_loop() -> None:
     def fails_after(stage: str, at: float) -> list[Entry]:
         done = [entry(Phase.STAGE_START, at, stage=stage), entry(Phase.STAGE_END, at + 1, stage=stage)]
         return [entry(at=at), *done, entry(Phase.SERVICE_END, at + 9, **FAILURE)]
@@ -458,12 +454,12 @@ def test_boots_that_fail_later_each_time_are_no_loop() -> None:
     assert diagnosis(a=record).verdict is Verdict.LOOPING
 
 
-def test_a_host_that_is_just_booted_now_and_then_is_no_boot_loop() -> None:
+def test_ordinary_reboots_are_no_loop() -> None:
     found = diagnosis(450, a=in_boots([running(None, n * 100) for n in range(5)]))
     assert found.verdict is Verdict.RUNNING
 
 
-def test_the_earliest_failure_is_the_root_cause_and_the_later_follow() -> None:
+def test_earliest_failure_is_the_root_cause() -> None:
     found = diagnosis(
         400,
         a_later=attempts(1, "join", error_message="x") + attempt(9, failed_run("join", 300)),
@@ -484,13 +480,13 @@ def test_later_failure_never_explains_an_earlier_one(silent: str | None) -> None
     assert "a" not in [trouble.service for trouble in found.followers]
 
 
-def test_a_clock_that_goes_back_does_not_turn_the_order_round() -> None:
+def test_clock_set_back_does_not_change_the_order() -> None:
     ahead = failed_run("pull", 20 + 5 * HOUR, uptime=UPTIME + 30)
     later = failed_run("join", 40, uptime=UPTIME + 50)
     assert root(diagnosis(a=later, b=[replace(one, uptime=UPTIME + 30) for one in ahead])).service == "b"
 
 
-def test_waiting_is_a_symptom_of_a_failure_even_when_it_began_before() -> None:
+def test_wait_is_a_symptom_of_a_later_failure() -> None:
     found = diagnosis(HOUR, a=running("wait"), b=failed_run("pull", 600))
     assert (found.verdict, root(found).service) == (Verdict.FAILED, "b")
     assert [trouble.kind for trouble in found.followers] == [Verdict.STUCK]
@@ -509,7 +505,7 @@ def known(evidence: TroubleFacts) -> KnownCause | None:
     )
 
 
-def test_a_known_symptom_is_no_root_and_what_has_a_cause_of_its_own_does_not_follow() -> None:
+def test_symptom_is_no_root_and_independent_cause_no_follower() -> None:
     found = diagnosis(
         a=failed_run(at=0, error_message="symptom: api"),
         b=failed_run(at=10, error_message="disk full"),
@@ -523,7 +519,7 @@ def test_a_known_symptom_is_no_root_and_what_has_a_cause_of_its_own_does_not_fol
     assert [trouble.service for trouble in found.others] == ["c"]
 
 
-def test_a_symptom_that_comes_of_others_is_no_root_however_early_it_began() -> None:
+def test_early_symptom_of_others_is_no_root() -> None:
     found = diagnosis(
         HOUR,
         a=failed_run(at=0, error_message="symptom: last"),
@@ -544,7 +540,7 @@ def test_causes_are_asked_with_what_is_known() -> None:
     ]
 
 
-def test_causes_are_asked_with_the_times_of_the_run_by_a_true_clock() -> None:
+def test_causes_get_the_true_times_of_the_run() -> None:
     def times(*entries: Entry) -> list[float | None]:
         (one,) = troubles_of(history(a=entries))
         moments = (one.booted, one.run_started, one.started, one.ended)
@@ -557,7 +553,7 @@ def test_causes_are_asked_with_the_times_of_the_run_by_a_true_clock() -> None:
     assert times(*ends) == [None, None, None, None]
 
 
-def test_a_boot_loop_of_power_losses_is_known_as_both() -> None:
+def test_boot_loop_of_power_losses_is_both() -> None:
     asked: list[TroubleFacts] = []
     record = in_boots([running("join", n * 100) for n in range(4)])
     diagnose(history(a=record), now=at(400), explain=asked.append)
@@ -567,7 +563,7 @@ def test_a_boot_loop_of_power_losses_is_known_as_both() -> None:
     assert set(asked[-1].kinds) == {"boot-loop"}
 
 
-def test_a_stage_that_took_much_longer_than_in_a_good_run_is_slow() -> None:
+def test_stage_much_longer_than_good_run_is_slow() -> None:
     def pulled(seconds: float, end: float) -> list[Entry]:
         stage = [entry(Phase.STAGE_START, 1, stage="pull"), entry(Phase.STAGE_END, 1 + seconds, stage="pull")]
         return [entry(), *stage, entry(Phase.SERVICE_END, end)]
@@ -597,7 +593,7 @@ def test_damage_is_told_and_decides_nothing() -> None:
 
 
 @pytest.mark.parametrize("record", [[], [Malformed(1, "{}", "phase: missing")]], ids=["empty", "damaged"])
-def test_a_record_of_which_nothing_can_be_read_leaves_the_verdict_unknown(record: list[Malformed]) -> None:
+def test_unreadable_record_leaves_the_verdict_unknown(record: list[Malformed]) -> None:
     found = diagnosis(a=succeeded(), bootkube=record)
     assert found.verdict is Verdict.UNKNOWN
     assert [(d.service, d.is_empty) for d in found.unreadable] == [("bootkube", not record)]
@@ -605,7 +601,7 @@ def test_a_record_of_which_nothing_can_be_read_leaves_the_verdict_unknown(record
     assert diagnosis(a=failed_run(), bootkube=record).verdict is Verdict.FAILED
 
 
-def test_a_record_beside_which_a_write_did_not_end_is_damaged() -> None:
+def test_record_with_an_unfinished_write_is_damaged() -> None:
     found = diagnose(with_anomalies(history(a=succeeded(), b=succeeded()), {}, {"b"}))
     assert found is not None
     assert [(d.service, d.is_unfinished) for d in found.damaged] == [("b", True)]
@@ -619,20 +615,20 @@ def test_records_with_local_times_are_told_together() -> None:
     assert found.clock == (LocalTimes(services=("a", "b"), utc_offset=timedelta(hours=-5)),)
 
 
-def test_a_clock_that_was_set_meanwhile_is_told() -> None:
+def test_set_clock_is_reported() -> None:
     (step,) = diagnosis(a=[entry(uptime=10.0), entry(Phase.SERVICE_END, 5000, uptime=20.0)]).clock
     assert isinstance(step, ClockStep)
     assert step.seconds == 4990
     assert diagnosis(a=[entry(uptime=10.0), entry(Phase.SERVICE_END, 5, uptime=20.0)]).clock == ()
 
 
-def test_a_clock_that_was_never_set_is_told() -> None:
+def test_clock_that_was_never_set_is_reported() -> None:
     (unset,) = diagnosis(a=[entry(timestamp="1970-01-01T00:00:09.000Z")]).clock
     assert isinstance(unset, UnsetClock)
     assert unset.service == "a"
 
 
-def test_a_boot_with_times_before_those_of_the_boot_before_is_told() -> None:
+def test_boot_earlier_than_the_previous_is_reported() -> None:
     record = [*attempt(1, succeeded(9000), boot_id=BOOTS[0]), *attempt(2, succeeded(0))]
     (back,) = diagnosis(a=record).clock
     assert isinstance(back, BackwardBoot)
@@ -653,7 +649,7 @@ def stopped(number: int, at: float, **facts: object) -> list[Entry]:
     )
 
 
-def test_what_was_stopped_in_order_is_no_trouble_and_no_success() -> None:
+def test_orderly_stop_is_no_trouble_and_no_success() -> None:
     found = diagnosis(a=stopped(1, 0), b=succeeded())
     assert (found.verdict, found.verdict.is_bad, found.root) == (Verdict.STOPPED, False, None)
     assert [each.run.in_stage for each in found.stopped] == ["serve"]
@@ -673,7 +669,7 @@ def test_restarts_are_no_loop() -> None:
     assert (found.verdict, found.running[0].before) == (Verdict.RUNNING, None)
 
 
-def test_stops_or_kills_that_nobody_can_tell_apart_are_no_loop() -> None:
+def test_stops_with_an_unknown_signal_are_no_loop() -> None:
     unknown = {"signal": "unknown", "service_result": None}
     cut = [one for number in range(4) for one in stopped(number, number * 10, **unknown)]
     found = diagnosis(a=cut)
@@ -693,7 +689,7 @@ def test_boots_that_a_shutdown_ended_are_no_loop() -> None:
         assert all(trouble.loop is None for trouble in (found.root, *found.others) if trouble)
 
 
-def test_a_loop_that_somebody_stopped_is_one_unless_it_had_got_further() -> None:
+def test_stopped_loop_stays_one_without_progress() -> None:
     assert diagnosis(a=[*attempts(3, "serve"), *stopped(7, 100)]).verdict is Verdict.LOOPING
     assert diagnosis(a=[*attempts(2, "serve"), *stopped(7, 100)]).verdict is Verdict.STOPPED
     further = attempt(
@@ -708,7 +704,7 @@ def test_a_loop_that_somebody_stopped_is_one_unless_it_had_got_further() -> None
     assert diagnosis(a=[*attempts(3, "serve"), *further]).verdict is Verdict.STOPPED
 
 
-def test_what_the_last_boot_left_open_is_interrupted_by_a_boot_that_has_recorded_nothing() -> None:
+def test_open_run_is_interrupted_by_an_unrecorded_boot() -> None:
     now = Now(time=START + timedelta(seconds=60), boot_id=BOOTS[2], uptime=5)
     records = [("a", running("write-image"))]
     found = diagnose(build_history(records, Liveness(boot_id=BOOTS[2], is_at_home=True)), now=now)
@@ -734,7 +730,7 @@ def executions(stage: str, *messages: str | None, at: float = 1) -> list[Entry]:
     return found
 
 
-def test_a_failure_that_a_service_continued_after_is_a_finding_while_it_runs() -> None:
+def test_survived_failure_is_a_finding_while_running() -> None:
     record = [
         entry(),
         *executions("pull", "manifest unknown", "i/o timeout"),
@@ -746,7 +742,7 @@ def test_a_failure_that_a_service_continued_after_is_a_finding_while_it_runs() -
     assert found.handled[0].stage.facts.message == "i/o timeout"
 
 
-def test_a_failure_before_a_hang_is_told_beside_it() -> None:
+def test_failure_before_a_hang_is_shown_with_it() -> None:
     record = [
         entry(),
         *executions("resolve-api-url", "no such host"),
@@ -757,12 +753,12 @@ def test_a_failure_before_a_hang_is_told_beside_it() -> None:
     assert [one.stage.facts.message for one in found.handled] == ["no such host"]
 
 
-def test_a_stage_that_succeeded_in_the_end_is_no_finding() -> None:
+def test_stage_that_finally_succeeded_is_no_finding() -> None:
     record = [entry(), *executions("pull", "i/o timeout", None), entry(Phase.STAGE_START, 1300, stage="wait")]
     assert diagnosis(job=record).handled == ()
 
 
-def test_the_latest_failed_stage_of_a_service_stands_for_those_it_continued_after() -> None:
+def test_latest_survived_failure_stands_for_all() -> None:
     record = [
         entry(),
         *executions("first", "one"),
@@ -774,7 +770,7 @@ def test_the_latest_failed_stage_of_a_service_stands_for_those_it_continued_afte
     assert [(one.stage.name, one.stages) for one in found.handled] == [("second", 2)]
 
 
-def test_a_stage_of_a_command_that_failed_is_told_of_that_command() -> None:
+def test_failed_stage_is_reported_with_its_command() -> None:
     within: dict[str, object] = {"pre_command": "prepare"}
     record = [
         entry(Phase.PRE_COMMAND_START, 0, **within),
@@ -787,12 +783,12 @@ def test_a_stage_of_a_command_that_failed_is_told_of_that_command() -> None:
     assert (handled.stage.name, handled.command and handled.command.name) == ("probe", "prepare")
 
 
-def test_what_failed_or_loops_is_not_told_twice() -> None:
+def test_failure_or_loop_is_reported_once() -> None:
     assert diagnosis(job=[entry(), *retries(8), entry(Phase.STAGE_START, 200, stage="pull")]).handled == ()
     assert diagnosis(job=failed_run("pull")).handled == ()
 
 
-def test_what_lasts_exactly_as_long_as_it_may_is_not_beyond_it() -> None:
+def test_stage_exactly_at_its_budget_is_not_stuck() -> None:
     failing = [entry(), entry(Phase.SERVICE_END, 5, **FAILURE)]
     runs = [one for n in range(3) for one in attempt(n, failing)]
     record = [*runs, *attempt(9, running(None, 10))]
@@ -809,7 +805,7 @@ def test_what_lasts_exactly_as_long_as_it_may_is_not_beyond_it() -> None:
     assert diagnosis(200, a=retries(3)[:-2]).verdict is Verdict.RUNNING
 
 
-def test_a_command_that_runs_is_told_after_the_stages_in_it_and_of_the_run() -> None:
+def test_running_command_is_shown_after_its_stages() -> None:
     def names(*record: Entry) -> list[str]:
         (run,) = history(a=record).services[0].runs
         return [span.name for span in running_spans(run)]
@@ -825,7 +821,7 @@ def test_a_command_that_runs_is_told_after_the_stages_in_it_and_of_the_run() -> 
     assert names(*before, entry()) == []
 
 
-def test_a_service_that_runs_says_for_how_long_and_whether_it_failed_before() -> None:
+def test_running_service_has_duration_and_earlier_failure() -> None:
     stage, commands = (
         attempt(2, running("wait", 20)),
         [entry(Phase.PRE_COMMAND_START, 20, pre_command="pause")],
@@ -840,7 +836,7 @@ def test_a_service_that_runs_says_for_how_long_and_whether_it_failed_before() ->
     assert (found.stage, found.seconds, found.before, found.budget) == (None, 50, None, None)
 
 
-def test_a_failure_after_others_that_were_like_it_is_told_since_the_first() -> None:
+def test_equal_failures_are_reported_since_the_first() -> None:
     one, two = attempt(1, failed_run("a")), attempt(2, failed_run("a", 20))
     trouble = root(diagnosis(a=[*one, *two]))
     assert (trouble.count, trouble.since, trouble.since_uptime) == (
@@ -865,9 +861,7 @@ def test_a_failure_after_others_that_were_like_it_is_told_since_the_first() -> N
     ("seconds", "usual", "is_slow"),
     [(20, 10, False), (20.001, 10, True), (9, 4, False), (9.001, 4, True), (5, 0, False), (6, 0, True)],
 )
-def test_slow_is_more_than_twice_and_more_than_five_seconds_beyond_what_is_usual(
-    seconds: float, usual: float, is_slow: bool
-) -> None:
+def test_slow_means_twice_and_five_seconds_longer(seconds: float, usual: float, is_slow: bool) -> None:
     def lasting(end: float) -> list[Entry]:
         return [entry(), entry(Phase.SERVICE_END, end)]
 
@@ -875,7 +869,7 @@ def test_slow_is_more_than_twice_and_more_than_five_seconds_beyond_what_is_usual
     assert bool(found.slow) is is_slow
 
 
-def test_of_a_slow_stage_the_longest_execution_counts_and_the_slowest_come_first() -> None:
+def test_slow_stages_are_sorted_by_longest_execution() -> None:
     def pulled(*stages: tuple[str, float]) -> list[Entry]:
         return [
             entry(),
@@ -931,7 +925,7 @@ def test_commands_look_into_what_did_not_start(hindrance: Hindrance, commands: t
     assert commands_for_missing(NotStarted(service="a b", hindrance=hindrance)) == commands
 
 
-def test_commands_look_into_failed_units_behind_what_did_not_start() -> None:
+def test_commands_inspect_failed_units_of_unstarted_services() -> None:
     unit = FailedUnit(unit=Unit(name="a.mount"), recorded=None)
     known = replace(unit, cause=KnownCause(name="x", says="x", commands=("look",)))
     absent = NotStarted(service="a", hindrance=Hindrance.QUEUED)
@@ -940,7 +934,7 @@ def test_commands_look_into_failed_units_behind_what_did_not_start() -> None:
     assert host_commands(found) == ("systemctl list-jobs", status, journal, "look")
 
 
-def test_steps_that_changed_their_places_are_told_with_what_they_follow() -> None:
+def test_moved_steps_are_shown_with_their_predecessor() -> None:
     def order_of(good: str, bad: str) -> list[str]:
         steps = [[RunStep("stage", name) for name in names] for names in (good, bad)]
         return [
@@ -953,7 +947,7 @@ def test_steps_that_changed_their_places_are_told_with_what_they_follow() -> Non
     assert order_of("abcd", "dabc") == ["d - c"]
 
 
-def test_failures_are_one_while_they_say_the_same_in_the_same_step() -> None:
+def test_equal_failures_in_one_step_are_one() -> None:
     def runs_of(*messages: str | None, exit_code: int = 1) -> list[Run]:
         failed = (failed_run(error_message=said, exit_code=exit_code) for said in messages)
         record = [one for number, entries in enumerate(failed) for one in attempt(number, entries)]
@@ -975,14 +969,14 @@ def test_failures_are_one_while_they_say_the_same_in_the_same_step() -> None:
     assert [one.step is None for one in group_failures(killed.services[0].runs)] == [False, True]
 
 
-def test_the_stage_around_one_that_is_within_its_budget_may_be_beyond_its_own() -> None:
+def test_outer_stage_can_be_stuck_alone() -> None:
     stages = [entry(Phase.STAGE_START, 1, stage=name) for name in ("outer", "middle", "inner")]
     limits = {("a", "outer"): 20.0, ("a", "middle"): 900.0, ("a", "inner"): 900.0}
     trouble = root(diagnosis(100, budgets=Budgets(file=BudgetFile(stages=limits)), a=[entry(), *stages]))
     assert (trouble.stage, trouble.is_running) == ("outer", True)
 
 
-def test_a_loop_goes_on_while_its_service_runs() -> None:
+def test_loop_continues_while_its_service_runs() -> None:
     again = attempt(9, running("pull", 100))
     assert [
         root(diagnosis(110, a=record)).is_running for record in (attempts(5), [*attempts(5), *again])
@@ -995,7 +989,7 @@ def test_a_loop_goes_on_while_its_service_runs() -> None:
     assert not root(diagnosis(110, a=[*attempts(5), *again, *attempt(9, [stopped])])).is_running
 
 
-def test_a_boot_that_ended_another_one_rebooted_what_ran_in_it() -> None:
+def test_new_boot_marks_open_runs_as_rebooted() -> None:
     now = Liveness(boot_id=BOOTS[2], is_at_home=True)
     for record, expected in ((running("a"), True), (failed_run(), False)):
         found = diagnose(build_history([("job", record)], now))

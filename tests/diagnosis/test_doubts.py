@@ -34,14 +34,12 @@ HOUR = timedelta(hours=1)
     ],
     ids=str,
 )
-def test_a_zone_is_known_by_quarter_hours_between_the_clock_and_the_file(
-    ahead: timedelta, offset: timedelta | None
-) -> None:
+def test_zone_is_a_multiple_of_quarter_hours(ahead: timedelta, offset: timedelta | None) -> None:
     assert utc_offset(START + ahead, WRITTEN) == offset
 
 
 @pytest.mark.parametrize("written", [-1e300, 1e300, 2.0**63, 0.0])
-def test_an_absurd_time_of_a_file_tells_nothing(written: float) -> None:
+def test_absurd_file_time_is_ignored(written: float) -> None:
     assert utc_offset(START, written) is None
 
 
@@ -50,7 +48,7 @@ def offsets(records: Mapping[str, Entry], written: Mapping[str, float]) -> dict[
     return {service.name: service.utc_offset for service in history.services}
 
 
-def test_times_of_upstream_are_doubted_and_ours_are_not() -> None:
+def test_only_times_of_upstream_are_doubted() -> None:
     ours = {"ours": entry(), "of no boot": entry(boot_id=None), "of no process": entry(pid=None)}
     records = {"upstreams": upstream_entry(), "unknown": upstream_entry(), **ours}
     written = dict.fromkeys(("upstreams", *ours), WRITTEN + 5 * 3600)
@@ -63,13 +61,13 @@ def test_files_that_disagree_tell_nothing_of_the_zone(other: int) -> None:
     assert offsets(records, {"one": WRITTEN + 5 * 3600, "two": WRITTEN + other}) == {"one": None, "two": None}
 
 
-def test_a_record_without_entries_does_not_count() -> None:
+def test_record_without_entries_does_not_count() -> None:
     history = build_history([("empty", []), ("one", [upstream_entry()])])
     written = {"empty": WRITTEN, "one": WRITTEN - 3600}
     assert [service.utc_offset for service in with_anomalies(history, written, ()).services] == [None, HOUR]
 
 
-def test_what_lies_beside_a_record_is_known_of_it() -> None:
+def test_files_beside_a_record_are_noticed() -> None:
     history = with_anomalies(build_history([("one", [entry()]), ("two", [entry()])]), {}, {"two"}, {"one"})
     assert [service.is_unfinished for service in history.services] == [False, True]
     assert [service.has_damaged_copy for service in history.services] == [True, False]

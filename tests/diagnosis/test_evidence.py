@@ -51,7 +51,7 @@ def at(seconds: float, rest: str) -> str:
     return f"{timestamp(seconds)} host {rest}"
 
 
-def test_a_line_elsewhere_in_a_bundle_is_the_cause_with_its_place(tmp_path: Path) -> None:
+def test_line_of_another_file_is_the_cause(tmp_path: Path) -> None:
     kernel = "\n".join([at(1, "kernel: XFS (vda4): Ending clean mount"), at(5, OOM)])
     place = bundle(tmp_path, {"bootstrap/journals/kernel.log": kernel})
     for source, where in ((place, "bootstrap"), (packed(place), "log-bundle-1/bootstrap")):
@@ -61,13 +61,13 @@ def test_a_line_elsewhere_in_a_bundle_is_the_cause_with_its_place(tmp_path: Path
         assert "hyperkube was killed" in root["says"]
 
 
-def test_a_collector_finds_the_same_cause_in_a_bundle(tmp_path: Path) -> None:
+def test_collector_finds_the_same_cause(tmp_path: Path) -> None:
     seen = read_bundle(packed(bundle(tmp_path, {"bootstrap/journals/kernel.log": at(5, OOM)})))
     assert seen.look.why == "memory ran out, and hyperkube was killed"
     assert "journals/kernel.log:1" in seen.analysis.cause
 
 
-def test_diff_tells_what_only_the_files_of_the_bad_host_show(tmp_path: Path) -> None:
+def test_diff_shows_evidence_only_in_bad_host(tmp_path: Path) -> None:
     both = at(2, "kernel: XFS (vda4): Corruption detected")
     good = bundle(tmp_path / "good", {"bootstrap/journals/kernel.log": both})
     bad = bundle(tmp_path / "bad", {"bootstrap/journals/kernel.log": f"{both}\n{at(5, OOM)}"})
@@ -81,7 +81,7 @@ def test_diff_tells_what_only_the_files_of_the_bad_host_show(tmp_path: Path) -> 
     assert service_record("diff", bad, bad).status == 0
 
 
-def test_of_a_failed_unit_without_a_record_the_line_that_tells_is_told(tmp_path: Path) -> None:
+def test_failed_unit_without_record_has_telling_line(tmp_path: Path) -> None:
     journal = [
         at(1, "prepared[77]: Error: the moon is in the wrong phase"),
         at(2, "prepared[77]: see --help"),
@@ -99,7 +99,7 @@ def test_of_a_failed_unit_without_a_record_the_line_that_tells_is_told(tmp_path:
     assert "wrong phase; nothing is recorded" in service_record("analyze", "--from", place, COLUMNS="200").out
 
 
-def test_an_archive_in_an_archive_is_read_too(tmp_path: Path) -> None:
+def test_archive_in_an_archive_is_read(tmp_path: Path) -> None:
     inner = packed(bundle(tmp_path / "inner", {"bootstrap/journals/kernel.log": at(5, OOM)}))
     outer = tmp_path / "outer.tar"
     with tarfile.open(outer, "w") as archive:
@@ -107,7 +107,7 @@ def test_an_archive_in_an_archive_is_read_too(tmp_path: Path) -> None:
     assert root_of(outer)["cause"]["name"] == "out-of-memory"
 
 
-def test_of_an_archive_of_several_hosts_only_the_facts_of_the_records_count(tmp_path: Path) -> None:
+def test_only_facts_of_the_recorded_host_count(tmp_path: Path) -> None:
     refused = "dial tcp: lookup quay.io on 192.0.2.53:53: read udp 192.0.2.20:1->192.0.2.53:53: i/o timeout"
     routes = "default via 192.0.2.1 dev ens3\n10.128.0.0/14 dev tun0"
     own = bundle(tmp_path / "own", {"bootstrap/network/ip-route.txt": routes}, message=f"Error: {refused}")
@@ -124,7 +124,7 @@ def test_of_an_archive_of_several_hosts_only_the_facts_of_the_records_count(tmp_
         assert root_of(whole)["cause"]["name"] == cause
 
 
-def test_the_line_that_tells_comes_from_further_lines_of_the_run(tmp_path: Path) -> None:
+def test_telling_line_is_from_the_whole_run(tmp_path: Path) -> None:
     journal = "\n".join(
         [
             at(-50, f"job.sh[{PID}]: Error: of an earlier day"),
@@ -137,7 +137,7 @@ def test_the_line_that_tells_comes_from_further_lines_of_the_run(tmp_path: Path)
     assert root["told"]["place"] == "bootstrap/journals/journal.log:2"
 
 
-def test_a_child_process_speaks_for_its_run_where_the_bundle_tells_the_invocation(tmp_path: Path) -> None:
+def test_child_process_belongs_to_run_by_invocation(tmp_path: Path) -> None:
     line = at(4, "helper[7]: Error: the moon is in the wrong phase")
     own = f"bootstrap/journals/invocations/bootkube-{'1f' * 16}.log"
     for number, (path, told) in enumerate({"bootstrap/journals/journal.log": None, own: f"{own}:1"}.items()):
@@ -167,7 +167,7 @@ SECRET = "ghp_" + "a1B2c3D4e5F6" * 3
         ),
     ],
 )
-def test_a_secret_in_a_line_of_evidence_is_on_no_page_and_in_no_index(
+def test_secret_in_evidence_is_masked_everywhere(
     tmp_path: Path, path: str, line: str, message: str, shown: str
 ) -> None:
     place = bundle(tmp_path, {path: line}, message)
@@ -182,7 +182,7 @@ def test_a_secret_in_a_line_of_evidence_is_on_no_page_and_in_no_index(
         assert SECRET not in told
 
 
-def test_a_cause_is_told_of_a_host_without_a_failed_service(tmp_path: Path) -> None:
+def test_host_without_failed_service_can_have_cause(tmp_path: Path) -> None:
     place = bundle(tmp_path, {"bootstrap/journals/kernel.log": at(5, OOM)})
     write_lines(place / "bootstrap/services/bootkube.json", entry(Phase.SERVICE_START))
     told = service_record("analyze", "--from", place, "-o", "json")
@@ -192,7 +192,7 @@ def test_a_cause_is_told_of_a_host_without_a_failed_service(tmp_path: Path) -> N
     assert told.status == 1
 
 
-def test_a_line_that_its_file_has_left_behind_is_not_told_of_a_host_that_works(tmp_path: Path) -> None:
+def test_old_line_is_no_cause_on_working_host(tmp_path: Path) -> None:
     later = [at(10 + number, "kernel: all is well") for number in range(99)]
     place = bundle(tmp_path, {"bootstrap/journals/kernel.log": "\n".join([at(5, OOM), *later])})
     write_lines(place / "bootstrap/services/bootkube.json", entry(Phase.SERVICE_START))
@@ -201,7 +201,7 @@ def test_a_line_that_its_file_has_left_behind_is_not_told_of_a_host_that_works(t
     assert "it has passed" in service_record("analyze", "--explain", "--from", place).out
 
 
-def test_explain_says_which_rules_fitted_and_why_the_others_lost(tmp_path: Path) -> None:
+def test_explain_shows_fitting_rules_and_why_others_lost(tmp_path: Path) -> None:
     place = bundle(tmp_path, {"bootstrap/journals/kernel.log": at(5, OOM)})
     answer = service_record("analyze", "--explain", "--from", place, COLUMNS="200")
     assert "out-of-memory (cause): named" in answer.out
@@ -214,7 +214,7 @@ def program(folder: Path, name: str, body: str) -> None:
     (folder / name).chmod(0o755)
 
 
-def test_the_live_host_is_read_within_its_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_host_is_read_within_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path, "journalctl", "echo 'a line of the journal'")
     program(tmp_path, "lsblk", "exec sleep 60")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
@@ -240,9 +240,7 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
         ("2022-01-12 08:20:14.16 W | wal: slow", "etcd", "2022-01-12 08:20:14.16 W | wal: slow", None),
     ],
 )  # fmt: skip
-def test_a_line_is_taken_apart_whatever_wrote_it(
-    raw: str, name: str, text: str, time: datetime | None
-) -> None:
+def test_lines_of_all_programs_are_parsed(raw: str, name: str, text: str, time: datetime | None) -> None:
     line = log_line(LogStream("x.log", "containers", "etcd"), 3, raw.encode(), Era(NOON, NOON))
     assert (line.name, line.text, line.time, str(line.place)) == (name, text, time, "x.log:3")
 
@@ -265,7 +263,7 @@ def test_a_line_is_taken_apart_whatever_wrote_it(
         *("agent", "python"),
     ],
 )
-def test_the_time_that_a_program_itself_writes_is_known(raw: str) -> None:
+def test_time_written_by_a_program_is_parsed(raw: str) -> None:
     line = log_line(LogStream("x.log", "containers", "x"), 1, raw.encode(), Era(NOON, NOON))
     assert (line.text, line.time) == (raw, NOON)
 
@@ -285,9 +283,7 @@ NEW_YEAR = datetime(2027, 1, 1, tzinfo=UTC)
         ("E0101 00:00:30.000000000  1 a.go:1] x", 30),
     ],
 )
-def test_at_the_turn_of_the_year_a_line_without_a_year_is_of_the_nearest(
-    raw: str, seconds: float, after: float
-) -> None:
+def test_line_without_year_gets_the_nearest_year(raw: str, seconds: float, after: float) -> None:
     end = NEW_YEAR + timedelta(seconds=after)
     line = log_line(
         LogStream("x.log", "containers", "x"), 1, raw.encode(), Era(end - timedelta(hours=1), end)
@@ -296,7 +292,7 @@ def test_at_the_turn_of_the_year_a_line_without_a_year_is_of_the_nearest(
 
 
 @pytest.mark.parametrize("day", [b"Feb 30", b"Foo 02"])
-def test_a_day_that_no_year_nearby_has_is_no_time(day: bytes) -> None:
+def test_day_missing_in_near_years_is_no_time(day: bytes) -> None:
     raw = day + b" 12:00:00 h a[1]: x"
     line = log_line(LogStream("x.log", "journal", "x"), 1, raw, Era(NOON, NOON))
     assert (line.text, line.time) == ("x", None)
@@ -314,12 +310,12 @@ def test_a_day_that_no_year_nearby_has_is_no_time(day: bytes) -> None:
         ("installer", "cloud-init", "installer"),
     ],
 )
-def test_a_line_of_a_journal_is_of_the_kind_of_what_wrote_it(of: str, wrote: str, kind: str) -> None:
+def test_journal_line_has_the_kind_of_its_writer(of: str, wrote: str, kind: str) -> None:
     raw = f"Mar 02 12:00:00 h {wrote}: x".encode()
     assert log_line(LogStream("x.log", of, "x"), 3, raw, Era(NOON, NOON)).kind == kind
 
 
-def test_a_number_that_no_process_has_is_none() -> None:
+def test_impossible_pid_is_ignored() -> None:
     for number, pid in (("7", 7), ("9" * 9, 999_999_999), ("9" * 5000, None)):
         raw = f"Mar 02 12:00:00 h a[{number}]: x".encode()
         assert log_line(LogStream("x.log", "journal", "x"), 1, raw, Era(NOON, NOON)).pid == pid
@@ -333,7 +329,7 @@ def test_a_number_that_no_process_has_is_none() -> None:
         *("  -f, --fail   fail on error", "Run 'x --help' for usage on errors", ", error: exit status 1"),
     ],
 )
-def test_usage_frames_and_hints_are_not_the_line_that_tells(aside: str) -> None:
+def test_usage_frames_and_hints_are_not_telling(aside: str) -> None:
     assert telling_line(f"cannot open the disk\n{aside}") == "cannot open the disk"
     assert telling_line(aside) is None
 
@@ -352,7 +348,7 @@ UNITS = "  UNIT LOAD ACTIVE SUB DESCRIPTION\n● chronyd.service loaded failed f
     ],
     ids=["a failed unit", "boots that repeat", "a service that did not start"],
 )
-def test_where_something_is_wrong_it_is_never_said_that_nothing_is(
+def test_host_in_trouble_is_never_called_healthy(
     tmp_path: Path, files: dict[str, str], options: tuple[str, ...], says: str
 ) -> None:
     place = bundle(tmp_path, files)
@@ -365,7 +361,7 @@ def test_where_something_is_wrong_it_is_never_said_that_nothing_is(
         assert (answer.status, says in answer.out, "nothing is wrong" in answer.out) == (1, True, False)
 
 
-def test_boots_that_got_no_further_are_a_loop_and_never_nothing(tmp_path: Path) -> None:
+def test_boots_without_progress_are_reported_as_loop(tmp_path: Path) -> None:
     place = bundle(tmp_path, {})
     boots = [
         one

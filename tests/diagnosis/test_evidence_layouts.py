@@ -108,7 +108,7 @@ PICTURE = b"\xff\xd8\xff\xe0\0\x10JFIF" + bytes(range(256))
 DAMAGED = "Error: creating container storage: layer not known"
 
 
-def test_a_log_bundle_of_the_installer(tmp_path: Path) -> None:
+def test_log_bundle_of_the_installer_is_judged(tmp_path: Path) -> None:
     refused = f'E1121 01:05:15.1 1 pod.go:3] err="{DAMAGED}"'
     files: dict[str, bytes | str] = {
         **LOG_BUNDLE,
@@ -158,7 +158,7 @@ def test_agent_gather_with_its_exported_journal_and_addresses_in_json(tmp_path: 
     assert "IPv6" in cause["says"]
 
 
-def test_the_logs_that_assisted_service_hands_out(tmp_path: Path) -> None:
+def test_logs_of_assisted_service_are_judged(tmp_path: Path) -> None:
     bundle = tar({f"log-bundle-1/{path}": text for path, text in LOG_BUNDLE.items()})
     kernel = "[Sat Nov 21 01:05:15 2026] blk_update_request: I/O error, dev sr0, sector 1 op 0x0:(READ)\n"
     kernel += "[Sat Nov 21 01:05:16 2026] SQUASHFS error: Failed to read block 0x2e4a1: -5\n"
@@ -210,9 +210,7 @@ TOP = "must-gather.local.1/quay-io-openshift-sha256-1f/"
         ),
     ],
 )
-def test_must_gather_without_any_record_is_judged_by_its_evidence(
-    tmp_path: Path, path: str, text: str, cause: str
-) -> None:
+def test_must_gather_without_records_is_judged(tmp_path: Path, path: str, text: str, cause: str) -> None:
     files = {f"{TOP}{name}": content for name, content in {**MUST_GATHER, path: text}.items()}
     packed = tmp_path / "must-gather.tar.gz"
     packed.write_bytes(tar(files))
@@ -238,7 +236,7 @@ def test_verdict_in_a_bundle_of_ours_is_no_evidence(tmp_path: Path) -> None:
     assert "verdict.txt" not in answer.out
 
 
-def test_collector_and_triage_judge_a_bundle_without_any_record_by_its_evidence_too(tmp_path: Path) -> None:
+def test_collector_and_triage_judge_bundle_without_records(tmp_path: Path) -> None:
     told = {
         f"{TOP}{name}": text for name, text in {**MUST_GATHER, "nodes/m0/dmesg": f"[1.5] {OOM}\n"}.items()
     }
@@ -262,7 +260,7 @@ def test_collector_and_triage_judge_a_bundle_without_any_record_by_its_evidence_
     assert "no records in" in refused["reason"]
 
 
-def test_must_gather_in_which_nothing_tells_is_not_called_well(tmp_path: Path) -> None:
+def test_must_gather_without_evidence_is_not_healthy(tmp_path: Path) -> None:
     files = {f"{TOP}{name}": content for name, content in MUST_GATHER.items()}
     place = unpacked(tmp_path / "must-gather", files)
     document = analysis_of(place, 0)
@@ -307,7 +305,7 @@ UNITS = "  UNIT LOAD ACTIVE SUB DESCRIPTION\n{}\n0 loaded units listed.\n"
         ),
     ],
 )
-def test_a_sos_report_is_judged_by_its_evidence(
+def test_sos_report_is_judged_by_its_evidence(
     tmp_path: Path, path: str, text: str, cause: str, place: str
 ) -> None:
     top = "sosreport-m0-2026-11-21/"
@@ -320,7 +318,7 @@ def test_a_sos_report_is_judged_by_its_evidence(
     assert document["root"]["cause"]["place"] == f"{top}{place}"
 
 
-def test_the_failed_units_of_a_sos_report_are_told(tmp_path: Path) -> None:
+def test_failed_units_of_a_sos_report_are_shown(tmp_path: Path) -> None:
     listed = UNITS.format("● chronyd.service loaded failed failed NTP client/server")
     files = {
         **SOS,
@@ -348,7 +346,7 @@ def test_directory_without_any_text_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_pipe", [False, True])
-def test_a_bundle_on_standard_input_is_read_with_its_evidence(tmp_path: Path, *, is_pipe: bool) -> None:
+def test_evidence_of_bundle_on_standard_input_is_read(tmp_path: Path, *, is_pipe: bool) -> None:
     bundle, record = tmp_path / "b.tar.gz", tmp_path / "bootkube.json"
     kernel = f"{HOST} kernel: {OOM}\n"
     bundle.write_bytes(tar({**LOG_BUNDLE, "bootstrap/journals/kernel.log": kernel}))

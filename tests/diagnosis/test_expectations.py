@@ -106,9 +106,7 @@ def added(
         ),
     ],
 )
-def test_the_command_that_failed_is_named_where_it_is_certain(
-    lines: list[str], command: str | None, facts: Facts
-) -> None:
+def test_failed_command_is_named_if_certain(lines: list[str], command: str | None, facts: Facts) -> None:
     (unit,) = read(properties("job.service", *lines, FAILED))
     assert (unit.is_failed, unit.command, unit.facts) == (True, command, facts)
 
@@ -124,13 +122,13 @@ def test_unit_that_waits_for_its_restart_is_failed(result: str, is_failed: bool,
     assert unit.facts.exit_code == (3 if is_failed else None)
 
 
-def test_a_line_break_in_a_command_hides_no_unit() -> None:
+def test_line_break_in_a_command_hides_no_unit() -> None:
     broken = "ExecStart={ path=/bin/sh ; argv[]=/bin/sh -c true\n\nexit 5 ; ignore_errors=no ; code=exited }"
     units = read(properties("a.service", "Result=exit-code", broken, FAILED), properties("b.mount", FAILED))
     assert [(unit.name, unit.is_failed) for unit in units] == [("a.service", True), ("b.mount", True)]
 
 
-def test_what_is_printed_twice_or_is_no_unit_counts_once_or_not_at_all() -> None:
+def test_repeated_units_count_once_and_others_never() -> None:
     assert [unit.name for unit in read(properties("a.service", FAILED), properties("a.service", FAILED))] == [
         "a.service"
     ]
@@ -145,7 +143,7 @@ StateChangeTimestampMonotonic={"9" * 15};Requires=a.mount b.mount;Requisite=c.mo
 RequiredBy=x.service x.target;RequisiteOf=y.service x.service;BoundBy=z.service"""
 
 
-def test_a_unit_is_what_systemd_says_of_it() -> None:
+def test_unit_has_the_properties_from_systemd() -> None:
     (unit,) = read(properties("a.service", *UNIT.replace(";", "\n").splitlines()))
     assert unit == Unit(
         name="a.service",
@@ -186,14 +184,14 @@ STATUS = """\
 """
 
 
-def test_a_bundle_lists_failed_units_and_its_status_says_how() -> None:
+def test_failed_units_of_bundle_have_their_status() -> None:
     units = read_texts({"log/failed-units.txt": LISTING, "log/unit-status/bootkube.service.txt": STATUS})
     assert [unit.name for unit in units] == ["mnt-data.mount", "bootkube.service", "kubelet.service"]
     assert (units[1].command, units[1].facts.exit_code) == ("ExecStartPre=/bin/sh", 6)
     assert (units[2].command, units[2].facts) == (None, Facts())
 
 
-def test_properties_in_a_bundle_say_more_than_its_listing() -> None:
+def test_properties_in_bundle_complete_the_list() -> None:
     command = EXEC.format(path="/bin/a", ignored="no", code="exited", status="4")
     bootkube = f"Id=bootkube.service\nActiveState=failed\nResult=exit-code\nExecStart={command}"
     shown = [
@@ -223,7 +221,7 @@ def test_assertions_are_read_as_systemd_reads_them() -> None:
     assert read_assertions(file) == ("AssertHost=b", "AssertUser=|c")
 
 
-def test_what_a_status_says_counts_where_it_is_about_the_failure() -> None:
+def test_status_counts_only_for_its_failure() -> None:
     def read_status(status: str) -> tuple[str | None, Facts]:
         listing = "\n* a.service x failed failed\nb.service failed active x\n\x1b.service x failed x"
         texts = {"notes.txt": listing, "failed-units.txt": listing, "unit-status/a.service.txt": status}
@@ -242,7 +240,7 @@ def test_what_a_status_says_counts_where_it_is_about_the_failure() -> None:
     assert read_status("") == (None, Facts())
 
 
-def test_a_unit_that_failed_makes_the_host_failed_whatever_its_record_says() -> None:
+def test_failed_unit_makes_the_host_failed() -> None:
     found = some(added([Unit(name="job.service", is_failed=True)], job=succeeded()))
     assert (found.verdict, found.root) == (Verdict.FAILED, None)
     assert found.failed_units[0].recorded is Outcome.SUCCESS
@@ -250,7 +248,7 @@ def test_a_unit_that_failed_makes_the_host_failed_whatever_its_record_says() -> 
     assert verdict_sentence(found) == says
 
 
-def test_a_unit_that_failed_while_others_run_is_not_nothing_wrong() -> None:
+def test_failed_unit_beside_running_ones_is_reported() -> None:
     found = some(added([Unit(name="a.mount", is_failed=True, required_by=("job.service",))], job=running()))
     assert found.verdict is Verdict.FAILED
     assert (
@@ -258,7 +256,7 @@ def test_a_unit_that_failed_while_others_run_is_not_nothing_wrong() -> None:
     )
 
 
-def test_a_failure_that_is_recorded_is_told_once() -> None:
+def test_recorded_failure_is_reported_once() -> None:
     found = some(added([Unit(name="job.service", is_failed=True)], job=failed_run()))
     assert found.root is not None
     assert found.failed_units == ()
@@ -269,7 +267,7 @@ def test_approximate_place_is_near() -> None:
     assert exit_description(facts) == "exit 1 near /usr/local/bin/job.sh:12 in main"
 
 
-def test_a_failure_of_which_no_record_says_how_is_explained_by_systemd() -> None:
+def test_unrecorded_failure_is_explained_by_systemd() -> None:
     unexplained = [entry(), entry(Phase.SERVICE_END, 1, result=Result.FAILURE, service_result="exit-code")]
     unit = Unit(
         name="job.service", is_failed=True, facts=Facts(exit_code=6), command="ExecStartPre=/bin/mount"
@@ -280,14 +278,14 @@ def test_a_failure_of_which_no_record_says_how_is_explained_by_systemd() -> None
     assert verdict_sentence(explained).startswith("failed: job in stage second: exit 1 at")
 
 
-def test_that_systemd_gave_up_is_said_beside_what_is_recorded() -> None:
+def test_start_limit_of_systemd_is_shown_with_record() -> None:
     gave_up = Unit(name="job.service", is_failed=True, facts=Facts(service_result="start-limit-hit"))
     found = some(added([gave_up], job=failed_run()))
     assert found.root is not None
     assert [failed.unit for failed in found.failed_units] == [gave_up]
 
 
-def test_without_records_failed_units_or_expectations_there_is_nothing_to_judge() -> None:
+def test_nothing_is_judged_without_any_evidence() -> None:
     assert added([]) is None
     assert added([Unit(name="job.service")]) is None
 
@@ -336,7 +334,7 @@ DAMAGE = [Malformed(1, "x", "not an entry")]
         pytest.param([], {"first": failed_run()}, Hindrance.UNREACHED, Verdict.FAILED, id="the one before"),
     ],
 )
-def test_what_never_started_is_said_with_what_keeps_it(
+def test_unstarted_service_is_shown_with_its_blocker(
     units: list[Unit], records: dict[str, Any], hindrance: Hindrance, verdict: Verdict
 ) -> None:
     expected = ("first", "job") if "first" in records else ("job",)
@@ -345,7 +343,7 @@ def test_what_never_started_is_said_with_what_keeps_it(
     assert (missing.service, missing.hindrance, found.verdict) == ("job", hindrance, verdict)
 
 
-def test_what_comes_behind_a_service_that_has_not_ended_well_waits_for_it() -> None:
+def test_later_services_wait_for_an_unfinished_one() -> None:
     failed = Unit(name="b.service", is_failed=True)
     expected = ("a", "b", "c", "d", "c")
     for records, units, by in (
@@ -368,15 +366,13 @@ def test_what_comes_behind_a_service_that_has_not_ended_well_waits_for_it() -> N
         (Unit(name="job.service"), False, True),
     ],
 )
-def test_only_what_nothing_known_keeps_from_starting_may_pass_while_somebody_waits(
-    unit: Unit, seen: bool, waited: bool
-) -> None:
+def test_only_unblocked_services_may_still_start(unit: Unit, seen: bool, waited: bool) -> None:
     for is_waiting, is_pending in ((False, seen), (True, waited)):
         (missing,) = some(added([unit], "job", is_waiting=is_waiting, other=succeeded())).not_started
         assert missing.is_pending is is_pending
 
 
-def test_of_a_failed_unit_the_cause_is_asked_for_and_the_earliest_comes_first() -> None:
+def test_failed_units_have_causes_earliest_first() -> None:
     asked: list[TroubleFacts] = []
     units = [
         Unit(name="b.service", is_failed=True, since=START, facts=Facts(exit_code=3)),
@@ -403,7 +399,7 @@ def test_of_a_failed_unit_the_cause_is_asked_for_and_the_earliest_comes_first() 
     ]
 
 
-def test_systemd_explains_only_a_failure_of_the_latest_boot_of_which_the_record_says_nothing() -> None:
+def test_systemd_explains_only_unrecorded_failures_of_latest_boot() -> None:
     unit = Unit(name="job.service", is_failed=True, facts=Facts(exit_code=6), command="ExecStart=/bin/a")
     silent = {"result": Result.FAILURE, "exit_code": None, "error_line": None}
     later = {"boot_id": "c2" * 16}
@@ -423,12 +419,12 @@ def test_systemd_explains_only_a_failure_of_the_latest_boot_of_which_the_record_
         )
 
 
-def test_a_service_that_runs_without_recording_has_started() -> None:
+def test_running_service_without_record_has_started() -> None:
     found = some(added([Unit(name="job.service", has_started=True)], "job", other=succeeded()))
     assert (found.verdict, found.not_started) == (Verdict.SUCCEEDED, ())
 
 
-def test_nothing_is_called_well_where_systemd_does_not_say_which_units_failed() -> None:
+def test_host_with_unknown_units_is_not_called_healthy() -> None:
     found = some(added(None, job=succeeded()))
     assert verdict_sentence(found) == (
         "succeeded: no record tells of a failure; systemd does not say which units failed"

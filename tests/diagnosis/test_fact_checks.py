@@ -187,7 +187,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("check", "files", "values"), CASES)
-def test_a_check_finds_its_trouble_and_nothing_near_it(
+def test_check_finds_its_trouble_and_no_near_miss(
     check: str, files: dict[str, str], values: dict[str, str] | None
 ) -> None:
     facts = read_facts((name, name, text) for name, text in files.items())
@@ -200,7 +200,7 @@ def test_a_check_finds_its_trouble_and_nothing_near_it(
     ("cmdline", "result", "is_found"),
     [(LIVE, Result.SUCCESS, True), (LIVE, Result.FAILURE, False), ("root=UUID=a", Result.SUCCESS, False)],
 )
-def test_a_boot_from_the_medium_after_an_installation_is_found(
+def test_boot_from_medium_after_installation_is_found(
     cmdline: str, result: Result, *, is_found: bool
 ) -> None:
     installed = [
@@ -247,7 +247,7 @@ def test_numbers_in_a_line_are_measured(
         ("k3s", "etcd", 1_000_000, None),
     ],
 )
-def test_how_much_memory_is_too_little_is_a_matter_of_the_role(
+def test_least_memory_depends_on_the_role(
     service: str, container: str, kilobytes: int, role: str | None
 ) -> None:
     facts = read_facts([("m", "meminfo", f"MemTotal: {kilobytes} kB")])
@@ -265,7 +265,7 @@ def test_how_much_memory_is_too_little_is_a_matter_of_the_role(
         (["api-int.a.lab"], False),  # of another name: it says nothing of this one
     ],
 )
-def test_a_certificate_is_for_a_name_itself_or_with_a_star(names: list[str], is_found: bool) -> None:
+def test_certificate_covers_names_and_wildcards(names: list[str], is_found: bool) -> None:
     facts = read_facts([("n", "cluster-names", "api.a.lab\napi.a.lab")])
     facts = facts.with_facts("certificate-name", tuple(KnownFact(name, LinePlace("x")) for name in names))
     found = list(CHECKS["certificate-without-api-name"].find(facts, build_history([])))
@@ -275,7 +275,7 @@ def test_a_certificate_is_for_a_name_itself_or_with_a_star(names: list[str], is_
 @pytest.mark.parametrize(
     ("duration", "seconds"), [("2m3.5s", 123.5), ("812ms", 0.812), ("1h0m1s", 3601.0), ("", 0.0)]
 )
-def test_a_duration_of_go_is_read(duration: str, seconds: float) -> None:
+def test_go_duration_is_parsed(duration: str, seconds: float) -> None:
     assert parse_go_duration(duration) == pytest.approx(seconds)
 
 
@@ -290,7 +290,7 @@ def test_a_duration_of_go_is_read(duration: str, seconds: float) -> None:
         (["sshd"], {}, set()),
     ],
 )
-def test_a_host_has_the_roles_of_what_it_runs(
+def test_roles_are_those_of_running_services(
     services: list[str], files: dict[str, str], roles: set[str]
 ) -> None:
     facts = read_facts((name, name, text) for name, text in files.items() if name == "cmdline")
@@ -299,7 +299,7 @@ def test_a_host_has_the_roles_of_what_it_runs(
     assert find_roles(facts.with_facts("container", tuple(containers)), history) == roles
 
 
-def test_every_check_has_a_case_in_which_it_finds_something_and_one_in_which_not() -> None:
+def test_every_check_has_both_cases() -> None:
     for has_found in (True, False):
         names = {check for check, _, values in CASES if (values is not None) is has_found}
         assert names == CHECKS.keys() - {"wrong-boot-medium"} - OF_CERTIFICATES

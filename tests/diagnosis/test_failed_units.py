@@ -38,7 +38,7 @@ def packed(top: Path) -> Path:
 
 @pytest.mark.parametrize("is_packed", [True, False], ids=["archive", "directory"])
 @pytest.mark.parametrize(("verb", "status"), [("analyze", 1), ("show", 0)])
-def test_it_says_which_units_failed(verb: str, status: int, is_packed: bool, tmp_path: Path) -> None:
+def test_failed_units_are_listed(verb: str, status: int, is_packed: bool, tmp_path: Path) -> None:
     top = bundle(tmp_path)
     answer = service_record(verb, "--from", packed(top) if is_packed else top)
     assert "bootkube.service: exit 3 of ExecStart=/bin/job" in answer.out
@@ -59,18 +59,18 @@ def test_other_verbs_say_who_can_read_it(tmp_path: Path) -> None:
     assert "use show or analyze" in answer.err
 
 
-def test_where_no_unit_failed_there_is_nothing_to_read(tmp_path: Path) -> None:
+def test_bundle_without_failed_units_exits_with_3(tmp_path: Path) -> None:
     assert service_record("analyze", "--from", bundle(tmp_path, NONE_FAILED)).status == 3
     assert service_record("show", "--from", packed(tmp_path / "log-bundle")).status == 3
 
 
-def test_a_collector_finds_a_host_failed_whose_bundle_has_a_failed_unit(tmp_path: Path) -> None:
+def test_collector_judges_failed_unit_as_failed_host(tmp_path: Path) -> None:
     found = read_bundle(packed(bundle(tmp_path))).look
     assert (found.verdict, found.service, found.services) == ("failed", "bootkube", ())
     assert found.reason.startswith("bootkube.service: exit 3")
 
 
-def test_records_that_are_well_do_not_hide_a_failed_unit() -> None:
+def test_good_records_do_not_hide_a_failed_unit() -> None:
     good = entry().to_line() + entry("service end", 5).to_line()
     records = [("crio", read_entries(BytesIO(good)))]
     assert summarise(judge_records(records)).verdict == "succeeded"

@@ -57,7 +57,7 @@ def test_there_are_enough_of_them() -> None:
 
 
 @pytest.mark.parametrize("values", FAILING, ids=lambda values: values["name"])
-def test_the_cause_of_a_failing_host_is_told_among_harmless_lines(values: dict[str, Any]) -> None:
+def test_cause_is_found_among_harmless_lines(values: dict[str, Any]) -> None:
     found = host_of(values).diagnosis(CAUSES, failed_service(values["failed"]))
     assert found.root is not None
     assert found.root.service == values["failed"]["service"]

@@ -15,7 +15,7 @@ HOSTS = healthy_hosts()
 CAUSES = built_in_causes()
 
 
-def test_of_a_healthy_host_no_cause_is_named() -> None:
+def test_healthy_host_has_no_cause() -> None:
     with Faults() as faults:
         for host in HOSTS:
             with faults.of(host.name):
@@ -34,7 +34,7 @@ MESSAGES = (
 
 
 @pytest.mark.slow
-def test_of_a_service_that_waited_in_vain_no_harmless_line_is_the_cause() -> None:
+def test_harmless_line_does_not_explain_a_timeout() -> None:
     with Faults() as faults:
         for host, message in product(HOSTS, MESSAGES):
             with faults.of(f"{host.name}, {message!r}"):
@@ -54,7 +54,7 @@ def test_look_up_that_was_retried_is_no_certain_cause(tries: int, is_cause: bool
 
 
 @pytest.mark.slow
-def test_every_cause_is_told_among_the_lines_of_a_healthy_host() -> None:
+def test_every_cause_is_found_on_a_healthy_host() -> None:
     logs = {path: text for path, text in HOSTS[0].files.items() if path.endswith(".log")}
     with Faults() as faults:
         for case in cause_cases():

@@ -134,7 +134,7 @@ def test_commands_ask_the_programs_of_the_host(name: str, message: str, has: str
         ("6.4.0-150600.21-default (geeko@buildhost) (gcc (SUSE Linux) 7.5.0)", "zypper repos", "apt"),
     ],
 )
-def test_kernel_names_the_system_where_a_journal_is_all(version: str, has: str, lacks: str) -> None:
+def test_kernel_line_names_the_system_without_other_facts(version: str, has: str, lacks: str) -> None:
     shown = commands({"journal.txt": f"{AT} kernel: Linux version {version}\n"}, NO_PACKAGE)
     assert has in shown
     assert lacks not in " ".join(shown)

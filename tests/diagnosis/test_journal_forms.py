@@ -47,7 +47,7 @@ def binary(name: str, value: bytes) -> bytes:
     ],
 )
 @pytest.mark.parametrize("most", [1, BLOCK])
-def test_an_entry_is_a_line_at_the_place_of_its_message(fields: str, line: str, most: int) -> None:
+def test_entry_is_a_line_at_its_message(fields: str, line: str, most: int) -> None:
     before = fields[: fields.index("MESSAGE=")].count("\n")
     for end in ("\n", ""):  # the last may lack the empty line behind it
         (*above, found), behind = lines((fields + end).encode(), most)[: before + 1], len(end)
@@ -55,11 +55,11 @@ def test_an_entry_is_a_line_at_the_place_of_its_message(fields: str, line: str, 
         assert len(lines((fields + end).encode(), most)) == before + 1 + behind
 
 
-def test_an_entry_without_a_message_is_as_many_empty_lines() -> None:
+def test_entry_without_message_becomes_empty_lines() -> None:
     assert lines(f"{TIME}_PID=7\n\n{TIME}\n".encode()) == [b""] * 5
 
 
-def test_a_message_of_several_lines_is_as_many_and_what_follows_keeps_its_place() -> None:
+def test_multi_line_message_keeps_later_line_numbers() -> None:
     journal = TIME.encode() + binary("MESSAGE", b"one\n two\n") + f"_PID=7\n\n{TIME}MESSAGE=next\n\n".encode()
     found = lines(journal)
     head = f"{AT} host unknown[7]: ".encode()
@@ -69,7 +69,7 @@ def test_a_message_of_several_lines_is_as_many_and_what_follows_keeps_its_place(
 
 
 @pytest.mark.parametrize("size", [0, 10, 2570], ids=str)
-def test_lines_that_only_the_size_of_a_field_seems_to_have_are_counted_as_the_file_has_them(
+def test_line_breaks_in_a_field_size_are_counted(
     size: int,
 ) -> None:
     journal = binary("EXTRA", b"x" * size) + f"{TIME}MESSAGE=said\n\n".encode()
@@ -77,7 +77,7 @@ def test_lines_that_only_the_size_of_a_field_seems_to_have_are_counted_as_the_fi
     assert lines(journal)[place] == f"{AT} host unknown: said".encode()
 
 
-def test_what_a_field_of_an_absurd_size_leaves_is_told_up_to_it() -> None:
+def test_entries_before_a_field_of_absurd_size_are_read() -> None:
     before, behind = f"{TIME}MESSAGE=one\n\n".encode(), f"\n{TIME}MESSAGE=two\n\n".encode()
     largest = before + binary("BIG", b"x" * MAX_FIELD) + behind
     assert [line[-3:] for line in lines(largest) if line] == [b"one", b"two"]
@@ -85,7 +85,7 @@ def test_what_a_field_of_an_absurd_size_leaves_is_told_up_to_it() -> None:
     assert [line[-3:] for line in lines(too_large) if line] == [b"one"]
 
 
-def test_a_line_without_an_end_is_not_read_for_ever() -> None:
+def test_endless_line_is_not_read_forever() -> None:
     asked = []
 
     def endless(size: int) -> bytes:
@@ -97,7 +97,7 @@ def test_a_line_without_an_end_is_not_read_for_ever() -> None:
     assert MAX_FIELD < len(asked) * BLOCK <= MAX_FIELD + 2 * BLOCK
 
 
-def test_a_long_journal_comes_in_blocks() -> None:
+def test_long_journal_is_read_in_blocks() -> None:
     journal = f"{TIME}MESSAGE={'x' * 1000}\n\n".encode() * 600
     stream = BytesIO(journal)
     read = convert_to_lines(FileForm.JOURNAL_EXPORT, stream.read)

@@ -227,7 +227,7 @@ def lines_with_facts(name: str, lines: list[str]) -> str:
 
 
 @pytest.mark.parametrize(("name", "expected"), EACH, ids=[name for name, _ in EACH])
-def test_a_file_tells_its_facts_and_no_more_and_may_be_cut_anywhere(name: str, expected: str) -> None:
+def test_file_yields_its_facts_even_if_cut(name: str, expected: str) -> None:
     lines = [line.partition(" => ")[0] for line in expected.split("\n")]
     assert lines_with_facts(name, lines) == expected
     for line in lines:
@@ -241,7 +241,7 @@ def test_a_file_tells_its_facts_and_no_more_and_may_be_cut_anywhere(name: str, e
             list(check.find(known, History(())))
 
 
-def test_every_fact_that_a_rule_may_test_is_told_by_a_file() -> None:
+def test_every_testable_fact_has_a_file() -> None:
     texts = ((file, file, re.sub(" => .*", "", expected)) for file, expected in EACH)
     names = set(read_facts(texts).values)
     of_other_tests = {"certificate-start", "certificate-end", "certificate-name", "container", "kernel"}
@@ -259,11 +259,11 @@ def test_every_fact_that_a_rule_may_test_is_told_by_a_file() -> None:
         ("192.0.2.5", "network", False),
     ],
 )
-def test_an_address_lies_in_a_network_or_not(address: str, network: str, expected: bool) -> None:
+def test_address_lies_in_network_or_not(address: str, network: str, expected: bool) -> None:
     assert lies_in(address, network) is expected
 
 
-def test_of_a_fact_there_are_two_thousand_at_most() -> None:
+def test_facts_of_one_name_are_limited() -> None:
     text = "\n".join(f"m{number} 1" for number in range(2001))
     facts = read_facts([("one", "lsmod", text), ("two", "hostname", "a"), ("three", "hostname", "b")])
     assert len(facts.all("module")) == 2000

@@ -40,7 +40,7 @@ def lines_by_set(patterns: LineSet, block: bytes, longest: int) -> list[tuple[in
 
 
 @pytest.mark.slow
-def test_every_way_finds_the_same_patterns_in_every_text_and_line() -> None:
+def test_all_strategies_find_the_same_patterns() -> None:
     reference = LineSet(enumerate(all_patterns()))
     compiled = LineSet(enumerate(all_patterns()))
     found = {text: reference.tests_by_set(text.encode()) for text in texts()}
@@ -55,7 +55,7 @@ def test_every_way_finds_the_same_patterns_in_every_text_and_line() -> None:
     assert len(lines) > len(built_in_rules())
 
 
-def test_text_full_of_words_is_searched_with_one_set() -> None:
+def test_text_with_many_words_uses_one_set() -> None:
     words = [f"word{number:02}" for number in range(70)]
     patterns = LineSet(enumerate([Pattern.parse(f"{word}$") for word in words]))
     assert patterns.tests(" ".join(words[:60]).encode()) == {59}
@@ -64,7 +64,7 @@ def test_text_full_of_words_is_searched_with_one_set() -> None:
     assert "_set" in vars(patterns)
 
 
-def test_a_line_is_looked_at_as_far_as_it_is_said() -> None:
+def test_line_is_searched_up_to_the_limit() -> None:
     patterns = LineSet([(1, Pattern.parse("disk full"))])
     block = b"disk full, disk full\nthe disk full\nthe disk full of it\na disk full"
     assert list(patterns.lines(block, 11)) == [(0, 20, {1}), (55, 66, {1})]
@@ -75,7 +75,7 @@ def test_words_that_overlap_are_all_found() -> None:
     assert list(patterns.lines(b"diskrap of\nx\n", 1 << 14)) == [(0, 10, {0, 1, 2, 3})]
 
 
-def test_a_pattern_without_words_and_one_of_whole_lines_are_found_in_every_line() -> None:
+def test_patterns_without_words_are_tested_everywhere() -> None:
     for more in ([], [(3, Pattern.parse("[[:digit:]]{3}$"))]):
         patterns = LineSet([(1, Pattern.parse("^MemoryError$")), (2, Pattern.parse("disk full")), *more])
         found = list(patterns.lines(b"fine\nMemoryError\ndisk full 100\nno MemoryError", 1 << 14))
@@ -119,7 +119,7 @@ TWELVE = tuple(f"{letter}of" for letter in "abcdefghijkl")
         (r"(?P<name>abc|(?:def|g(?:hij|klm)))n", ("abc", "def", "hij", "klm")),
     ],
 )
-def test_a_needle_is_in_every_match(pattern: str, needles: tuple[str, ...]) -> None:
+def test_needle_is_in_every_match(pattern: str, needles: tuple[str, ...]) -> None:
     assert find_needles(pattern) == needles
 
 
@@ -146,7 +146,7 @@ def test_every_match_of_any_pattern_contains_a_needle(pattern: str, data: st.Dat
 
 
 @pytest.mark.parametrize("text", ["\u212aernel", "di\u017fk full", "caf\udcff DISK FULL"])
-def test_letters_that_fold_to_those_of_a_pattern_are_found_by_its_words(text: str) -> None:
+def test_letters_of_equal_case_fold_are_found(text: str) -> None:
     numbered = tuple(enumerate([Pattern.parse("kernel"), Pattern.parse("disk full")]))
     raw = text.encode(errors="surrogateescape")
     expected = LineSet(numbered).tests_by_set(raw)

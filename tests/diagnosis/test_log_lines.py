@@ -40,7 +40,7 @@ WHERES = (
         ("other", "x", "", "any other"),
     ],
 )
-def test_a_rule_finds_a_line_where_it_looks(kind: str, name: str, unit: str, wheres: str) -> None:
+def test_rule_finds_lines_in_its_sources(kind: str, name: str, unit: str, wheres: str) -> None:
     line = LogLine(place=LinePlace("x", 1), kind=kind, name=name, unit=unit, text="said")
     assert {where for where in WHERES if matches_source(line, where)} == set(wheres.split())
 
@@ -86,12 +86,12 @@ def kind_of(path: str) -> str:
     return f"{stream.kind} {stream.name}{host}{' before' * stream.is_earlier_boot}"
 
 
-def test_a_path_says_of_what_and_of_when_a_file_is() -> None:
+def test_path_identifies_kind_and_boot_of_file() -> None:
     paths = [line.partition(" => ")[0] for line in FILES.split("\n")]
     assert "\n".join(f"{path} => {kind_of(path)}" for path in paths) == FILES
 
 
-def test_a_path_says_in_which_folder_the_files_of_a_host_lie() -> None:
+def test_path_identifies_the_folder_of_a_host() -> None:
     tops = {
         "a/b/bootstrap/network/x": "a/b/",
         "sos-x/proc/cmdline": "sos-x/",
@@ -107,7 +107,7 @@ def test_a_path_says_in_which_folder_the_files_of_a_host_lie() -> None:
     assert {path: find_home(path) for path in homes} == homes
 
 
-def test_a_time_is_plausible_up_to_a_day_around_the_records() -> None:
+def test_time_is_plausible_within_a_day_of_records() -> None:
     day, moment = timedelta(days=1), timedelta(microseconds=1)
     era = Era(START, START + day)
     times = (START - day, START + 2 * day, START - day - moment, START + 2 * day + moment)
@@ -116,7 +116,7 @@ def test_a_time_is_plausible_up_to_a_day_around_the_records() -> None:
 
 
 @pytest.mark.parametrize(("kind", "unit"), [("journal", "job"), ("kernel", ""), ("installer", "")])
-def test_a_line_has_the_kind_the_unit_and_the_host_of_its_file(kind: str, unit: str) -> None:
+def test_line_has_kind_unit_and_host_of_file(kind: str, unit: str) -> None:
     line = log_line(LogStream("x", kind, "job", "n1", is_earlier_boot=True), 7, b"said\r\n", Era())
     place = LinePlace("x", 7)
     assert line == LogLine(

@@ -57,9 +57,7 @@ def at(seconds: float, text: str) -> str:
         (JOURNAL, f"{at(1, 'x' * MAX_LINE)} job[9]: a", None),
     ],
 )
-def test_a_line_is_of_the_service_whose_file_name_or_process_it_has(
-    path: str, line: str, said: str | None
-) -> None:
+def test_line_belongs_to_service_by_file_or_pid(path: str, line: str, said: str | None) -> None:
     evidence = scanned(
         {path: f"{line}\nnothing\n{line}\n{line}" if path != JOURNAL else f"\n\n{line}\n{line}"}
     )
@@ -71,7 +69,7 @@ def test_a_line_is_of_the_service_whose_file_name_or_process_it_has(
 
 
 @pytest.mark.parametrize("most", [5, 1000, BLOCK])
-def test_a_line_has_its_number_however_the_file_is_read(most: int) -> None:
+def test_line_numbers_do_not_depend_on_blocks(most: int) -> None:
     long = "x" * 999
     text = "\n".join(["far 1", "", *[long] * 300, "far 303", at(1, "job[9]: far 304"), "", "far 306"])
     for end in ("", "\n"):
@@ -85,14 +83,14 @@ def test_a_line_has_its_number_however_the_file_is_read(most: int) -> None:
         assert (count, last and last.text, evidence.looked.lines) == (306, "far 306", 306)
 
 
-def test_of_many_lines_the_first_and_the_last_are_kept_and_of_a_service_its_latest() -> None:
+def test_first_and_last_lines_are_kept() -> None:
     lines = [at(number, f"job[9]: far {number}") for number in range(1000)]
     evidence = scanned({JOURNAL: "\n".join(lines)})
     assert [text for _, text in places(evidence)] == [f"far {n}" for n in (*range(8), *range(976, 1000))]
     assert own(evidence) == [(number + 1, f"far {number}") for number in range(600, 1000)]
 
 
-def test_of_a_long_line_the_beginning_is_looked_at() -> None:
+def test_beginning_of_a_long_line_is_searched() -> None:
     evidence = scanned({KERNEL: f"{'x' * (MAX_LINE - 3)}far\n{'x' * (MAX_LINE - 2)}far\n"})
     assert places(evidence) == [(f"{KERNEL}:1", "x" * (MAX_LINE - 3) + "far")]
     assert evidence.ends[KERNEL][0] == 2
@@ -112,7 +110,7 @@ def test_binary_file_is_not_read_as_text(before: bytes, is_read: bool) -> None:
     assert (len(places(evidence)), evidence.looked.files) == (is_read, is_read)
 
 
-def test_lines_come_by_time_and_what_two_files_have_once() -> None:
+def test_lines_are_sorted_by_time_without_duplicates() -> None:
     said = at(2, "job[9]: far")
     evidence = scanned(
         {JOURNAL: f"{said}\n{said}", "bootstrap/journals/job.log": f"{said}\n{at(1, 'x[1]: far')}"}
@@ -132,7 +130,7 @@ def test_without_services_no_line_is_of_one() -> None:
     assert scanner.evidence().own == {}
 
 
-def test_a_journal_in_systemds_export_format_is_read_as_lines() -> None:
+def test_journal_in_export_format_is_read() -> None:
     text = "__CURSOR=1\n__REALTIME_TIMESTAMP=1795223110000000\nMESSAGE=far\n\n"
     assert places(scanned({JOURNAL: text})) == [(f"{JOURNAL}:3", "far")]
 
@@ -147,14 +145,12 @@ def test_a_journal_in_systemds_export_format_is_read_as_lines() -> None:
         (["bootstrap/services/job.json", "bootstrap/network/hostname"], ["bootstrap/network/hostname"]),
     ],
 )
-def test_facts_are_those_of_the_host_of_the_records_or_of_the_one_with_most(
-    paths: Sequence[str], hosts: Sequence[str]
-) -> None:
+def test_facts_are_of_the_recorded_or_main_host(paths: Sequence[str], hosts: Sequence[str]) -> None:
     facts = scanned(dict.fromkeys(paths, "here")).facts
     assert [fact.place.path for fact in facts.all("hostname")] == list(hosts)
 
 
-def test_files_of_facts_are_read_up_to_a_quarter_of_a_mebibyte_each_and_eight_in_all() -> None:
+def test_fact_files_have_size_limits() -> None:
     line = "m 1\n"
     modules = {f"{number}/lsmod": line * 100_000 for number in range(40)}
     facts = scanned({RECORD: "", **{f"bootstrap/{path}": text for path, text in modules.items()}}, 1000).facts
@@ -165,7 +161,7 @@ def test_files_of_facts_are_read_up_to_a_quarter_of_a_mebibyte_each_and_eight_in
     assert scanned({f"bootstrap/{path}": text for path, text in modules.items()}).looked.files == 32
 
 
-def test_containers_are_those_that_have_logs_of_this_host() -> None:
+def test_containers_are_those_with_logs_of_this_host() -> None:
     log = "namespaces/n/pods/p/{0}/{0}/logs/current.log"
     evidence = scanned({log.format("etcd"): "x", f"nodes/n1/{log.format('dns')}": "x"})
     assert [(fact.value, str(fact.place)) for fact in evidence.facts.all("container")] == [

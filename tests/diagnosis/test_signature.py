@@ -34,7 +34,7 @@ from service_record.diagnosis.trouble_facts import is_labelled, telling_line
         pytest.param("Nov 21 01:05:10 host x", "Dec  1 11:05:19 host x", id="syslog-time"),
     ],
 )
-def test_what_differs_each_time_is_not_in_the_signature(message: str, again: str) -> None:
+def test_variable_parts_are_not_in_the_signature(message: str, again: str) -> None:
     assert signature(message) == signature(again)
     assert message != signature(message)
 
@@ -49,7 +49,7 @@ def test_what_differs_each_time_is_not_in_the_signature(message: str, again: str
         ("the sda of the text", "the adb of the text"),
     ],
 )
-def test_what_is_said_stays(message: str, other: str) -> None:
+def test_words_stay_in_the_signature(message: str, other: str) -> None:
     assert signature(message) != signature(other)
 
 
@@ -116,11 +116,11 @@ def test_hostile_messages_take_linear_time(piece: str) -> None:
         (None, None),
     ],
 )
-def test_the_line_that_speaks_of_an_error_is_the_telling_one(message: str | None, line: str | None) -> None:
+def test_line_with_an_error_is_telling(message: str | None, line: str | None) -> None:
     assert telling_line(message) == line
 
 
-def test_of_a_very_long_line_both_ends_are_read() -> None:
+def test_both_ends_of_a_long_line_are_read() -> None:
     much = "x " * 3000
     for line, is_error in (
         (f"{much}Error: y", True),

@@ -59,7 +59,7 @@ DISK = "Error: cannot open /dev/sdb: No such device"
         ),
     ],
 )
-def test_line_that_says_more_of_the_failure_is_ranked_first(first: NotableLine, second: NotableLine) -> None:
+def test_more_specific_line_is_ranked_first(first: NotableLine, second: NotableLine) -> None:
     expected = [first.line.text.strip(), second.line.text.strip()]
     assert ranked(first, second) == expected
     assert ranked(second, first) == expected
@@ -94,12 +94,12 @@ def test_flood_of_one_program_leaves_room_for_others() -> None:
         ("kernel: ACPI Error: AE_NOT_FOUND, while evaluating", None),
     ],
 )
-def test_only_a_line_that_says_what_went_wrong_is_the_likely_cause(line: str, name: str | None) -> None:
+def test_only_an_error_line_is_the_likely_cause(line: str, name: str | None) -> None:
     cause = likely_cause("job", None, None, (), rank_lines([notable(line)], [JOB]))
     assert (cause.name if cause is not None else None) == name
 
 
-def test_unexplained_error_is_shown_beside_the_cause_of_a_host_without_failure() -> None:
+def test_unexplained_error_is_shown_beside_the_cause() -> None:
     fatal = notable("ovnkube-node: Error: cannot find the default gateway of '/etc/x'", kind="containers")
     warning = notable("ovnkube-node: level=warning msg='cannot find x'", kind="containers", at=6)
     known = KnownCause(name="a", says="a", line="known")

@@ -97,7 +97,7 @@ def rule(name: str, more: str = "") -> str:
         (rule("a", "service: ^job$"), [("a", None)]),
     ],
 )
-def test_of_rules_that_fit_the_deepest_is_named(rules: str, expected: list[tuple[str, str | None]]) -> None:
+def test_deepest_fitting_rule_is_named(rules: str, expected: list[tuple[str, str | None]]) -> None:
     assert weighed(rules, {}) == expected
 
 
@@ -115,15 +115,13 @@ HEALS = ELSEWHERE.replace("far, says", "far, heals: true, says")
         (KERNEL, "kernel: far", None),
     ],
 )
-def test_line_outside_the_time_of_the_run_only_points_to_a_cause(
-    path: str, line: str, doubt: str | None
-) -> None:
+def test_line_outside_the_run_is_only_a_pointer(path: str, line: str, doubt: str | None) -> None:
     assert weighed(ELSEWHERE, {path: line}, None) == [("far", doubt)]
     any_time = ELSEWHERE.replace("far, says", "far, within: any, says")
     assert weighed(any_time, {path: line}, None) == [("far", None)]
 
 
-def test_line_logged_less_often_than_on_healthy_hosts_only_points_to_a_cause() -> None:
+def test_line_as_rare_as_on_healthy_hosts_is_pointer() -> None:
     line = at(3, "kubelet[9]: far")
     rules = ELSEWHERE.replace("far, says", "far, times: 2, says")
     assert weighed(rules, {KUBELET: line}, None) == [("far", "healthy hosts log it as often")]
@@ -132,7 +130,7 @@ def test_line_logged_less_often_than_on_healthy_hosts_only_points_to_a_cause() -
     assert weighed(contributing, {KUBELET: line}, None) == []
 
 
-def test_line_of_a_program_that_the_rule_does_not_name_only_points_to_a_cause() -> None:
+def test_line_of_an_unnamed_program_is_a_pointer() -> None:
     for where, doubt in (
         ("own", "another program logged it"),
         ("kernel", "another program logged it"),
@@ -146,7 +144,7 @@ def test_line_of_a_program_that_the_rule_does_not_name_only_points_to_a_cause() 
         )
 
 
-def test_line_of_systemd_about_another_unit_only_points_to_a_cause() -> None:
+def test_line_about_another_unit_is_a_pointer() -> None:
     rules = "- {name: far, says: far, message: ['[Ff]ailed at step'], where: [systemd]}"
     for unit, doubt in (("other", "it is about another unit"), ("job", None)):
         line = at(3, f"systemd[1]: {unit}.service: Failed at step EXEC spawning /x: Permission denied")
@@ -179,9 +177,7 @@ def test_problem_that_heals_needs_a_recent_line(line: str, has_healed: bool) -> 
         ("far", ["x"] * 150, True),
     ],
 )
-def test_of_a_running_service_a_problem_heals_by_the_end_of_the_file(
-    first: str, last: Sequence[str], has_healed: bool
-) -> None:
+def test_problem_of_running_service_can_heal(first: str, last: Sequence[str], has_healed: bool) -> None:
     log = weighed(HEALS, {KUBELET: "\n".join([first, *last])}, None, is_over=False)
     assert (log[0][1] is not None) is has_healed
 
@@ -194,7 +190,7 @@ def test_further_lines_of_a_run_are_its_own(seconds: float, is_own: bool) -> Non
     assert (log[1] == ("far", "own is nearer to the failure")) is is_own
 
 
-def test_every_line_of_a_run_may_tell_however_many_follow() -> None:
+def test_early_line_of_a_run_can_be_evidence() -> None:
     rules = "- {name: own, says: it, message: [deep]}\n"
     lines = [at(1, "job[1]: deep"), *(at(2, f"job[1]: {number}") for number in range(200))]
     assert weighed(rules, {OWN: "\n".join(lines)}) == [("own", None)]
@@ -206,7 +202,7 @@ def test_nearest_source_comes_first() -> None:
     assert weighed(rule("m") + rules, files) == [("m", None), ("far", "m is nearer to the failure")]
 
 
-def test_service_that_logs_another_error_has_no_certain_cause_from_elsewhere() -> None:
+def test_other_error_of_service_makes_causes_uncertain() -> None:
     files = {KERNEL: at(3, "kernel: far")}
     doubt = "the service itself logged another error"
     assert weighed(ELSEWHERE, files, "level=error msg=other") == [("far", doubt)]
@@ -218,7 +214,7 @@ def test_service_that_logs_another_error_has_no_certain_cause_from_elsewhere() -
     assert weighed(own, files, "near\nlevel=error msg=other")[0] == ("near", None)
 
 
-def test_only_what_the_bad_host_alone_has_is_told_of_it() -> None:
+def test_only_evidence_unique_to_bad_host_is_shown() -> None:
     rules = (
         "- {name: far, says: it, message: [far], where: [any]}\n"
         "- {name: both, says: it, rank: contributing, message: [both], where: [any]}\n"
@@ -233,7 +229,7 @@ def test_only_what_the_bad_host_alone_has_is_told_of_it() -> None:
 
 
 @pytest.mark.parametrize(("behind", "has_healed"), [(50, False), (51, True)])
-def test_host_without_failure_has_a_cause_that_has_not_healed(behind: int, has_healed: bool) -> None:
+def test_host_without_failure_can_have_unhealed_cause(behind: int, has_healed: bool) -> None:
     lines = [at(1, "kernel: far"), *(at(2, f"kernel: {number}") for number in range(behind))]
     files = {KERNEL: "\n".join(line.split(" ", 1)[1] for line in lines)}  # without times
     assert (host(HEALS, files).explain_host() is None) is has_healed
@@ -295,7 +291,7 @@ FACT = "bootstrap/storage/lsblk.txt"
         (SLOW, {OWN: at(1, "job[1]: 9000000 in 1s")}, None),
     ],
 )
-def test_a_cause_says_by_which_line_or_fact_it_is_known(
+def test_cause_names_its_line_or_fact(
     test: str, files: Mapping[str, str], expected: tuple[str | None, ...] | None
 ) -> None:
     own = "\n".join([at(0, "job[1]: x"), at(2, "job[1]: deep"), at(3, "job[1]: x")])
@@ -354,14 +350,12 @@ def judged(
         ("cannot do it", at(1, "job[1]: Error: deep"), False),
     ],
 )
-def test_the_line_of_the_run_that_tells_most_is_told_where_the_message_tells_little(
-    message: str | None, line: str, is_told: bool
-) -> None:
+def test_telling_log_line_replaces_a_vague_message(message: str | None, line: str, is_told: bool) -> None:
     root = some(some(judged({OWN: line}, {"job": failed_run(error_message=message)})).root)
     assert (root.telling and root.telling.line) == ("Error: deep" if is_told else None)
 
 
-def test_of_a_host_without_trouble_its_failed_unit_or_a_line_shows_the_cause() -> None:
+def test_cause_of_host_without_trouble_is_found() -> None:
     unit = Unit(name="new.service", is_failed=True)
     mount = Unit(name="a.mount", is_failed=True)
     line = at(3, "x[1]: far")
@@ -388,7 +382,7 @@ def test_of_a_host_without_trouble_its_failed_unit_or_a_line_shows_the_cause() -
 
 
 @pytest.mark.parametrize("more", ["", ", within: boot", ", within: any"])
-def test_of_a_host_without_trouble_lines_of_this_boot_count(more: str) -> None:
+def test_only_lines_of_this_boot_count(more: str) -> None:
     rules = ELSEWHERE.replace("says: far", f"says: far{more}")
     well: Mapping[str, list[Entry]] = {"job": [entry()]}
     for path, is_found in ((KERNEL, True), ("bootstrap/journals/boot-1.log", "any" in more)):
@@ -396,7 +390,7 @@ def test_of_a_host_without_trouble_lines_of_this_boot_count(more: str) -> None:
         assert (found.host is not None) is is_found
 
 
-def test_files_are_judged_without_a_record_where_they_are_of_a_host() -> None:
+def test_files_of_a_host_are_judged_without_records() -> None:
     for files, is_judged in (
         ({KERNEL: "x"}, True),
         ({"hostname": "a"}, True),
@@ -408,7 +402,7 @@ def test_files_are_judged_without_a_record_where_they_are_of_a_host() -> None:
     assert judged({KERNEL: "x"}, {"job": [Malformed(1, "x", "not an entry")]}) is None
 
 
-def test_what_is_compiled_once_serves_every_host() -> None:
+def test_compiled_rules_are_shared_by_hosts() -> None:
     causes = Causes(read_rules(ELSEWHERE, "rules.yaml"))
     causes.prepare()
     for other in (causes.without_evidence(History(())), causes.with_evidence(Evidence(), History(()))):
