@@ -15,6 +15,7 @@ from sqlalchemy import func, select
 
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
+from service_record.collector.store import record_rows
 from service_record.collector.store.schema import chunks, hosts
 from tests.builders import failed_run
 from tests.collector.installing import Clock
@@ -164,6 +165,21 @@ def test_records_of_a_host_are_limited(server: Served, host: str) -> None:
 
     assert send(client, host, piece("crio", MOST, b"x")).status == 507
     assert send(client, host, piece("crio", 0, b"x")).status == 200
+
+
+def test_every_service_gets_a_share_of_the_limit(server: Served, host: str) -> None:
+    client, row = server.client("host", host), b"x" * 40_000
+    for service in ("a", "b"):
+        send(client, host, piece(service, 0, row))
+        send(client, host, piece(service, len(row), row))
+    send(client, host, piece("c", 0, b"short"))
+
+    with server.collector.database.reading() as connection:
+        host_id = record_rows.host_id_of(connection, host)
+        assert host_id is not None
+        ends = record_rows.ends_of(connection, host_id, 60_000, 40_000)
+
+    assert [(service, text.strip()) for service, text in ends] == [("a", row), ("b", row), ("c", b"short")]
 
 
 def test_records_change_the_verdict_within_seconds(server: Served, host: str) -> None:

@@ -158,16 +158,18 @@ def places_of(
 def ends_of(connection: Connection, host_id: int, most: int, most_each: int) -> list[tuple[str, bytes]]:
     """Return a host's services, each with the end of its record.
 
-    The limits are about `most_each` bytes for a record and `most` bytes for all of them.
+    The limits are about `most_each` bytes for a record and `most` bytes for all of them. Each service gets at
+    least its last row, and long records share the bytes that short ones leave.
     """
-    texts: list[tuple[str, bytes]] = []
-    for service in sorted({file.service for file in held_of(connection, host_id)}):
-        places = places_of(connection, host_id, service, min(most, most_each))
-        texts.append((service, data_at(connection, places)))
-        most -= len(texts[-1][1])
-        if most <= 0:
-            break
-    return texts
+    sizes: dict[str, int] = {}
+    for file in held_of(connection, host_id):
+        sizes[file.service] = sizes.get(file.service, 0) + file.offset
+    texts: dict[str, bytes] = {}
+    for service in sorted(sizes, key=sizes.__getitem__):
+        share = max(1, most // (len(sizes) - len(texts)))
+        texts[service] = data_at(connection, places_of(connection, host_id, service, min(share, most_each)))
+        most -= len(texts[service])
+    return sorted(texts.items())
 
 
 def data_at(connection: Connection, places: Sequence[int | None]) -> bytes:
