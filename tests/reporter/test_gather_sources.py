@@ -172,7 +172,7 @@ def test_linked_files_of_a_tree_are_left_out(host: Host) -> None:
     assert result.bundle.paths == ["agent/good.log"]
 
 
-def test_files_of_a_linked_subdirectory_keep_the_names_of_their_patterns(host: Host) -> None:
+def test_files_of_linked_subdirectory_keep_pattern_names(host: Host) -> None:
     host.file("/etc/etcd/ca.crt", "etcd\n")
     host.file("/etc/kubernetes/pki/ca.crt", "cluster\n")
     (host.root / "etc/kubernetes/pki/etcd").symlink_to("/etc/etcd")

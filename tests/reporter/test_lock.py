@@ -56,7 +56,7 @@ def test_waiting_process_gets_the_released_lock(tmp_path: Path) -> None:
             pass
 
 
-def test_round_and_stop_share_a_lock_in_memory_if_the_disk_fails(tmp_path: Path) -> None:
+def test_lock_is_in_memory_if_disk_fails(tmp_path: Path) -> None:
     (tmp_path / "var").mkdir()
     (tmp_path / "var/lib").symlink_to("/proc")  # nobody can create a directory there
     places = Places(tmp_path)

@@ -201,7 +201,7 @@ def test_first_boot_beyond_its_limit_waits_for_a_second() -> None:
     assert asks(case.settings, seen(later, state=case.state), later)
 
 
-def test_new_failure_is_shipped_after_the_limit_of_a_first_boot() -> None:
+def test_new_failure_is_shipped_after_first_boot_limit() -> None:
     service, state = Answering(), ReporterState()
     for uptime in range(60, 20_000, 600):
         found = evidence(float(uptime), wrong=uptime > 10_000)
@@ -212,7 +212,7 @@ def test_new_failure_is_shipped_after_the_limit_of_a_first_boot() -> None:
     assert service.calls["GET"] < 10, "rounds without news ask nothing"
 
 
-def test_send_always_ships_after_the_limit_of_a_first_boot() -> None:
+def test_send_always_ships_after_first_boot_limit() -> None:
     service, state = Answering(), ReporterState()
     always = settings(send=Send.ALWAYS, uploads_per_boot=16, uploads=30)
     for uptime in range(60, 20_000, 600):
@@ -301,7 +301,7 @@ def test_stopping_on_a_healthy_host_ships_and_keeps_nothing(view: View) -> None:
 
 
 @pytest.mark.parametrize("stage", ["Configuring", "Joined"])
-def test_kubelet_does_not_stop_a_failing_host_that_has_not_joined(stage: str) -> None:
+def test_kubelet_does_not_stop_a_failing_host(stage: str) -> None:
     plan = Case(state=TOLD_ALL, evidence=UP, view=host_view(stage=stage)).plan()
     assert plan.ship
     assert (plan.stop is not None) == (stage == "Joined")
@@ -376,7 +376,7 @@ def test_each_silence_rule_has_a_case() -> None:
 
 @pytest.mark.parametrize("stages", Stages)
 @pytest.mark.parametrize("known", [None, True, False])
-def test_fact_is_reported_in_the_form_that_the_service_accepts(stages: Stages, known: bool | None) -> None:
+def test_fact_is_reported_in_the_accepted_form(stages: Stages, known: bool | None) -> None:
     state = replace(OLD_STATE, stages_known=known)
     plan = Case(settings=settings(stages=stages), state=state).plan()
     as_stage = stages is Stages.NEW or (stages is Stages.AUTO and known is not False)
@@ -488,7 +488,7 @@ def test_missing_answer_is_retried_later() -> None:
     assert {classify(call, LOST) for call in Call} == {ResponseClass.LATER}
 
 
-def test_unknown_stage_is_reported_as_information_in_the_same_round() -> None:
+def test_unknown_stage_is_reported_as_information_at_once() -> None:
     service = Answering()
     state, _ = whole_round(settings(), ReporterState(), FIRST, service, SMALL)
     assert [(found.stage, found.info) for found in service.accepted] == [("Rebooting", Fact.LOCAL)]
@@ -512,7 +512,7 @@ def test_moved_stage_is_read_once_more_then_dropped() -> None:
     assert state.dropped == (str(Fact.LOCAL),)
 
 
-def test_fact_answered_500_is_tried_in_six_rounds_and_accepted_in_any() -> None:
+def test_fact_answered_500_is_tried_in_six_rounds() -> None:
     service = Answering(faults=lambda call: Answered(500) if call == "PUT" else None)
     state = OLD_STATE
     for number in range(1, 4):
@@ -806,9 +806,7 @@ def test_verdict_of_a_failed_host_is_reported(status: str) -> None:
         ("Waiting for ignition", 60, False),
     ],
 )
-def test_nothing_is_reported_shortly_before_the_limit_of_a_stage(
-    stage: str, minutes: int, is_near: bool
-) -> None:
+def test_nothing_is_reported_shortly_before_stage_limit(stage: str, minutes: int, is_near: bool) -> None:
     view = replace(WITH_LOGS, stage=stage, stage_age=60.0 * minutes)
     case = Case(state=with_bundle(TOLD, WRONG), evidence=WRONG, view=view)
     assert bool(case.plan().report) is not is_near
@@ -816,7 +814,7 @@ def test_nothing_is_reported_shortly_before_the_limit_of_a_stage(
     assert replace(case, view=found_stuck).plan().report
 
 
-def test_verdict_of_a_day_two_host_is_sent_with_the_stage_done() -> None:
+def test_day_two_verdict_is_sent_with_stage_done() -> None:
     view = replace(WITH_LOGS, stage="Done", status="added-to-existing-cluster")
     (report,) = Case(state=with_bundle(TOLD, WRONG), evidence=WRONG, view=view).plan().report
     assert (report.stage, report.words("why")) == ("Done", f"why. {PLACE}")
@@ -898,7 +896,7 @@ def test_baseline_never_replaces_a_trouble_in_the_host_logs(is_wrong: bool) -> N
     assert bool(Case(state=state, view=WITH_LOGS).plan().ship) is not is_wrong
 
 
-def test_trouble_is_reported_in_the_boot_after_a_database_outage() -> None:
+def test_trouble_is_reported_in_boot_after_database_outage() -> None:
     service, state = Answering(view=NO), ReporterState()
     for uptime in range(20, 3000, 600):
         state, plan = whole_round(settings(), state, evidence(float(uptime), wrong=True), service, SMALL)
@@ -958,7 +956,7 @@ def test_send_always_ships_each_round_within_the_budget() -> None:
         pytest.param(replace(TOLD, is_careful=True), id="after a lost state"),
     ],
 )
-def test_last_upload_of_a_budget_is_kept_for_the_limit(state: ReporterState) -> None:
+def test_last_upload_is_kept_for_the_limit(state: ReporterState) -> None:
     (found,) = Case(state=state, evidence=evidence(3000.0, wrong=True)).plan().ship
     assert (found.last_word, found.tries) == (BOOT, 1)
     over = replace(state, spent=spent(uploads=8, boot_uploads=4))

@@ -122,7 +122,7 @@ def test_round_uses_the_records_directory_of_the_environment(
     assert len(server.rules.objects) == 1
 
 
-def test_exit_helper_follow_and_report_use_the_directory_of_the_environment(
+def test_programs_use_the_directory_of_the_environment(
     host: ReportingHost, server: AssistedServer, elsewhere: Path
 ) -> None:
     """The exit helper gets the environment of the recorded unit, `follow` that of its caller."""
@@ -241,7 +241,7 @@ def with_agents_logs(host: ReportingHost, server: AssistedServer) -> dict[str, b
     return server.rules.objects.copy()
 
 
-def test_agent_logs_are_kept_and_the_bundle_path_is_reported(
+def test_agent_logs_are_kept_and_bundle_path_reported(
     host: ReportingHost, server: AssistedServer, with_agents_logs: dict[str, bytes]
 ) -> None:
     for uptime in (60, 660):
@@ -308,9 +308,7 @@ def test_bundle_goes_to_other_destinations_if_agent_logs_exist(
     assert not host.places.credential_file.exists()
 
 
-def test_send_always_ships_a_bundle_of_a_healthy_host_in_each_round(
-    host: ReportingHost, server: AssistedServer
-) -> None:
+def test_send_always_ships_healthy_host_in_each_round(host: ReportingHost, server: AssistedServer) -> None:
     host.settle(server.url, 'send = "always"')
     for number in range(3):
         assert host.report(uptime=60 + 600 * number).status == 0
@@ -322,7 +320,7 @@ def test_send_always_ships_a_bundle_of_a_healthy_host_in_each_round(
 
 @pytest.mark.parametrize("name", ["spool", "work", "reporter.json"])
 @pytest.mark.parametrize("is_link", [True, False], ids=["link", "another kind"])
-def test_foreign_files_in_place_of_its_files_are_reported_and_harmless(
+def test_foreign_files_in_place_of_ours_are_reported(
     host: ReportingHost, server: AssistedServer, tmp_path: Path, name: str, is_link: bool
 ) -> None:
     theirs = tmp_path / "theirs"
@@ -365,7 +363,7 @@ def test_bad_setting_is_one_line_and_the_round_continues(
     assert host.places.issue.exists()
 
 
-def test_round_without_settings_shows_the_verdict_and_lists_missing_settings(
+def test_round_without_settings_lists_missing_ones(
     host: ReportingHost,
 ) -> None:
     host.places.settings_file.unlink()
@@ -575,7 +573,7 @@ def test_unreadable_state_is_kept_for_the_next_round(host: ReportingHost, server
 
 
 @pytest.mark.parametrize("status", [301, 400, 503])
-def test_unusable_view_prevents_reports_and_is_shown_on_the_console(
+def test_unusable_view_is_shown_and_prevents_reports(
     host: ReportingHost, server: AssistedServer, status: int
 ) -> None:
     server.fail(
@@ -592,7 +590,7 @@ def test_unusable_view_prevents_reports_and_is_shown_on_the_console(
 @pytest.mark.parametrize(
     "kind", ["file", "pipe", "link to a file", "link to nothing", "link to itself", "link to a directory"]
 )
-def test_foreign_file_in_place_of_its_directory_is_reported_and_harmless(
+def test_foreign_file_in_place_of_directory_is_reported(
     host: ReportingHost, server: AssistedServer, tmp_path: Path, kind: str
 ) -> None:
     theirs = tmp_path / "theirs"
@@ -831,7 +829,7 @@ def test_undelivered_bundle_is_kept_and_reported_until_purged(
     assert "Note" not in service_record("show", "--from", str(host.places.records)).err
 
 
-def test_denied_bundle_goes_to_other_destinations_and_later_to_the_service(
+def test_denied_bundle_goes_elsewhere_and_later_to_service(
     host: ReportingHost, server: AssistedServer, tmp_path: Path
 ) -> None:
     share = tmp_path / "share"
