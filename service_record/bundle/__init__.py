@@ -1,6 +1,6 @@
-"""Bundles: archives of a host's records in the layout of OpenShift's own; docs/bundle.md describes it.
+"""Read and write bundles: archives of a host's records in OpenShift's layout (docs/bundle.md).
 
-A name is loaded when it is first used: most of what is read is no archive, and needs no decompressor.
+Names are imported at their first use: most inputs are not archives and need no decompressor.
 """
 
 from importlib import import_module

@@ -1,7 +1,6 @@
-"""The compressions around an archive: told by a stream's first bytes, and taken off while it is read.
+"""Decompress the layers around an archive while it is read. A stream's first bytes show its compression.
 
-How much of an archive is read has limits, so that none, however made, takes the reader's time or memory for
-long.
+Limits bound the time and memory that any archive, including a malicious one, can take.
 """
 
 import bz2
@@ -23,42 +22,43 @@ _GIB: Final = 1 << 30
 
 
 class LimitError(Exception):
-    """A limit that an archive exceeds, in one line."""
+    """An archive exceeds a limit. The message is one line."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of reading. Each is far beyond a real bundle, and within reach of a small machine."""
+    """Limits of reading, far above real bundles and low enough for a small machine."""
 
     read_bytes: int = 4 * _GIB
-    """All layers together, compressed or not. 20 MiB of gzip can unpack to as much."""
+    """Bytes of all layers together, compressed and not. 20 MiB of gzip can unpack to 4 GiB."""
     free_bytes: int = 256 * _MIB
-    """All layers together, however small the archive is."""
+    """Bytes of all layers together that even a tiny archive may have."""
     growth: int = 200
-    """Times the size of the archive that may be read besides: logs pack to a thirtieth, and what is
-    made to do harm to a thousandth in each layer."""
+    """Further bytes, as a multiple of the archive's size. Logs compress to a thirtieth; malicious data
+    compresses to a thousandth in each layer."""
     members: int = 200_000
-    """All archives together, headers of headers too. A million empty members pack to a megabyte or two."""
+    """Members of all archives together, including extended headers. A million empty members compress to
+    one or two MB."""
     records: int = 10_000
-    """A host has some hundred units; each record takes a place in the output."""
+    """Records. A host has some hundred units, and each record takes a place in the output."""
     record_bytes: int = 64 * _MIB
-    """One record: 16384 entries of the greatest length, or half a million of a usual one."""
+    """Bytes of one record: 16384 entries of the greatest length, or half a million usual ones."""
     kept_bytes: int = 128 * _MIB
-    """All records, which are held in memory: archives are read in one pass, and nothing goes to disk."""
+    """Bytes of all records. They are held in memory: archives are read in one pass, without files."""
     free_kept_bytes: int = 16 * _MIB
-    """All records, however small the archive is."""
+    """Bytes of all records that even a tiny archive may have."""
     kept_growth: int = 40
-    """Times the size of the archive that records may take besides. Real records pack to a tenth or a
-    twentieth. Entries that are all alike pack to a two-hundredth, and half a megabyte of them would take half
-    a gigabyte of memory to judge."""
+    """Further bytes of records, as a multiple of the archive's size. Real records compress to a tenth or a
+    twentieth. Identical entries compress to a two-hundredth: judging half a megabyte of them would take half
+    a gigabyte of memory."""
     layers: int = 8
-    """Archives and compressions in one another. A log bundle that assisted-service hands out has three."""
+    """Nested archives and compressions. A log bundle from assisted-service has three."""
     header_bytes: int = 64 * _KIB
-    """The extended header of a member. A path has at most 4 KiB on Linux."""
+    """Bytes of the extended headers of a member. A path has at most 4 KiB on Linux."""
     decoder_bytes: int = 256 * _MIB
-    """Memory for unpacking; `xz -9` needs 65 MiB, and a file can ask for 4 GiB."""
+    """Memory of the xz decoder. `xz -9` needs 65 MiB, and a file can ask for 4 GiB."""
     is_our_own: bool = False
-    """True for an archive that this program has just made. ISA-L unpacks it, where it is installed; its words
-    for damage are not those of zlib."""
+    """True for an archive that this program has just made. ISA-L unpacks it, if installed; its error messages
+    differ from those of zlib."""
 
 
 class ReadingBudget(msgspec.Struct):
@@ -67,7 +67,7 @@ class ReadingBudget(msgspec.Struct):
     limits: Limits
     read_bytes: int = 0
     packed_bytes: int = 0
-    """The part of them that is the archive itself."""
+    """The bytes of the archive itself, a part of `read_bytes`."""
     members: int = 0
     records: int = 0
     kept_bytes: int = 0
@@ -103,7 +103,7 @@ class ReadingBudget(msgspec.Struct):
 
 
 def size_text(size: int) -> str:
-    """Return a limit for people: `4 GiB`."""
+    """Return a size as text: `4 GiB`."""
     for unit, name in ((_GIB, "GiB"), (_MIB, "MiB"), (_KIB, "KiB")):
         if size >= unit and size % unit == 0:
             return f"{size // unit} {name}"
@@ -111,59 +111,55 @@ def size_text(size: int) -> str:
 
 
 HEAD_BYTES: Final = tarfile.BLOCKSIZE
-"""The bytes that is_packed() must see to be sure."""
+"""The number of first bytes that is_packed() needs."""
 CHUNK_BYTES: Final = 1 << 16
 
 Pull: TypeAlias = Callable[[int], bytes]
-"""A function that returns at most so many bytes from where its last call ended; none at the end. May raise
-one of `_damages()`.
-"""
+"""Returns the next bytes, at most the given number; empty at the end. May raise one of `_damages()`."""
 
 
 def _damages() -> tuple[type[Exception], ...]:
-    """Return the exceptions of damaged data and unreadable files."""
+    """Return the exceptions that mean damaged data or an unreadable file."""
     return (OSError, EOFError, zlib.error, _fast_zlib().error, lzma.LZMAError, _zstd().ZstdError)
 
 
 class Layer:
-    """A stream whose first bytes can be looked at. Where its data is damaged it ends, and says why."""
+    """A stream with peek(). It ends at damaged data; `damage` is then the reason."""
 
     def __init__(self, pull: Pull, budget: ReadingBudget, around: "Layer | None" = None) -> None:
         self._pull = pull
         self._around = around
-        self._ahead = b""
+        self._peeked = b""
         self.budget = budget
         self.damage = ""
         self.depth: int = around.depth + 1 if around else 0
-        """The number of layers around it."""
+        """The number of outer layers."""
 
     @property
     def head(self) -> bytes:
         return self.peek(HEAD_BYTES)
 
     def peek(self, size: int) -> bytes:
-        """Return the next bytes, which stay in the stream."""
-        self._ahead = self.read(size)
-        return self._ahead
+        """Return the next bytes without consuming them."""
+        self._peeked = self.read(size)
+        return self._peeked
 
     @property
     def reason(self) -> str:
-        """Return the damage that ended it: its own, or that of the layer around it."""
+        """Return the damage that ended the stream, its own or an outer layer's; empty if there is none."""
         return self.damage or (self._around.reason if self._around else "")
 
     def read(self, size: int = CHUNK_BYTES) -> bytes:
-        """Return so many bytes, fewer only at the end. Raises LimitError when the archive has reached its
-        limit.
-        """
-        parts = [self._ahead[:size]]
-        self._ahead = self._ahead[size:]
+        """Return `size` bytes, fewer only at the end. Raises LimitError beyond a limit of the archive."""
+        parts = [self._peeked[:size]]
+        self._peeked = self._peeked[size:]
         missing = size - len(parts[0])
-        while missing and (data := self._more(missing)):
+        while missing and (data := self._pull_next(missing)):
             parts.append(data)
             missing -= len(data)
         return b"".join(parts)
 
-    def _more(self, size: int) -> bytes:
+    def _pull_next(self, size: int) -> bytes:
         if self.damage:
             return b""
         try:
@@ -178,19 +174,19 @@ class Layer:
 
 
 def decompressed_layer(layer: Layer) -> Layer:
-    """Return the content inside a layer's compressions, as far as the limit of layers goes."""
+    """Return the layer inside all compressions, up to the limit of layers."""
     while layer.depth < layer.budget.limits.layers and (new := _decoder(layer.head)):
         layer = Layer(_Decoded(layer, new).pull, layer.budget, layer)
     return layer
 
 
 def is_packed(head: bytes) -> bool:
-    """Return whether a stream with this beginning is an archive or compressed."""
+    """Return True if a stream that begins with `head` is an archive or compressed."""
     return is_archive(head) or _decoder(head) is not None
 
 
 def is_archive(head: bytes) -> bool:
-    """Return whether a stream with this beginning has members."""
+    """Return True if a stream that begins with `head` is a tar or zip archive."""
     return is_tar(head) or is_zip(head)
 
 
@@ -211,8 +207,8 @@ class _Decoder(Protocol):
 
 
 class _GzipDecoder:
-    """zlib's decoder with the interface of the others. `gzip` reads a header byte by byte, however long it
-    is.
+    """zlib's decoder with the interface of the others. The module `gzip` reads a header byte by byte, even an
+    endless one.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -239,7 +235,7 @@ class _GzipDecoder:
 
 
 class _Decoded:
-    """Compressed streams one after another, as their programs write them when several files are joined."""
+    """Decodes concatenated compressed streams, as `cat a.gz b.gz` makes them."""
 
     def __init__(self, layer: Layer, new: Callable[[Limits], _Decoder]) -> None:
         self._layer = layer
@@ -255,7 +251,7 @@ class _Decoded:
         return data
 
     def _has_more(self) -> bool:
-        """Return whether more is left to decode; zeros may fill up the file behind a stream."""
+        """Return True if there is more to decode. Zeros after a stream are skipped."""
         if self._decoder.eof:
             self._input = self._decoder.unused_data.lstrip(b"\0") or self._layer.read().lstrip(b"\0")
             if not self._input:
@@ -270,7 +266,7 @@ class _Decoded:
 
 @cache
 def _fast_zlib() -> Any:
-    """Return ISA-L where it is installed, which unpacks in a third of zlib's time, else zlib."""
+    """Return ISA-L, which takes a third of zlib's time, or zlib if it is not installed."""
     try:
         from isal import isal_zlib
     except ImportError:
@@ -279,7 +275,7 @@ def _fast_zlib() -> Any:
 
 
 def _zstd() -> Any:
-    """Load what reads zstd, which few bundles are packed with."""
+    """Import zstd, which few bundles need."""
     if sys.version_info >= (3, 14):
         from compression import zstd
     else:
@@ -293,7 +289,7 @@ _DECODERS: Final[Mapping[bytes, Callable[[Limits], _Decoder]]] = {
     b"\xfd7zXZ\0": lambda limits: lzma.LZMADecompressor(memlimit=limits.decoder_bytes),
     b"\x28\xb5\x2f\xfd": lambda _: _zstd().ZstdDecompressor(),
 }
-"""First bytes of a file -> what decodes it. zstd's own default refuses windows of more than 128 MiB."""
+"""First bytes of a file -> its decoder. By default zstd refuses windows of more than 128 MiB."""
 
 
 def _decoder(head: bytes) -> Callable[[Limits], _Decoder] | None:

@@ -7,7 +7,7 @@ from service_record.record.appending import DAMAGED_SUFFIX
 from service_record.record.directory import RECORD_DIRECTORIES, UNFINISHED_SUFFIX
 
 MANIFEST: Final = "manifest.json"
-"""The file beside the records' directory in a bundle of ours: what was gathered, and in which boot."""
+"""The file in a bundle of this project that lists the gathered files and names the boot."""
 
 _FILE: Final = re.compile(
     rf"(?:.*/)?(?:{'|'.join(RECORD_DIRECTORIES)})/(?P<service>[^/.][^/]*)\.json"
@@ -22,19 +22,19 @@ _UNIT_TEXT: Final = re.compile(
 
 
 class Named(NamedTuple):
-    """The kind of a record's file, by its path in an archive."""
+    """The service and kind of a file, by its path in an archive."""
 
     service: str
     suffix: str
-    """Empty for the record itself."""
+    """`.tmp` or `.damaged`; empty for the record itself."""
 
 
 def named(path: str) -> Named | None:
-    """Return None for a file that is no record's."""
+    """Parse a path. Returns None for a file that does not belong to a record."""
     match = _FILE.fullmatch(path)
     return Named(match["service"], match["suffix"]) if match else None
 
 
 def is_unit_text(path: str) -> bool:
-    """Return whether a file describes units of systemd, such as a list of those that failed."""
+    """Return True for a file with text about units of systemd, such as the list of failed ones."""
     return _UNIT_TEXT.fullmatch(path) is not None

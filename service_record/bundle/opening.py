@@ -1,4 +1,4 @@
-"""Reading bundles: the records in an archive, whatever it is packed in, without a file being made."""
+"""Read the records in a bundle, in one pass and without writing files."""
 
 import json
 import re
@@ -31,9 +31,9 @@ from service_record.record.layout import read_entries
 from service_record.record.recovery import STRUCTURE
 
 _MAX_LEFT_OUT: Final = 20
-_MOST_MANIFEST: Final = 1 << 20  # bytes
+_MAX_MANIFEST_BYTES: Final = 1 << 20
 _MANIFEST: Final = re.compile(rf"(?:[^/]+/)?{re.escape(MANIFEST)}")
-_LOOSE: Final = re.compile(r"(?:[^/]+/){0,2}(?P<service>[^/.][^/]*)\.json", re.DOTALL)
+_JSON_FILE: Final = re.compile(r"(?:[^/]+/){0,2}(?P<service>[^/.][^/]*)\.json", re.DOTALL)
 _BOOT_ID: Final = re.compile("[0-9a-f]{32}")
 _MAX_UNIT_TEXTS: Final = 100
 _MAX_TOP_NAMES: Final = 200
@@ -41,72 +41,72 @@ _MAX_UNIT_TEXT_BYTES: Final = 256 << 10
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """A part of an archive that was not read, or not to its end."""
+    """A part of an archive that was not read, or not completely."""
 
     path: str
-    """The path of the member, through the archives around it; empty for the archive itself."""
+    """The path of the member, with those of its outer archives; empty for the archive itself."""
     reason: str
 
     def __str__(self) -> str:
         return _join(self.path, self.reason)
 
     def within(self, place: str) -> "LeftOut":
-        """Return the same with the place of the archive in its path."""
+        """Return a copy with the place of the archive before the path."""
         return replace(self, path=": ".join(filter(None, (place, self.path))))
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """The bytes of one record, or of the damaged copy beside it."""
+    """The bytes of one record, or of its `.damaged` file."""
 
     path: str
-    """The path of the member, through the archives around it."""
+    """The path of the member, with those of its outer archives."""
     data: bytes
     written: int
-    """The time at which its file was last written, in seconds since 1970."""
+    """The modification time of the file, in seconds since 1970."""
     damage: str = ""
-    """The reason why its end is missing."""
+    """Why its end is missing; empty if it is complete."""
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield its entries and the damage between them; at the end, a note if its end is missing."""
+        """Yield the entries and the damaged parts, and `damage` at the end."""
         yield from read_entries(BytesIO(self.data))
         if self.damage:
             yield Malformed(self.data.count(b"\n") + 1, self.path, self.damage)
 
     def continues(self, other: "Record") -> bool:
-        """Return whether it is a later copy of the same record, to which only entries were added.
+        """Return True if this is a later copy of `other`: the same record with more entries at its end.
 
-        White space and the structure of an array may differ: they move with each entry that is added.
+        White space and the brackets of an array may differ: they move when an entry is added.
         """
         return self.data.translate(None, STRUCTURE).startswith(other.data.translate(None, STRUCTURE))
 
 
 class Bundle(msgspec.Struct, frozen=True):
-    """The contents of an archive, as read."""
+    """The contents of an archive."""
 
     records: dict[str, Record]
-    """Service -> its record."""
+    """Service name -> its record."""
     left_out: tuple[LeftOut, ...]
     unfinished: frozenset[str] = frozenset()
-    """Services with a file beside theirs that upstream's shim was about to put in its place."""
+    """Services with a `.json.tmp` file: upstream's shim was killed before it renamed the file."""
     damaged: Mapping[str, Record] = msgspec.field(default_factory=dict)
-    """Service -> the copy beside its record of the damaged bytes that a writer replaced in it."""
+    """Service name -> the `.damaged` file beside its record, with damaged bytes that a writer replaced."""
     unpacked: bytes | None = None
-    """The content of a file that is only compressed; of a log, its first 8 KiB."""
+    """The content of a compressed file that is no archive; of a log, its first 8 KiB."""
     boot_id: str | None = None
-    """The boot that ran when it was made, which may have no entry yet; None where it does not say."""
+    """The boot in which the bundle was made, from its manifest, or None. It may have no entry yet."""
     is_of_gather: bool = False
-    """True for what OpenShift's gather makes of a bootstrap host: its layout, and no manifest of ours."""
+    """True for a bundle by OpenShift's gather of a bootstrap host: its layout, without our manifest."""
     top_names: tuple[str, ...] = ()
     """The names of its directories, down to the second level."""
     unit_texts: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Path, through the archives around it -> what systemd said of the units that failed."""
+    """Path, with those of outer archives -> text of systemd about failed units."""
 
 
 def open_bundle(stream: BufferedReader, limits: Limits | None = None) -> Bundle:
-    """Return the records in an archive, in the order of their services' names.
+    """Return the records in an archive, sorted by service name.
 
-    Nothing in it raises: what is damaged, harmful or beyond a limit is left out, and told. Of two copies of a
-    service's record the later in the archive counts.
+    No content raises an exception: damaged or malicious parts, and those beyond a limit, are in `left_out`.
+    Of two records of a service, the later one in the archive is used.
     """
     reading = _ArchiveReading(Layer(stream.read1, ReadingBudget(limits or Limits())))
     reading.read()
@@ -114,7 +114,7 @@ def open_bundle(stream: BufferedReader, limits: Limits | None = None) -> Bundle:
 
 
 def boot_id_in(manifest: bytes) -> str | None:
-    """Return the boot that a manifest of ours names (docs/manifest.schema.json); None where it names none."""
+    """Return the boot id in a manifest (docs/manifest.schema.json), or None."""
     try:
         document = json.loads(manifest)
     except (ValueError, RecursionError):
@@ -126,28 +126,28 @@ def boot_id_in(manifest: bytes) -> str | None:
 
 
 class _ArchiveReading:
-    """One pass through an archive."""
+    """The state of one pass through an archive."""
 
     def __init__(self, outermost: Layer) -> None:
         self._outermost = outermost
         self._records: dict[str, Record] = {}
         self._loose: dict[str, Record] = {}
-        """Service -> a record by its content, in a directory that is not one of a host's layouts."""
+        """Service name -> a record recognized by its content, in a directory of another name."""
         self._damaged: dict[str, Record] = {}
         self._unfinished: set[str] = set()
         self._left_out: list[LeftOut] = []
-        self._untold = 0
+        self._unreported = 0
         self._unpacked: bytes | None = None
         self._boot_ids: dict[str, str | None] = {}
-        """Directory of a manifest -> the boot that it names."""
+        """Directory of a manifest -> its boot id."""
         self._unit_texts: dict[str, str] = {}
         self._top_names: dict[str, None] = {}
 
     def bundle(self) -> Bundle:
         left_out = self._left_out
-        records = self._records or self._loose  # somebody packed a copy of a directory of records
-        if self._untold:
-            left_out = [*left_out, LeftOut("", f"and {self._untold} more")]
+        records = self._records or self._loose  # an archive of a copied directory of records
+        if self._unreported:
+            left_out = [*left_out, LeftOut("", f"and {self._unreported} more")]
         return Bundle(
             dict(sorted(records.items())),
             tuple(left_out),
@@ -163,9 +163,7 @@ class _ArchiveReading:
         )
 
     def _boot_id(self) -> str | None:
-        """Return the boot that the only manifest names, if all records lie beside it: they are of
-        one host.
-        """
+        """Return the boot id of the only manifest, if it is beside all records: they are of one host."""
         if len(self._boot_ids) != 1:
             return None
         ((directory, boot_id),) = self._boot_ids.items()
@@ -187,14 +185,14 @@ class _ArchiveReading:
     def _only_compressed(self, layer: Layer) -> None:
         head = layer.peek(recognition.HEAD_BYTES)
         if recognition.recognise(head) in recognition.LOGS:
-            self._unpacked = head  # its lines are read later, and not kept in memory
+            self._unpacked = head  # its lines are read later, from the file
             return
-        self._unpacked, excess = _first_of(layer.read, layer.budget)
+        self._unpacked, excess = _read_record(layer.read, layer.budget)
         if excess or layer.damage:
             self._leave_out("", excess or layer.damage)
 
     def _archive(self, layer: Layer, path: str) -> None:
-        """Read all members, and then the end, where a compression has its checksum."""
+        """Read all members, and then to the end, where compressions have a checksum."""
         try:
             for member in archive_members(layer):
                 self._member(member, layer, _join(path, member.name))
@@ -213,8 +211,8 @@ class _ArchiveReading:
         if is_unit_text(member.name):
             self._unit_text(member, layer, path)
         elif parts is None:
-            if _MANIFEST.fullmatch(member.name) and not member.kind and member.size <= _MOST_MANIFEST:
-                manifest, _ = _first_of(member.read, layer.budget)
+            if _MANIFEST.fullmatch(member.name) and not member.kind and member.size <= _MAX_MANIFEST_BYTES:
+                manifest, _ = _read_record(member.read, layer.budget)
                 self._boot_ids[path.removesuffix(MANIFEST)] = boot_id_in(manifest)
             elif member.size and not member.kind:
                 self._other(Layer(member.read, layer.budget, layer), member, path)
@@ -226,11 +224,11 @@ class _ArchiveReading:
             layer.budget.meet_record()
             record = _record(member, layer, path)
             self._keep(self._damaged if parts.suffix else self._records, parts.service, record)
-            if parts.suffix and record.damage:  # nothing else says it, as the pieces of a record do
+            if parts.suffix and record.damage:  # unlike a record, it has no pieces to report the damage
                 self._leave_out(path, record.damage)
 
     def _unit_text(self, member: AnyMember, layer: Layer, path: str) -> None:
-        """Keep the beginning of a text about failed units; of very many texts only the first."""
+        """Keep the beginning of a text about failed units, for the first _MAX_UNIT_TEXTS of them."""
         if member.kind or len(self._unit_texts) >= _MAX_UNIT_TEXTS:
             return
         data = bytearray()
@@ -240,15 +238,15 @@ class _ArchiveReading:
         self._unit_texts[path] = data.decode(errors="replace")
 
     def _other(self, outside: Layer, member: AnyMember, path: str) -> None:
-        """Read an archive in the archive, or a record under another path than on a host.
+        """Read an inner archive, or a record at another path than on a host.
 
-        Data that is only compressed is no bundle, and is not read.
+        A compressed file that is no archive is not read.
         """
-        if (match := _LOOSE.fullmatch(member.name)) is not None:
+        if (match := _JSON_FILE.fullmatch(member.name)) is not None:
             head = outside.peek(recognition.HEAD_BYTES)
             if recognition.recognise(head) is recognition.FileForm.RECORD and b'"phase"' in head:
                 outside.budget.meet_record()
-                data, damage = _first_of(outside.read, outside.budget)
+                data, damage = _read_record(outside.read, outside.budget)
                 damage = damage or (member.damage if member.is_cut else "")
                 record = Record(path=path, data=data, written=member.written, damage=damage)
                 self._keep(self._loose, match["service"], record)
@@ -270,33 +268,33 @@ class _ArchiveReading:
             records[service] = record
 
     def _leave_out(self, path: str, reason: str) -> None:
-        if not path or len(self._left_out) < _MAX_LEFT_OUT:  # what ends the whole archive is always told
+        if not path or len(self._left_out) < _MAX_LEFT_OUT:  # damage of the whole archive is always reported
             self._left_out.append(LeftOut(path, reason))
         else:
-            self._untold += 1
+            self._unreported += 1
 
 
 def _refusal(member: AnyMember) -> str:
-    """Return why a member is not read although it is named like a record; empty when it is."""
+    """Return why a member with the name of a record is not read; empty if it is read."""
     if member.name.startswith("/") or ".." in member.name.split("/"):
         return "refused: its name leads out of the archive"
     return f"refused: {member.kind}, not a plain file" if member.kind else ""
 
 
 def _record(member: AnyMember, layer: Layer, path: str) -> Record:
-    data, damage = _first_of(member.read, layer.budget)
+    data, damage = _read_record(member.read, layer.budget)
     if not damage and member.is_cut:
         damage = member.damage
     return Record(path=path, data=data, written=member.written, damage=damage)
 
 
-def _first_of(pull: Pull, budget: ReadingBudget) -> tuple[bytes, str]:
-    """Return the part of a record that is within the limits, and why its rest is not read.
+def _read_record(pull: Pull, budget: ReadingBudget) -> tuple[bytes, str]:
+    """Return the part of a record within the limits, and why the rest is not read, or an empty text.
 
-    Raises LimitError where a limit was reached before.
+    Raises LimitError if a limit was reached before.
     """
     limit = budget.limits.record_bytes
-    data = BytesIO()  # which gives what it has without a copy
+    data = BytesIO()  # its getvalue() makes no copy
     excess = ""
     try:
         while data.tell() <= limit and (chunk := pull(CHUNK_BYTES)):

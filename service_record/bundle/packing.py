@@ -1,4 +1,4 @@
-"""Making bundles: the records of a host as every reader of OpenShift's log bundles takes them."""
+"""Pack the records of a host in the form that all readers of OpenShift's log bundles accept."""
 
 import gzip
 import tarfile
@@ -15,7 +15,7 @@ from service_record.record.entry import Entry, Malformed, Piece, UnknownFields
 
 _LEVEL: Final = 6
 _FILE_MODE: Final = 0o640
-_UPSTREAMS: Final = {
+_UPSTREAM_FIELDS: Final = {
     name.casefold()
     for name in (
         *("timestamp", "preCommand", "postCommand", "stage"),
@@ -30,10 +30,10 @@ _Copies: TypeAlias = Mapping[str, Callable[[], bytes]]
 def pack(records: _Records, stream: BinaryIO, at: datetime, damaged: _Copies | None = None) -> None:
     """Write a gzipped tar archive with `log-bundle-<time>/bootstrap/services/<service>.json` for each record.
 
-    `at` is an aware time. The same pieces at the same time make the same bytes. A file is as old as its last
-    entry. What is damaged is in `<service>.json.damaged` beside its record, which is whole without it: first
-    what a writer replaced long ago, read by `damaged[service]` when there is such a copy. Raises OSError
-    when a record or copy cannot be read.
+    `records` are pairs of a service name and its pieces, and `at` is an aware time. The same pieces and time
+    give the same bytes. The modification time of a file is that of its last entry. Damaged parts are in
+    `<service>.json.damaged`: first the bytes that `damaged[service]()` returns, if there are any, then the
+    malformed pieces. Raises OSError if a record or its damaged copy cannot be read.
     """
     copies = damaged or {}
     directory = f"log-bundle-{at.astimezone(UTC):%Y%m%d%H%M%S}/bootstrap/services"
@@ -46,16 +46,16 @@ def pack(records: _Records, stream: BinaryIO, at: datetime, damaged: _Copies | N
         names: set[str] = set()
         for service, record in sorted(records, key=lambda record: record[0]):
             path = f"{directory}/{free_name(service, names)}.json"
-            entries, malformed = _sorted_out(record)
+            entries, malformed = _split_pieces(record)
             written = next((entry.time for entry in reversed(entries) if entry.time is not None), at)
             _add(archive, path, b"".join(FORMS["array"](entries)), written)
             if malformed or service in copies:
                 before = copies[service]() if service in copies else b""
-                _add(archive, path + DAMAGED_SUFFIX, _behind(before, as_text(malformed)), written)
+                _add(archive, path + DAMAGED_SUFFIX, _join_lines(before, as_text(malformed)), written)
 
 
 def free_name(service: str, names: set[str]) -> str:
-    """Return a name that upstream's reader takes, and that no other service of the bundle has."""
+    """Return a name that upstream's reader accepts and that is not in `names`, and add it there."""
     name = record_name(service)
     while name in names:
         name += "_"
@@ -63,7 +63,7 @@ def free_name(service: str, names: set[str]) -> str:
     return name
 
 
-def _sorted_out(pieces: Iterable[Entry | Malformed]) -> tuple[list[Entry], list[Malformed]]:
+def _split_pieces(pieces: Iterable[Entry | Malformed]) -> tuple[list[Entry], list[Malformed]]:
     entries: list[Entry] = []
     malformed: list[Malformed] = []
     for piece in pieces:
@@ -75,25 +75,27 @@ def _sorted_out(pieces: Iterable[Entry | Malformed]) -> tuple[list[Entry], list[
 
 
 def unambiguous(entry: Entry) -> Entry:
-    """Return the entry without unknown fields that upstream's reader, which ignores case, mistakes for its
-    own.
+    """Return the entry with `x-` before unknown fields that upstream's reader would take for its own.
+
+    That reader ignores the case of field names.
     """
-    if not any(name.casefold() in _UPSTREAMS for name in entry.extra):
+    if not any(name.casefold() in _UPSTREAM_FIELDS for name in entry.extra):
         return entry
     extra = {
-        f"x-{name}" if name.casefold() in _UPSTREAMS else name: value for name, value in entry.extra.items()
+        f"x-{name}" if name.casefold() in _UPSTREAM_FIELDS else name: value
+        for name, value in entry.extra.items()
     }
     return structs.replace(entry, extra=UnknownFields(extra))
 
 
 def as_text(malformed: Sequence[Malformed]) -> bytes:
-    """Return each piece below a line that says where it stood and why it is not an entry."""
+    """Return the pieces, each below a line with its place in the record and the reason."""
     lines = (f"line {piece.line}: {piece.reason}\n{piece.text}\n" for piece in malformed)
     return "".join(lines).encode(errors="backslashreplace")
 
 
-def _behind(before: bytes, text: bytes) -> bytes:
-    """Join two texts, the second on a line of its own; without a second text the first stays as it is."""
+def _join_lines(before: bytes, text: bytes) -> bytes:
+    """Join two texts with a line break between them, if the first has none and both are not empty."""
     separator = b"\n" if before and text and not before.endswith(b"\n") else b""
     return before + separator + text
 

@@ -1,4 +1,4 @@
-"""All that is in an archive or a directory, given to be copied, however it was packed or harmed."""
+"""The files of archives and directories, including compressed and damaged ones."""
 
 import gzip
 import io
@@ -17,7 +17,7 @@ from tests.archives import COMPRESSIONS, header, member, tar
 
 
 def read(archive: bytes, **limits: Any) -> tuple[dict[str, bytes], list[tuple[str, str]]]:
-    """The files in an archive, and what is told to be left out."""
+    """Return the files in an archive, and path and reason of each part that is left out."""
     left_out: list[LeftOut] = []
     found = {}
     contents = archive_contents(
@@ -32,33 +32,33 @@ def read(archive: bytes, **limits: Any) -> tuple[dict[str, bytes], list[tuple[st
 
 
 @pytest.mark.parametrize("packing", COMPRESSIONS)
-def test_every_file_is_given_however_the_archive_is_packed(packing: str) -> None:
+def test_files_are_yielded_for_each_compression(packing: str) -> None:
     archive = tar(member("./a/1", b"one" * 5000), member("a/2", b""), member("3", b"three"))
     assert read(COMPRESSIONS[packing](archive)) == ({"a/1": b"one" * 5000, "a/2": b"", "3": b"three"}, [])
 
 
-def test_what_is_packed_in_it_is_unpacked_at_its_place() -> None:
+def test_compressed_files_and_archives_are_unpacked_in_place() -> None:
     inner = gzip.compress(tar(member("logs/a", b"a"), member("b.zst", COMPRESSIONS[".tar.zst"](b"b"))))
     archive = tar(member("top/inner.tar.gz", inner), member("top/c.log.xz", COMPRESSIONS[".tar.xz"](b"c")))
     found = {"top/inner.tar.gz/logs/a": b"a", "top/inner.tar.gz/b": b"b", "top/c.log": b"c"}
     assert read(archive) == (found, [])
 
 
-def test_a_file_is_called_like_what_was_packed_if_that_has_a_name() -> None:
+def test_unpacked_file_loses_its_suffix() -> None:
     names = ["a.log.gz", "b.gz.gz", "....gz", "c/.gz", "c/...gz", "d.tgz"]
     archive = tar(*(member(name, gzip.compress(b"x")) for name in names))
     assert list(read(archive)[0]) == ["a.log", "b", "....gz", "c/.gz", "c/...gz", "d.tgz"]
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a/../../x", "./"])
-def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
+def test_name_outside_the_archive_is_left_out(name: str) -> None:
     found, left_out = read(tar(member(name, b"x"), member("after", b"y")))
     assert found == {"after": b"y"}
     assert [reason for _, reason in left_out] == ["refused: its name leads out of the archive"]
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "reason"),
     [
         (tarfile.SYMTYPE, "left out: a symbolic link, not a plain file"),
         (tarfile.LNKTYPE, "left out: a hard link, not a plain file"),
@@ -66,19 +66,19 @@ def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
         (tarfile.FIFOTYPE, "left out: a FIFO, not a plain file"),
     ],
 )
-def test_what_is_no_file_is_left_out_and_told(kind: bytes, told: str) -> None:
+def test_irregular_member_is_left_out(kind: bytes, reason: str) -> None:
     archive = tar(header("special", type=kind, linkname="/etc/passwd"), member("after", b"y"))
-    assert read(archive) == ({"after": b"y"}, [("special", told)])
+    assert read(archive) == ({"after": b"y"}, [("special", reason)])
 
 
-def test_an_archive_that_nobody_looked_into_is_not_given() -> None:
-    told = "left out: an archive that is not read, and might have secrets in it"
+def test_too_deep_archive_is_left_out() -> None:
+    reason = "left out: an archive that is not read, and might have secrets in it"
     damaged = [("a.zip", "a damaged zip archive: File is not a zip file")]
     assert read(tar(member("a.zip", b"PK\x03\x04..."))) == ({}, damaged)
     deep = b"secret"
     for _ in range(9):
         deep = gzip.compress(deep)
-    assert read(tar(member("a.gz", deep))) == ({}, [("a.gz", told)])
+    assert read(tar(member("a.gz", deep))) == ({}, [("a.gz", reason)])
 
 
 def zipped(*files: tuple[str, bytes]) -> bytes:
@@ -130,14 +130,14 @@ def test_cut_zip_archive_is_left_out() -> None:
         assert left
 
 
-def test_a_bomb_is_read_up_to_the_limit() -> None:
+def test_gzip_bomb_is_read_up_to_the_limit() -> None:
     bomb = gzip.compress(tar(member("a", b"a"), member("zeros", bytes(1 << 20))))
     found, left_out = read(bomb, read_bytes=1 << 18)
     assert found["a"] == b"a"
     assert left_out == [("", "more than 256 KiB to read: the rest was not read")]
 
 
-def test_a_directory_gives_its_files_and_follows_no_link(tmp_path: Path) -> None:
+def test_files_of_a_directory_are_yielded_without_links(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     (tmp_path / "b/1.log").write_bytes(b"one")
     (tmp_path / "a.tar.gz").write_bytes(gzip.compress(tar(member("in/side", b"x"))))
@@ -160,7 +160,7 @@ def test_a_directory_gives_its_files_and_follows_no_link(tmp_path: Path) -> None
     ]
 
 
-def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_directory_is_reported(tmp_path: Path) -> None:
     left_out: list[LeftOut] = []
     assert list(directory_contents(tmp_path / "nowhere", left_out.append)) == []
     assert [part.reason for part in left_out] == ["No such file or directory"]

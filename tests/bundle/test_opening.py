@@ -1,4 +1,4 @@
-"""Bundles as upstream's readers want them and as upstream's tools make them."""
+"""Bundles in the form that upstream's tools read and write."""
 
 import io
 import json
@@ -41,7 +41,7 @@ def packed(damaged: Mapping[str, bytes] | None = None, /, **records: Iterable[En
 
 
 def read_strictly(archive: bytes) -> dict[str, list[dict[str, object]]]:
-    """The records as upstream's analyzer reads them, which refuses more than it has to."""
+    """Return the records as upstream's analyzer reads them. It refuses more than necessary."""
     records = {}
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar_file:
         for info in tar_file:
@@ -57,44 +57,44 @@ def read_strictly(archive: bytes) -> dict[str, list[dict[str, object]]]:
 
 
 def is_upstreams(name: str) -> bool:
-    """Go matches the names of fields whatever their case."""
+    """Return True for a field of upstream's. Go ignores the case of field names."""
     return name.casefold() in UPSTREAMS_TEXTS
 
 
-def test_a_packed_record_is_a_closed_array_where_upstreams_reader_looks() -> None:
+def test_packed_record_is_a_closed_array_at_upstreams_path() -> None:
     run = failed_run(error_message="no such image")
     assert read_strictly(packed(bootkube=run)) == {"bootkube": [one.to_json() for one in run]}
 
 
 @pytest.mark.slow
 @given(st.lists(entries(), max_size=4))
-def test_whatever_is_packed_satisfies_a_strict_reader_and_comes_back(written: list[Entry]) -> None:
+def test_any_packed_record_satisfies_a_strict_reader(written: list[Entry]) -> None:
     archive = packed(job=written)
     assert len(read_strictly(archive)["job"]) == len(written)
     assert found(opened(archive)) == {"job": [one.phase for one in written]}
 
 
-def test_the_last_entry_decides_as_it_did_before() -> None:
+def test_last_entry_is_the_same_after_packing() -> None:
     (*_, last) = read_strictly(packed(job=failed_run()))["job"]
     assert (last["phase"], last["result"]) == ("service end", "failure")
 
 
-def test_a_bundle_is_the_same_bytes_when_it_is_packed_again_at_the_same_time() -> None:
+def test_packing_again_gives_the_same_bytes() -> None:
     assert packed(b=failed_run(), a=[entry()]) == packed(a=[entry()], b=failed_run())
 
 
-def test_names_that_upstreams_reader_would_not_take_are_made_safe_and_stay_apart() -> None:
+def test_unsafe_service_names_are_made_safe_and_unique() -> None:
     archive = io.BytesIO()
     pack([("kube.let", [entry()]), ("kube_let", []), ("../../etc/x", [])], archive, AT)
     assert sorted(read_strictly(archive.getvalue())) == ["kube_let", "kube_let_", "x"]
 
 
-def test_an_unknown_field_that_upstream_would_take_for_its_own_is_renamed() -> None:
+def test_unknown_field_that_upstream_would_misread_is_renamed() -> None:
     (fields,) = read_strictly(packed(job=[entry(extra={"STAGE": 3, "Other": 4})]))["job"]
     assert (fields["x-STAGE"], fields["Other"], "STAGE" in fields) == (3, 4, False)
 
 
-def test_what_is_damaged_is_packed_beside_its_record() -> None:
+def test_damaged_parts_are_packed_beside_the_record() -> None:
     archive = packed(job=[entry(), Malformed(2, "half an ent", "a damaged entry")])
     assert len(read_strictly(archive)["job"]) == 1
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar_file:
@@ -105,20 +105,20 @@ def test_what_is_damaged_is_packed_beside_its_record() -> None:
 @pytest.mark.parametrize(
     "copy", [b"", b"\n", b'{"timest', b"\0\xff\r\n] ", b"[\n{}\n]\n" + b" " * 99], ids=repr
 )
-def test_the_damaged_copy_beside_a_record_is_packed_and_given_back_as_it_was(copy: bytes) -> None:
+def test_damaged_copy_is_packed_unchanged(copy: bytes) -> None:
     bundle = opened(packed({"job": copy}, job=failed_run(), other=[entry()]))
     assert {service: one.data for service, one in bundle.damaged.items()} == {"job": copy}
     assert list(bundle.records) == ["job", "other"]
     assert bundle.left_out == ()
 
 
-def test_what_is_damaged_now_is_packed_behind_what_was_damaged_before() -> None:
+def test_new_damage_is_packed_after_earlier_damage() -> None:
     for copy in (b"before", b"before\n"):
         archive = packed({"job": copy}, job=[entry(), Malformed(2, "half an ent", "a damaged entry")])
         assert opened(archive).damaged["job"].data == b"before\nline 2: a damaged entry\nhalf an ent\n"
 
 
-def test_a_damaged_copy_keeps_to_its_record_when_that_is_renamed() -> None:
+def test_damaged_copy_is_renamed_with_its_record() -> None:
     archive = io.BytesIO()
     copies = {"kube_let": lambda: b"of the other", "gone": lambda: b"of none"}
     pack([("kube.let", [entry()]), ("kube_let", [])], archive, AT, copies)
@@ -127,7 +127,7 @@ def test_a_damaged_copy_keeps_to_its_record_when_that_is_renamed() -> None:
 
 
 @compressions
-def test_a_bundle_is_read_however_it_is_packed(compress: Callable[[bytes], bytes]) -> None:
+def test_bundle_is_read_in_each_compression(compress: Callable[[bytes], bytes]) -> None:
     archive = tar(record("bootkube", upstream_entry()), member("log-bundle-1/gather.log", b"..."))
     assert found(opened(compress(archive))) == {"bootkube": ["service start"]}
     assert opened(compress(archive)).left_out == ()
@@ -144,20 +144,20 @@ def test_a_bundle_is_read_however_it_is_packed(compress: Callable[[bytes], bytes
     ],
 )
 @pytest.mark.parametrize("layout", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_records_are_found_below_whatever_directory(below: str, layout: Layout) -> None:
+def test_records_are_found_below_any_directory(below: str, layout: Layout) -> None:
     data = array(entry())
     archive = tar(member(f"{below}/job.json", data, layout=layout, mtime=1795223170.25))
     assert found(opened(archive)) == {"job": ["service start"]}
 
 
 @pytest.mark.parametrize("layout", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT], ids=["gnu", "pax"])
-def test_names_too_long_for_a_header_are_read_from_the_one_before(layout: Layout) -> None:
+def test_long_names_are_read_from_extended_headers(layout: Layout) -> None:
     path = "long/" * 60 + f"{SERVICES}/job.json"
     bundle = opened(tar(member(path, array(entry()), layout=layout)))
     assert bundle.records["job"].path == path
 
 
-def test_an_archive_that_python_writes_is_read_too() -> None:
+def test_archive_by_tarfile_is_read() -> None:
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:xz", format=tarfile.PAX_FORMAT) as tar_file:
         for name in ("gather.log", "ünïcode/bootstrap/services/jöb.json"):
@@ -169,17 +169,17 @@ def test_an_archive_that_python_writes_is_read_too() -> None:
 
 
 @pytest.mark.parametrize("name", ["job.json.bak", ".job.json", "sub/job.json", "job.txt", "job.json/x"])
-def test_what_is_not_named_like_a_record_is_none(name: str) -> None:
+def test_file_with_another_name_is_not_a_record(name: str) -> None:
     assert opened(tar(member(f"{SERVICES}/{name}", array(entry())))).records == {}
 
 
-def test_what_a_write_left_that_did_not_end_is_known_as_such() -> None:
+def test_unfinished_write_is_recognized() -> None:
     bundle = opened(tar(record("job", entry()), member(f"{SERVICES}/job.json.tmp", b"[")))
     assert (list(bundle.records), bundle.unfinished) == (["job"], frozenset({"job"}))
 
 
 @compressions
-def test_a_bundle_in_an_archive_is_found(compress: Callable[[bytes], bytes]) -> None:
+def test_bundle_in_an_archive_is_read(compress: Callable[[bytes], bytes]) -> None:
     inner = compress(tar(record("bootkube", entry())))
     archive = tar(member("cluster_bootstrap_host.tar.gz", inner), member("cluster_events.json", b"[]"))
     bundle = opened(archive)
@@ -188,7 +188,7 @@ def test_a_bundle_in_an_archive_is_found(compress: Callable[[bytes], bytes]) -> 
     assert bundle.left_out == ()
 
 
-def test_the_later_of_two_records_of_a_service_counts_and_the_other_is_told() -> None:
+def test_later_record_is_used_and_the_other_reported() -> None:
     bundle = opened(
         tar(record("job", entry()), record("job", entry(Phase.SERVICE_END), below="b/" + SERVICES))
     )
@@ -203,14 +203,14 @@ START, STAGE, *REST = failed_run()
 EARLIER = {
     "upstreams array": array(START, STAGE),
     "our array": b"".join(to_array([START, STAGE])) + PADDED,
-    "an entry behind our array": b"".join(to_array([START])) + PADDED + STAGE.to_line(),
+    "an entry after our array": b"".join(to_array([START])) + PADDED + STAGE.to_line(),
     "lines": START.to_line() + STAGE.to_line(),
 }
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["longer last", "longer first"])
 @pytest.mark.parametrize("earlier", EARLIER.values(), ids=EARLIER)
-def test_of_two_copies_of_one_record_the_longer_counts(earlier: bytes, order: int) -> None:
+def test_longer_of_two_copies_is_used(earlier: bytes, order: int) -> None:
     later = b"".join(to_array([START, STAGE, *REST]))
     copies = [
         member("agent-gather/var/log/openshift/job.json", earlier),
@@ -222,26 +222,24 @@ def test_of_two_copies_of_one_record_the_longer_counts(earlier: bytes, order: in
 
 
 @pytest.mark.parametrize(
-    ("first", "then", "told"),
+    ("first", "then", "left_out"),
     [(b"{a", b"{a{b", []), (b"{a{b", b"{a", []), (b"{b", b"{a{b", ["var/log/openshift/job.json.damaged"])],
     ids=["longer last", "longer first", "other"],
 )
-def test_of_two_damaged_copies_the_longer_counts_or_else_the_later(
-    first: bytes, then: bytes, told: list[str]
-) -> None:
+def test_longer_or_later_damaged_copy_is_used(first: bytes, then: bytes, left_out: list[str]) -> None:
     paths = "var/log/openshift/job.json.damaged", f"{SERVICES}/job.json.damaged"
     bundle = opened(tar(*map(member, paths, (first, then))))
     assert bundle.damaged["job"].data == b"{a{b"
-    assert [path for path, _ in reasons(bundle)] == told
+    assert [path for path, _ in reasons(bundle)] == left_out
 
 
-def test_a_file_that_is_only_compressed_is_unpacked() -> None:
+def test_compressed_file_without_archive_is_unpacked() -> None:
     for compress in COMPRESSIONS.values():
         if compress is not bytes:
             assert opened(compress(array(entry()))).unpacked == array(entry())
 
 
-def test_compressed_streams_behind_one_another_are_one(tmp_path: Path) -> None:
+def test_concatenated_compressed_streams_are_read(tmp_path: Path) -> None:
     archive = tar(record("job", entry()))
     for name, compress in COMPRESSIONS.items():
         parts = [compress(archive[:700]), compress(archive[700:])]
@@ -271,13 +269,11 @@ NEXT_BOOT = "c1" * 16
         pytest.param([member("top/manifest.json", b"{")], None, id="torn"),
     ],
 )
-def test_the_boot_in_which_a_bundle_was_made_is_in_its_manifest(
-    members: list[bytes], expected: str | None
-) -> None:
+def test_boot_of_the_bundle_is_read_from_its_manifest(members: list[bytes], expected: str | None) -> None:
     assert opened(tar(record("job", entry()), *members)).boot_id == expected
 
 
-def test_what_runs_in_no_boot_of_a_bundle_was_interrupted(tmp_path: Path) -> None:
+def test_service_of_an_earlier_boot_was_interrupted(tmp_path: Path) -> None:
     path = tmp_path / "bundle.tar"
     for members, expected in (([], Outcome.RUNNING), ([manifest(NEXT_BOOT)], Outcome.INTERRUPTED)):
         path.write_bytes(tar(record("job", entry()), *members))
@@ -286,7 +282,7 @@ def test_what_runs_in_no_boot_of_a_bundle_was_interrupted(tmp_path: Path) -> Non
         assert history.services[0].outcome is expected
 
 
-def test_records_of_a_copied_directory_are_known_by_their_content() -> None:
+def test_records_elsewhere_are_recognized_by_content() -> None:
     archive = tar(
         record("job", *failed_run(), below="copy/of-node7"),
         member("copy/of-node7/settings.json", b'{"phase": "spring"}'),
@@ -295,7 +291,7 @@ def test_records_of_a_copied_directory_are_known_by_their_content() -> None:
     assert list(opened(archive).records) == ["job"]
 
 
-def test_records_of_a_host_come_before_copies_elsewhere() -> None:
+def test_records_at_the_usual_path_have_precedence() -> None:
     archive = tar(record("job", entry(), below="old"), record("other", entry()))
 
     assert list(opened(archive).records) == ["other"]

@@ -1,4 +1,4 @@
-"""Bundles written in one pass: what is in them, what they take on disk, and what goes when that is full."""
+"""Writing bundles: their contents, their limits, and full disks."""
 
 import gzip
 import itertools
@@ -32,7 +32,7 @@ from tests.upstream_reader import UpstreamReader
 TOP = "log-bundle-20261121020000"
 MTIME = 1795226400
 HERE = os.environ | {"PYTHONPATH": f"{REPOSITORY}:{os.environ.get('PYTHONPATH', '')}"}
-"""The environment of programs that find these tests."""
+"""The environment of programs that import these tests."""
 KIB = 1 << 10
 MIB = 1 << 20
 
@@ -42,7 +42,7 @@ def writer(path: Path, **options: object) -> BundleWriter:
 
 
 def content(path: Path) -> dict[str, bytes]:
-    """Return the members that Python reads, by the paths below the top directory."""
+    """Return the members as Python reads them, by their paths below the top directory."""
     with tarfile.open(path, "r:gz") as archive:
         files = {info.name.removeprefix(f"{TOP}/"): archive.extractfile(info) for info in archive}
         return {name: file.read() for name, file in files.items() if file is not None}
@@ -50,7 +50,7 @@ def content(path: Path) -> dict[str, bytes]:
 
 @cache
 def noise(size: int, seed: int = 1) -> bytes:
-    """Lines that cannot be compressed much."""
+    """Return lines that compress badly."""
     chance = random.Random(seed)
     return b"\n".join(chance.randbytes(40).hex().encode() for _ in range(size // 81 + 1))[:size]
 
@@ -64,7 +64,7 @@ def names_in(directory: Path) -> list[str]:
 
 
 class Masking:
-    """Masks `secret`; holds back what might become one, as a real redactor does."""
+    """Masks `secret`. Like a real redactor, it holds back bytes that might begin a secret."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -87,7 +87,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "bundle.tar.gz"
 
 
-def test_what_is_written_is_what_every_reader_of_tar_archives_reads(path: Path) -> None:
+def test_bundle_is_read_by_other_tar_readers(path: Path) -> None:
     members = {
         "verdict.txt": b"failed\n",
         "bootstrap/journals/bootkube.log": noise(3 * MIB),
@@ -107,8 +107,8 @@ def test_what_is_written_is_what_every_reader_of_tar_archives_reads(path: Path) 
     assert extracted.stdout == members["bootstrap/journals/bootkube.log"]
 
 
-def test_the_members_of_the_gzip_file_are_read_one_by_one_as_go_reads_them(path: Path) -> None:
-    """Go's gzip.Reader reads a header, a stream and its checksum, and begins anew behind it."""
+def test_gzip_members_are_read_one_by_one_as_by_go(path: Path) -> None:
+    """Go's gzip.Reader reads a header, a stream and its checksum, and then the next header."""
     with writer(path) as bundle, bundle.member("log") as member:
         member.write(noise(4 * MIB))
     data, parts = path.read_bytes(), []
@@ -123,7 +123,7 @@ def test_the_members_of_the_gzip_file_are_read_one_by_one_as_go_reads_them(path:
     assert b"".join(parts) == gzip.decompress(path.read_bytes())
 
 
-def test_our_own_reader_and_upstreams_find_the_records(path: Path) -> None:
+def test_records_are_found_by_our_reader_and_upstreams(path: Path) -> None:
     with writer(path) as bundle:
         bundle.add("verdict.txt", b"bootkube failed\n")
         with bundle.member("bootstrap/services/bootkube.json", essential=True) as member:
@@ -137,7 +137,7 @@ def test_our_own_reader_and_upstreams_find_the_records(path: Path) -> None:
     assert read.left_out == ()
 
 
-def test_the_first_member_of_the_archive_is_the_first_that_was_written(path: Path) -> None:
+def test_members_keep_their_order(path: Path) -> None:
     with writer(path) as bundle:
         bundle.add("verdict.txt", b"failed\n")
         bundle.add("manifest.json", b"{}")
@@ -153,7 +153,7 @@ def test_the_first_member_of_the_archive_is_the_first_that_was_written(path: Pat
     steps=st.lists(st.integers(1, 9000), min_size=1, max_size=9),
     limit=st.integers(1, 9000),
 )
-def test_long_lines_are_cut_at_the_same_place_however_they_came(
+def test_cut_does_not_depend_on_the_size_of_writes(
     tmp_path_factory: pytest.TempPathFactory, lengths: list[int], steps: list[int], limit: int
 ) -> None:
     data = b"\n".join(b"%d" % number * length for number, length in enumerate(lengths))
@@ -172,9 +172,7 @@ def test_long_lines_are_cut_at_the_same_place_however_they_came(
 
 
 @pytest.mark.parametrize("limit", [None, 2 * MIB, 300_000, 5000])
-def test_the_same_content_makes_the_same_bytes_however_it_was_divided(
-    tmp_path: Path, limit: int | None
-) -> None:
+def test_bytes_do_not_depend_on_the_size_of_writes(tmp_path: Path, limit: int | None) -> None:
     data, made = noise(3 * MIB), []
     for number, step in enumerate((3 * MIB, 100_000, 4097)):
         path = tmp_path / f"{number}"
@@ -185,7 +183,7 @@ def test_the_same_content_makes_the_same_bytes_however_it_was_divided(
     assert made[0] == made[1] == made[2]
 
 
-def test_only_its_owner_reads_a_bundle_and_nothing_is_overwritten(path: Path) -> None:
+def test_bundle_has_mode_0600_and_overwrites_nothing(path: Path) -> None:
     with writer(path) as bundle:
         bundle.add("a", b"")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -197,7 +195,7 @@ def test_only_its_owner_reads_a_bundle_and_nothing_is_overwritten(path: Path) ->
     assert names_in(path.parent) == ["bundle.tar.gz", "link"]
 
 
-def test_nothing_is_left_of_a_bundle_that_was_not_finished(path: Path) -> None:
+def test_unfinished_bundle_is_removed(path: Path) -> None:
     def interrupted() -> None:
         with writer(path) as bundle, bundle.member("log") as member:
             member.write(noise(MIB))
@@ -208,7 +206,7 @@ def test_nothing_is_left_of_a_bundle_that_was_not_finished(path: Path) -> None:
     assert names_in(path.parent) == []
 
 
-def test_what_a_member_had_before_it_failed_is_kept(path: Path) -> None:
+def test_content_before_an_exception_is_kept(path: Path) -> None:
     def failing(bundle: BundleWriter) -> None:
         with bundle.member("log") as member:
             member.write(b"before")
@@ -221,7 +219,7 @@ def test_what_a_member_had_before_it_failed_is_kept(path: Path) -> None:
     assert content(path) == {"log": b"before", "manifest.json": b"{}"}
 
 
-def test_a_member_without_content_is_left_out_unless_it_is_wanted(path: Path) -> None:
+def test_empty_member_is_left_out_unless_keep_empty(path: Path) -> None:
     with writer(path) as bundle:
         with bundle.member("unasked"):
             pass
@@ -232,13 +230,13 @@ def test_a_member_without_content_is_left_out_unless_it_is_wanted(path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["", "/etc/passwd", "../x", "a/../../x", "a//b", ".", "a/.", "a\0b"])
-def test_no_member_is_named_out_of_the_bundle(path: Path, name: str) -> None:
+def test_member_path_outside_the_bundle_is_refused(path: Path, name: str) -> None:
     with writer(path) as bundle, pytest.raises(ValueError, match="below the top"), bundle.member(name):
         pass
     assert content(path) == {}
 
 
-def test_two_members_of_one_name_are_both_there(path: Path) -> None:
+def test_second_member_of_a_name_is_renamed(path: Path) -> None:
     with writer(path) as bundle:
         for data in (b"1", b"2", b"3"):
             bundle.add("bootstrap/services/job.json", data)
@@ -249,7 +247,7 @@ def test_two_members_of_one_name_are_both_there(path: Path) -> None:
     }
 
 
-def test_one_member_is_written_at_a_time(path: Path) -> None:
+def test_second_open_member_is_refused(path: Path) -> None:
     with writer(path) as bundle, bundle.member("a") as member:
         with pytest.raises(RuntimeError, match="another"), bundle.member("b"):
             pass
@@ -257,7 +255,7 @@ def test_one_member_is_written_at_a_time(path: Path) -> None:
     assert content(path) == {"a": b"still here"}
 
 
-def test_contents_and_names_are_redacted_and_counted(path: Path) -> None:
+def test_contents_and_names_are_redacted(path: Path) -> None:
     with writer(path, redact=Masking) as bundle:
         with bundle.member("pods/secret.log") as member:
             for part in (b"a sec", b"ret word\nand a sec", b"ret"):
@@ -275,14 +273,14 @@ def test_contents_and_names_are_redacted_and_counted(path: Path) -> None:
 
 
 def cut_content(data: bytes) -> tuple[int, bytes]:
-    """Return the number of bytes that the first line says are missing, and the bytes that are there."""
+    """Return the number of missing bytes in the first line, and the content after that line."""
     first, _, rest = data.partition(b"\n")
     assert first.startswith(b"[service-record: ")
     assert first.endswith(b" bytes before this line were cut; the manifest says why]")
     return int(first.split()[1]), rest
 
 
-def test_a_member_beyond_its_limit_keeps_its_end_and_says_what_is_missing(path: Path) -> None:
+def test_member_beyond_its_limit_keeps_its_end(path: Path) -> None:
     data = lines(200_000)
     with writer(path) as bundle, bundle.member("log", limit=MIB) as member:
         member.write(data)
@@ -292,8 +290,8 @@ def test_a_member_beyond_its_limit_keeps_its_end_and_says_what_is_missing(path: 
     assert MIB * 15 // 16 <= len(rest) <= MIB
     assert dropped == member.cut == len(data) - len(rest)
     assert member.written_bytes == len(data)
-    (told,) = bundle.members
-    assert (told.cut, told.dropped_bytes) == (Cut.LIMIT, dropped)
+    (packed,) = bundle.members
+    assert (packed.cut, packed.dropped_bytes) == (Cut.LIMIT, dropped)
 
 
 @pytest.mark.slow
@@ -310,7 +308,7 @@ def test_a_member_beyond_its_limit_keeps_its_end_and_says_what_is_missing(path: 
     limit=st.one_of(st.none(), st.integers(1, 300_000)),
     disk_bytes=st.one_of(st.just(64 * MIB), st.integers(64 * KIB, MIB)),
 )
-def test_what_is_in_the_archive_is_the_end_of_what_was_written(
+def test_kept_content_is_the_end_of_the_written(
     tmp_path_factory: pytest.TempPathFactory, chunks: list[bytes], limit: int | None, disk_bytes: int
 ) -> None:
     path = tmp_path_factory.mktemp("bundle") / "b"
@@ -336,7 +334,7 @@ def test_what_is_in_the_archive_is_the_end_of_what_was_written(
     shutil.rmtree(path.parent)
 
 
-def test_a_record_that_is_cut_is_an_array_all_the_same(path: Path) -> None:
+def test_cut_record_is_a_valid_array(path: Path) -> None:
     run = failed_run(error_message="x" * 500) * 500
     name = "bootstrap/services/bootkube.json"
     with (
@@ -351,7 +349,7 @@ def test_a_record_that_is_cut_is_an_array_all_the_same(path: Path) -> None:
     assert UpstreamReader.of_bundle(path.read_bytes()).judge("bootkube").failing_stage == "second"
 
 
-def test_other_json_is_there_whole_or_not_at_all(path: Path) -> None:
+def test_other_json_is_complete_or_left_out(path: Path) -> None:
     with writer(path) as bundle:
         with bundle.member("network/addresses.json", limit=KIB) as member:
             member.write(json.dumps(list(range(5000))).encode())
@@ -364,7 +362,7 @@ def test_other_json_is_there_whole_or_not_at_all(path: Path) -> None:
 
 
 def disk_use(directory: Path) -> int:
-    """Return this process's disk use there, files without a name too, as the file system counts it."""
+    """Return the used bytes of the file system, including unlinked files."""
     found: dict[int, int] = {}
     for descriptor in Path("/proc/self/fd").iterdir():
         try:
@@ -376,7 +374,7 @@ def disk_use(directory: Path) -> int:
     return sum(found.values())
 
 
-def test_neither_a_bundle_nor_the_making_of_it_takes_more_disk_than_it_may(path: Path) -> None:
+def test_writing_never_exceeds_the_disk_limit(path: Path) -> None:
     most, chunk = 0, noise(64 * KIB)
     with writer(path, disk_bytes=4 * MIB, redact=Masking) as bundle:
         bundle.add("facts", noise(300 * KIB))
@@ -402,7 +400,7 @@ def test_neither_a_bundle_nor_the_making_of_it_takes_more_disk_than_it_may(path:
     assert content(path)["manifest.json"] == b"{}"
 
 
-def test_a_member_may_have_all_of_the_room_where_nothing_follows(path: Path) -> None:
+def test_last_member_may_use_all_of_the_room(path: Path) -> None:
     for shares, least in ((True, MIB // 2), (False, 2 * MIB)):
         with writer(path, disk_bytes=4 * MIB, shares=shares) as bundle, bundle.member("log") as member:
             member.write(noise(8 * MIB))
@@ -410,12 +408,12 @@ def test_a_member_may_have_all_of_the_room_where_nothing_follows(path: Path) -> 
         path.unlink()
 
 
-def test_no_bundle_is_larger_than_the_server_takes(path: Path) -> None:
+def test_bundle_is_limited_to_the_size_of_the_service(path: Path) -> None:
     with writer(path, disk_bytes=1 << 40) as bundle:
         assert bundle.disk_bytes == SERVER_BYTES
 
 
-def test_essential_members_fit_where_the_others_took_all_they_could(path: Path) -> None:
+def test_essential_members_fit_after_greedy_ones(path: Path) -> None:
     with writer(path, disk_bytes=256 * KIB) as bundle:
         for number in range(40):
             with bundle.member(f"log-{number}") as member:
@@ -457,7 +455,7 @@ print(json.dumps([
 
 
 def fill(path: Path, left: int) -> None:
-    """Have a file take all of the disk but so many bytes."""
+    """Fill the disk except for that many bytes."""
     status = os.statvfs(path.parent)
     free = status.f_bavail * status.f_frsize - left
     with path.open("wb") as stream:
@@ -466,17 +464,17 @@ def fill(path: Path, left: int) -> None:
 
 
 class Filled(NamedTuple):
-    """Result of a bundle with too little disk."""
+    """The result of writing a bundle with too little disk."""
 
     names: list[str]
     cut: dict[str, str]
     size: int
     tails: list[bool]
-    """Of each log that is there: whether its end is."""
+    """Path of each log in the bundle, and whether its end is there."""
 
 
 def filled(directory: Path, *arguments: object, before: str = "", program: str = FILLING) -> Filled:
-    """Make a bundle in a directory, after what a shell does before in a mount namespace of its own."""
+    """Write a bundle in a directory, in a new mount namespace, after a shell command."""
     command = [sys.executable, "-c", program, directory, *arguments]
     if before:
         command = ["unshare", "-m", "sh", "-c", f'{before} && exec "$@"', "-", *command]
@@ -493,7 +491,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="a small disk of one's ow
 @pytest.mark.slow
 @as_root
 @pytest.mark.parametrize("left", [0, 4096, 40_000, 400_000])
-def test_a_disk_that_fills_up_takes_nothing_from_a_bundle_that_was_begun(tmp_path: Path, left: int) -> None:
+def test_disk_filling_up_does_not_shrink_the_bundle(tmp_path: Path, left: int) -> None:
     """Another program takes the rest of the disk while the second log is written."""
     done = filled(tmp_path, left, before=f"mount -t tmpfs -o size=12m tmpfs {tmp_path}")
     alone = filled(tmp_path, before=f"mount -t tmpfs -o size=12m tmpfs {tmp_path}")
@@ -502,7 +500,7 @@ def test_a_disk_that_fills_up_takes_nothing_from_a_bundle_that_was_begun(tmp_pat
 
 
 @as_root
-def test_a_bundle_leaves_three_quarters_of_the_free_disk(tmp_path: Path) -> None:
+def test_bundle_takes_at_most_a_quarter_of_the_free_disk(tmp_path: Path) -> None:
     done = filled(tmp_path, before=f"mount -t tmpfs -o size=8m tmpfs {tmp_path}")
     assert MIB < done.size <= 2 * MIB
     assert done.names == [
@@ -515,8 +513,8 @@ def test_a_bundle_leaves_three_quarters_of_the_free_disk(tmp_path: Path) -> None
     ]
 
 
-def test_a_bundle_that_may_not_grow_any_more_is_whole(tmp_path: Path) -> None:
-    """`ulimit -f`, as a stand-in for a full disk that takes no root: no file can be larger."""
+def test_bundle_that_cannot_grow_is_complete(tmp_path: Path) -> None:
+    """`ulimit -f` limits the size of files, like a full disk, and needs no root."""
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (716800, 716800))"
     done = filled(tmp_path, program=limit + FILLING)
     assert done.size <= 700 * KIB
@@ -525,7 +523,7 @@ def test_a_bundle_that_may_not_grow_any_more_is_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compressor", ["isal", "zlib"])
-def test_a_bundle_is_the_same_inside_whatever_compresses_it(path: Path, compressor: str) -> None:
+def test_content_does_not_depend_on_the_compressor(path: Path, compressor: str) -> None:
     if compressor == "isal":
         pytest.importorskip("isal")
     program = f"""
@@ -542,7 +540,7 @@ def test_a_bundle_is_the_same_inside_whatever_compresses_it(path: Path, compress
 
 
 @pytest.mark.slow
-def test_memory_does_not_grow_with_what_is_packed(tmp_path: Path) -> None:
+def test_memory_use_does_not_grow_with_the_content(tmp_path: Path) -> None:
     program = """
     import resource, sys
     from pathlib import Path
