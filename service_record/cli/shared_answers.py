@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from service_record.cli.terminal import aligned
-from service_record.display.text import Ink, Line, View, wrapped
+from service_record.display.text import Ink, Line, View, wrap_lines
 from service_record.preflight.checks import CheckResult, CheckState, as_document, as_line, as_summary
 from service_record.record.visible import visible
 
@@ -33,9 +33,9 @@ class ChecksAnswer(msgspec.Struct, frozen=True):
             if is_wide or len(text) <= view.width:
                 yield ((text, ink),)
                 continue
-            first, *_ = wrapped(text, ink, view)
+            first, *_ = wrap_lines(text, ink, view)
             yield first
-            yield from wrapped(text[len(first[0][0]) :].lstrip(), ink, view, _INDENT)
+            yield from wrap_lines(text[len(first[0][0]) :].lstrip(), ink, view, _INDENT)
         yield ((as_summary(self.results), Ink.STRONG),)
 
     def page(self, view: View) -> str:

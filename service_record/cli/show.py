@@ -19,7 +19,7 @@ from service_record.cli.options import (
     source_options,
 )
 from service_record.cli.terminal import OutputForm, takes_form, write_page
-from service_record.display.text import BLANK, Ink, Line, View, count, wrapped
+from service_record.display.text import BLANK, Ink, Line, View, count, wrap_lines
 from service_record.history import History
 from service_record.history.build import ALL_BOOTS, Selection
 from service_record.read.source import Source
@@ -172,11 +172,11 @@ def _unit_lines(units: "Diagnosis | None", view: View) -> Iterator[Line]:
 
     yield BLANK
     for failed in units.failed_units:
-        yield from wrapped(failed_unit_sentence(failed), Ink.BAD, view)
+        yield from wrap_lines(failed_unit_sentence(failed), Ink.BAD, view)
     for missing in units.not_started:
-        yield from wrapped(not_started_sentence(missing), Ink.BAD if missing.is_fault else Ink.CALM, view)
+        yield from wrap_lines(not_started_sentence(missing), Ink.BAD if missing.is_fault else Ink.CALM, view)
     for unrecorded in units.unrecorded:
-        yield from wrapped(unrecorded_sentence(unrecorded), Ink.CALM, view)
+        yield from wrap_lines(unrecorded_sentence(unrecorded), Ink.CALM, view)
 
 
 def _print_document(history: History, source: Source, output: str, units: "Diagnosis | None") -> None:

@@ -18,7 +18,7 @@ import click
 import msgspec
 
 from service_record.cli import LeakRefused, Unreadable
-from service_record.display.text import Clock, Glyphs, Line, View, glyphs_for, painted
+from service_record.display.text import Clock, Glyphs, Line, View, glyphs_for, render_lines
 from service_record.record.directory import Records, is_record_name
 from service_record.record.visible import visible
 
@@ -74,14 +74,14 @@ def escape_what_cannot_be_encoded() -> None:
 def paint(lines: Iterable[Line], color: str) -> Iterator[str]:
     """Return the lines as text for standard output, coloured as `--color` says."""
     escape_what_cannot_be_encoded()
-    return painted(lines, color=has_color(color, os.environ, is_terminal=sys.stdout.isatty()))
+    return render_lines(lines, color=has_color(color, os.environ, is_terminal=sys.stdout.isatty()))
 
 
 def print_lines(lines: Iterable[Line], color: str, *, pager: bool) -> None:
     """Print lines. On a terminal, output that is longer than the screen goes to a pager."""
     is_terminal = sys.stdout.isatty()
     has = has_color(color, os.environ, is_terminal=is_terminal)
-    texts = painted(lines, color=has)
+    texts = render_lines(lines, color=has)
     escape_what_cannot_be_encoded()
     if is_terminal and pager:
         rows = shutil.get_terminal_size().lines

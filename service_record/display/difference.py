@@ -34,7 +34,18 @@ from service_record.display.phrases import (
     run_summary,
     step_name,
 )
-from service_record.display.text import BLANK, Ink, Line, View, cell_len, count, cut, duration, utc, wrapped
+from service_record.display.text import (
+    BLANK,
+    Ink,
+    Line,
+    View,
+    cell_len,
+    count,
+    cut,
+    duration,
+    utc,
+    wrap_lines,
+)
 from service_record.history import History
 from service_record.history.build import boot_times, true_time
 from service_record.history.outcome import Run, order
@@ -73,7 +84,7 @@ def comparison_page(
     if alike:
         yield BLANK
         names = f"{view.glyphs.success} alike: {', '.join(name(one.service) for one in alike)}"
-        yield from wrapped(names, Ink.FAINT, view)
+        yield from wrap_lines(names, Ink.FAINT, view)
 
 
 def _evident(evident: Sequence[KnownCause]) -> Iterator[tuple[str, Ink]]:

@@ -23,7 +23,7 @@ from service_record.display.text import (
     moment,
     one_line,
     wrap,
-    wrapped,
+    wrap_lines,
 )
 from service_record.record.visible import visible
 
@@ -92,7 +92,7 @@ def cluster_table(clusters: Sequence[Cluster], now: float, view: View) -> Iterat
             (f"{_pad(since, _SINCE)}{_GAP}{cluster.joined} of {cluster.hosts}", Ink.PLAIN),
         )
         if cluster.status != "installed":
-            yield from wrapped(one_line(cluster.reason), Ink.FAINT, view, 4, _REASON_LINES)
+            yield from wrap_lines(one_line(cluster.reason), Ink.FAINT, view, 4, _REASON_LINES)
 
 
 def more_clusters(number: int) -> Line:
@@ -257,7 +257,7 @@ def describe(
     host: Host, earlier: Sequence[EarlierBuild], now: float, view: View, more: Sequence[tuple[str, str]] = ()
 ) -> Iterator[Line]:
     """Yield all that is known of one host in the fleet, with `more` facts, and its earlier builds."""
-    yield from wrapped(f"{sign(host, view.glyphs)} {visible(host.name)}", ink(host), view)
+    yield from wrap_lines(f"{sign(host, view.glyphs)} {visible(host.name)}", ink(host), view)
     builds = (("earlier", _build(build, view)) for build in earlier)
     facts = ((label, one_line(text)) for label, text in more)
     for label, text in (*_facts(host, now, view), *facts, *builds):
@@ -266,8 +266,8 @@ def describe(
 
 
 def _heading(answer: HostsAnswer, source: str, view: View) -> Iterator[Line]:
-    yield from wrapped(tally(answer), Ink.STRONG, view)
-    yield from wrapped(visible(source), Ink.FAINT, view)
+    yield from wrap_lines(tally(answer), Ink.STRONG, view)
+    yield from wrap_lines(visible(source), Ink.FAINT, view)
 
 
 def _clusters(answer: HostsAnswer, view: View) -> Iterator[Line]:
@@ -348,9 +348,9 @@ class _Layout(msgspec.Struct, frozen=True):
             (host.verdict, ink(host)),
         )
         if host.is_bad:
-            yield from wrapped(one_line(host.reason), Ink.FAINT, self.view, 4, _REASON_LINES)
+            yield from wrap_lines(one_line(host.reason), Ink.FAINT, self.view, 4, _REASON_LINES)
         elif text and not self.message:
-            yield from wrapped(text, Ink.FAINT, self.view, 4, 1)
+            yield from wrap_lines(text, Ink.FAINT, self.view, 4, 1)
 
     def _progress(self, host: Host) -> Sequence[tuple[str, Ink]]:
         if host.percentage is None:

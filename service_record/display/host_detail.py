@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from service_record.display.fleet_table import EarlierBuild, Host, Time, describe, moment_at
-from service_record.display.text import BLANK, Glyphs, Ink, Line, View, cell_len, cut, duration, wrapped
+from service_record.display.text import BLANK, Glyphs, Ink, Line, View, cell_len, cut, duration, wrap_lines
 from service_record.record.visible import visible
 
 _WORDS: Final = {"init": "began"}
@@ -100,7 +100,7 @@ class _Reports(msgspec.Struct):
 
 def host_detail(detail: HostDetail, source: str, now: float, view: View) -> Iterator[Line]:
     """Yield the lines of `hosts show`."""
-    yield from wrapped(visible(source), Ink.FAINT, view)
+    yield from wrap_lines(visible(source), Ink.FAINT, view)
     yield BLANK
     earlier = [build for build in detail.builds if build.number != detail.summary.build]
     facts = () if detail.installation is None else tuple(_installation(detail.installation, view))
@@ -123,9 +123,9 @@ def host_detail(detail: HostDetail, source: str, now: float, view: View) -> Iter
 def _last_words(words: ShownLastWords, view: View) -> Iterator[Line]:
     stage = f", stage {visible(words.stage)}" if words.stage else ""
     heading = f"{visible(words.service)}{stage}, received {moment_at(words.received_at, view)}"
-    yield from wrapped(heading, Ink.PLAIN, view, 2)
+    yield from wrap_lines(heading, Ink.PLAIN, view, 2)
     for line in words.text.splitlines():
-        yield from wrapped(visible(line), Ink.FAINT, view, 4)
+        yield from wrap_lines(visible(line), Ink.FAINT, view, 4)
 
 
 def _installation(installation: ShownInstallation, view: View) -> Iterator[tuple[str, str]]:
@@ -184,4 +184,4 @@ def _logs(reports: Sequence[ShownStep], view: View) -> Iterator[Line]:
             texts.append(f"the end of {logged.logs_length} characters of logs:")
         texts += logged.logs.strip("\n").splitlines()
     for text in texts:
-        yield from wrapped(visible(text.rstrip()), Ink.FAINT, view, 4)
+        yield from wrap_lines(visible(text.rstrip()), Ink.FAINT, view, 4)

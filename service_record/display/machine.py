@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 import orjson
 
-from service_record.display.text import escaped, utc
+from service_record.display.text import escape_invisible, utc
 from service_record.history import History, ServiceHistory
 from service_record.history.outcome import NOTHING, Command, Facts, Location, Run, Span, Stage
 from service_record.record.entry import NO_UNKNOWN_FIELDS, Entry, Malformed, Piece
@@ -215,7 +215,7 @@ def _lines(service: str, pieces: Sequence[Piece]) -> bytes:
     begin = b'{"service":%b,"' % orjson.dumps(service)
     rest = _ENCODER.encode_lines(pieces).removeprefix(_NEXT_LINE[1:])
     raw = begin + rest.replace(_NEXT_LINE, b"\n" + begin)  # within a text there is no newline
-    return raw if _is_harmless(raw) else escaped(raw.decode()).encode()
+    return raw if _is_harmless(raw) else escape_invisible(raw.decode()).encode()
 
 
 def _is_unicode(service: str) -> bool:
@@ -241,7 +241,7 @@ def encoded(value: object, option: int = 0) -> str:
         raw = orjson.dumps(value, option=option)
     except TypeError:  # a lone surrogate, or an integer of more than 64 bits
         raw = json.dumps(value, indent=2 if option else None).encode()
-    return raw.decode() if _is_harmless(raw) else escaped(raw.decode())
+    return raw.decode() if _is_harmless(raw) else escape_invisible(raw.decode())
 
 
 def _is_harmless(raw: bytes) -> bool:
@@ -262,7 +262,7 @@ def as_yaml(document: object) -> str:
     dumper = type("Dumper", (fast,), {})  # of our own: what it represents it keeps for all who use it
     yaml.add_representer(str, _represented, Dumper=dumper)
     written = yaml.dump(document, Dumper=dumper, allow_unicode=True, sort_keys=False, width=_NO_FOLDING)
-    return escaped(written)
+    return escape_invisible(written)
 
 
 def _represented(dumper: "yaml.SafeDumper", any_text: str) -> "yaml.Node":

@@ -17,10 +17,10 @@ from service_record.display.text import (
     cut,
     cut_within,
     duration,
-    lines_of,
     moment,
+    split_lines,
     wrap,
-    wrapped,
+    wrap_lines,
     zone,
 )
 from service_record.history import History, ServiceHistory
@@ -226,7 +226,7 @@ def _frames(
 def _message(message: str, view: View, indent: int, *, whole: bool) -> Iterator[Line]:
     """Yield the lines of a message, each row after a gutter. Lines of other programs may be very long."""
     room = max(view.width - indent - LABEL_WIDTH - 2, 20)
-    lines = lines_of(message)
+    lines = split_lines(message)
     if not whole:
         width = room * _MAX_MESSAGE_ROWS
         lines = [cut_within(line, width, view.glyphs.cut) for line in lines[-_MAX_MESSAGE_LINES:]]
@@ -316,10 +316,10 @@ def summary(history: History, source: str, view: View) -> Iterator[Line]:
     damaged = sum(service.damaged_pieces for service in history.services)
     if damaged:
         parts.append(f"{count(damaged, 'damaged piece')}")
-    yield from wrapped(", ".join(parts), Ink.FAINT, view)
+    yield from wrap_lines(", ".join(parts), Ink.FAINT, view)
     if derived:
         logs = ", ".join(sorted((recorder or "").removeprefix(DERIVED) for recorder in derived))
-        yield from wrapped(f"derived from {logs}: {_UNKNOWN_HERE}", Ink.FAINT, view)
+        yield from wrap_lines(f"derived from {logs}: {_UNKNOWN_HERE}", Ink.FAINT, view)
 
 
 def _counts(history: History) -> Line:
@@ -361,7 +361,7 @@ def damages(history: History, view: View, *, whole: bool = False) -> Iterator[Li
         yield BLANK
         yield _damage_title(service, view)
         for doubt in doubts:
-            yield from wrapped(doubt, Ink.PLAIN, view, _INDENT)
+            yield from wrap_lines(doubt, Ink.PLAIN, view, _INDENT)
         yield from _pieces(service, view, whole=whole)
 
 
@@ -375,7 +375,7 @@ def local_times(services: Iterable[ServiceHistory]) -> Iterator[str]:
 def _all_local(services: Sequence[ServiceHistory], view: View) -> Iterator[Line]:
     yield ((f"{view.glyphs.damaged} {count(len(services), 'record')}", Ink.WORRYING),)
     for sentence in local_times(services):
-        yield from wrapped(sentence, Ink.PLAIN, view, _INDENT)
+        yield from wrap_lines(sentence, Ink.PLAIN, view, _INDENT)
 
 
 def _local(offset: timedelta | None) -> str:
@@ -396,11 +396,11 @@ def _anomalies(service: ServiceHistory, *, is_zone_shown: bool) -> Iterator[str]
 def _pieces(service: ServiceHistory, view: View, *, whole: bool) -> Iterator[Line]:
     pieces = service.malformed if whole else service.malformed[:_MAX_PIECES]
     for piece in pieces:
-        yield from wrapped(_damage_line(piece, view, whole=whole), Ink.PLAIN, view, _INDENT)
+        yield from wrap_lines(_damage_line(piece, view, whole=whole), Ink.PLAIN, view, _INDENT)
     rest = service.damaged_pieces - len(pieces)
     if rest > 0:
         where = "named by `validate`" if whole else "shown by --output wide"
-        yield from wrapped(f"and {rest} more, {where}", Ink.FAINT, view, _INDENT)
+        yield from wrap_lines(f"and {rest} more, {where}", Ink.FAINT, view, _INDENT)
 
 
 def _damage_line(piece: Malformed, view: View, *, whole: bool) -> str:

@@ -35,7 +35,7 @@ from service_record.display.text import (
     moment,
     set_cell_size,
     times,
-    wrapped,
+    wrap_lines,
 )
 from service_record.history import History, ServiceHistory
 from service_record.history.critical_chain import startup_seconds
@@ -130,7 +130,7 @@ def table(history: History, source: str, view: View) -> Iterator[Line]:
         yield from _short_lines(service, view)
     if len(shown) < len(calm):
         others = f"{count(len(calm) - len(shown), 'other unit')} without a failure: --output wide shows all"
-        yield from wrapped(others, Ink.FAINT, view)
+        yield from wrap_lines(others, Ink.FAINT, view)
     yield from damages(history, view)
 
 
@@ -183,7 +183,7 @@ def _urgency(service: _ServiceSummary) -> tuple[int, float]:
 def _full_lines(service: _ServiceSummary, bad: Run, view: View) -> Iterator[Line]:
     latest = service.attempts[-1]
     yield title(latest, view)
-    yield from wrapped(run_summary(latest, view), Ink.PLAIN, view, _INDENT)
+    yield from wrap_lines(run_summary(latest, view), Ink.PLAIN, view, _INDENT)
     if latest is not bad:
         yield from labelled(
             "before", [(f"{headline(bad)}, {run_summary(bad, view)}", ink(bad.outcome))], view, _INDENT
@@ -243,7 +243,7 @@ def _beside(line: Line, notes: str, view: View) -> Iterator[Line]:
         yield *line, (" " * _INDENT + notes, Ink.FAINT)
         return
     yield line
-    yield from wrapped(notes, Ink.FAINT, view, _INDENT)
+    yield from wrap_lines(notes, Ink.FAINT, view, _INDENT)
 
 
 def _repeats(attempts: Sequence[Run], run: Run) -> tuple[Repeat, list[Repeat]]:
@@ -284,7 +284,7 @@ def wide(history: History, source: str, view: View) -> Iterator[Line]:
 def run_lines(run: Run, view: View) -> Iterator[Line]:
     """Yield all facts of a run, as in `show --output wide`."""
     yield title(run, view)
-    yield from wrapped(run_summary(run, view), Ink.PLAIN, view, _INDENT)
+    yield from wrap_lines(run_summary(run, view), Ink.PLAIN, view, _INDENT)
     yield from labelled("ids", ((text, Ink.PLAIN) for text in _ids(run)), view, _INDENT)
     yield from _attributes(run, view, _INDENT)
     yield from details(run.facts, view, _INDENT, whole=True)

@@ -26,7 +26,7 @@ class Clock(StrEnum):
     RELATIVE = "relative"
 
 
-def escaped(document: str) -> str:
+def escape_invisible(document: str) -> str:
     r"""Return a JSON or YAML document with its invisible characters escaped: `\u202e`.
 
     They may only be inside quoted strings: elsewhere the escape would be invalid.
@@ -34,7 +34,7 @@ def escaped(document: str) -> str:
     return UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", document)
 
 
-def lines_of(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """Return the lines of a message, with invisible characters escaped."""
     return [visible(line.removesuffix("\r")) for line in text.rstrip("\n").split("\n")]
 
@@ -255,7 +255,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     glyphs: Glyphs = msgspec.field(default_factory=Glyphs)
 
 
-def wrapped(text: str, look: Ink, view: View, indent: int = 0, most: int | None = None) -> Iterator[Line]:
+def wrap_lines(text: str, look: Ink, view: View, indent: int = 0, most: int | None = None) -> Iterator[Line]:
     """Yield the lines of a wrapped text, indented by `indent` blanks; at most the first `most` lines."""
     for row in wrap(text, view.width - indent)[:most]:
         yield ((" " * indent + row, look),)
@@ -271,7 +271,7 @@ def glyphs_for(encoding: str) -> Glyphs:
     return glyphs
 
 
-def painted(lines: Iterable[Line], *, color: bool) -> Iterator[str]:
+def render_lines(lines: Iterable[Line], *, color: bool) -> Iterator[str]:
     """Yield the lines as text with newlines. With `color`, inks become ANSI sequences."""
     if not color:
         for line in lines:

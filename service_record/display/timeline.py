@@ -22,7 +22,7 @@ from service_record.display.text import (
     moment,
     set_cell_size,
     utc,
-    wrapped,
+    wrap_lines,
     zone,
 )
 from service_record.history import History
@@ -196,7 +196,7 @@ def timeline_page(
     if len(visible_charts) < len(charts):
         left_out = count(len(charts) - len(visible_charts), "earlier boot")
         left_out += " left out: --boot 1 shows the first, --output wide all"
-        yield from wrapped(left_out, Ink.FAINT, view)
+        yield from wrap_lines(left_out, Ink.FAINT, view)
     for chart in visible_charts:
         yield BLANK
         yield from _chart(chart, len(history.boots), view, wide=wide, flat=flat)
@@ -217,7 +217,7 @@ def chain_lines(chart: Chart, view: View) -> Iterator[Line]:
     shortest = whole * _MIN_LINK_FRACTION
     links = [link for link in chart.chain if link.ready - link.started + link.gap >= shortest]
     yield BLANK
-    yield from wrapped("critical chain, by the times at which units became ready:", Ink.FAINT, view)
+    yield from wrap_lines("critical chain, by the times at which units became ready:", Ink.FAINT, view)
     for link in links:
         at = f"{link.ready:>9.3f}s"
         took = f"  {duration(link.ready - link.started)}"
@@ -232,13 +232,13 @@ def _untimed(history: History, view: View) -> Iterator[Line]:
         if runs:
             yield BLANK
             text = f"{name(service.name)}: {count(runs, 'run')} without times, not drawn"
-            yield from wrapped(text, Ink.FAINT, view)
+            yield from wrap_lines(text, Ink.FAINT, view)
 
 
 def _chart(chart: Chart, boots: int, view: View, *, wide: bool, flat: bool) -> Iterator[Line]:
     first, *notes = chart_notes(chart, view)
     for text in (f"{boot_title(chart, boots)}, {first}", *notes):
-        yield from wrapped(text, Ink.FAINT, view)
+        yield from wrap_lines(text, Ink.FAINT, view)
     labels = [_label(row, view.glyphs, flat=flat) for row in chart.rows]
     times = [_started(row, view) if wide else "" for row in chart.rows]
     lasted = [row.longest.took for row in chart.rows]

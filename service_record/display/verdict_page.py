@@ -38,9 +38,9 @@ from service_record.display.text import (
     cut_around,
     cut_within,
     moment,
-    painted,
+    render_lines,
     wrap,
-    wrapped,
+    wrap_lines,
 )
 from service_record.history import History
 from service_record.history.results import Handled
@@ -89,7 +89,7 @@ def analysis(
     if whole:
         for trouble in (*diagnosis.followers, *diagnosis.others):
             yield BLANK
-            yield from wrapped(trouble_sentence(trouble), Ink.STRONG, view)
+            yield from wrap_lines(trouble_sentence(trouble), Ink.STRONG, view)
             yield from _in_full(trouble, view, whole=True)
 
 
@@ -118,7 +118,7 @@ def brief_analysis(diagnosis: Diagnosis, history: History, view: View, in_full: 
 def analysis_text(diagnosis: Diagnosis, history: History, source: str, at: datetime) -> str:
     """Return the same page as a plain text that goes with a bundle, as of that moment."""
     view = View(width=_TEXT_WIDTH, now=at)
-    return "".join(painted(analysis(diagnosis, history, source, view), color=False))
+    return "".join(render_lines(analysis(diagnosis, history, source, view), color=False))
 
 
 def _verdict(diagnosis: Diagnosis, view: View, limit: int | None) -> Iterator[Line]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from service_record.diagnosis.trouble_facts import POINTS_TO
 from service_record.display.machine import csv_of
-from service_record.display.text import BLANK, Ink, Line, View, count, cut, wrapped
+from service_record.display.text import BLANK, Ink, Line, View, count, cut, wrap_lines
 from service_record.record.visible import visible
 from service_record.triage.counting import Cause, Triage
 
@@ -61,7 +61,7 @@ def answer_lines(triage: Triage, view: View, *, whole: bool = False) -> Iterator
         yield ((heading, Ink.STRONG),)
         listed = items if whole else items[:_MAX_LEFT_OUT]
         for place, reason in listed:
-            yield from wrapped(visible(f"{place}: {reason}"), Ink.PLAIN, view, _INDENT)
+            yield from wrap_lines(visible(f"{place}: {reason}"), Ink.PLAIN, view, _INDENT)
         if len(listed) < len(items):
             more = f"{' ' * _INDENT}and {len(items) - len(listed)} more: -o wide shows all"
             yield ((more, Ink.FAINT),)
@@ -117,9 +117,9 @@ def _cause_lines(
         ", ".join(cause.releases),
         ", ".join(cause.platforms),
     ]
-    yield from wrapped(visible(", ".join(filter(None, facts))), Ink.FAINT, view, len(indent))
+    yield from wrap_lines(visible(", ".join(filter(None, facts))), Ink.FAINT, view, len(indent))
     if cause.is_rising:
-        yield from wrapped(_rise(cause, triage), Ink.FAINT, view, len(indent))
+        yield from wrap_lines(_rise(cause, triage), Ink.FAINT, view, len(indent))
     if trend := _trend(cause, view):
         yield ((indent + trend, Ink.FAINT),)
     if not cause.name and cause.line:

@@ -22,7 +22,7 @@ from service_record.diagnosis.comparison import (
 )
 from service_record.diagnosis.failures import FailureGroup, RunStep
 from service_record.display.difference import comparison_page
-from service_record.display.text import View, painted
+from service_record.display.text import View, render_lines
 from service_record.history import build_history
 from service_record.history.build import latest_entry
 from service_record.history.outcome import Outcome
@@ -239,7 +239,9 @@ def test_page_equals_the_reviewed_one(hosts: tuple[Path, Path]) -> None:
     good, bad = (build_history((p.stem, read(p)) for p in sorted(host.iterdir())) for host in hosts)
     found = compare(good, bad, latest_entry(bad), LENIENT)
     view = View(width=80, now=START + timedelta(hours=1))
-    page = "".join(painted(comparison_page(found, ("/mnt/good", good), ("/mnt/bad", bad), view), color=False))
+    page = "".join(
+        render_lines(comparison_page(found, ("/mnt/good", good), ("/mnt/bad", bad), view), color=False)
+    )
     assert page == (GOLDEN / "diff-80.txt").read_text()
 
 

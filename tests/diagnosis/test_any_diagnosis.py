@@ -12,7 +12,7 @@ from service_record.diagnosis.budget import Budgets
 from service_record.diagnosis.causes import Causes
 from service_record.display.analysis_document import analysis_document, analysis_lines
 from service_record.display.machine import as_json, encoded
-from service_record.display.text import View, cell_len, painted
+from service_record.display.text import View, cell_len, render_lines
 from service_record.display.verdict_page import analysis
 from service_record.history import build_history
 from service_record.history.build import Now
@@ -48,7 +48,7 @@ def test_any_entries_are_judged_and_shown(
     if Outcome.RUNNING not in outcomes and set(outcomes) != {Outcome.SUCCESS}:
         assert found.verdict.is_bad
     for whole in (False, True):
-        page = "".join(painted(analysis(found, history, "here", View(), whole=whole), color=False))
+        page = "".join(render_lines(analysis(found, history, "here", View(), whole=whole), color=False))
         lines = page.split("\n")
         assert [visible(line) for line in lines] == lines
         too_wide = [line for line in lines if cell_len(line) > 80 and "journalctl" not in line]

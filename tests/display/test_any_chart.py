@@ -10,7 +10,7 @@ from service_record.display.charts import charts
 from service_record.display.difference import comparison_document, comparison_page, difference_documents
 from service_record.display.html.timeline_page import timeline_html
 from service_record.display.machine import as_json, as_yaml, encoded
-from service_record.display.text import View, cell_len, painted
+from service_record.display.text import View, cell_len, render_lines
 from service_record.display.timeline import row_documents, timeline_document, timeline_page
 from service_record.history import History, build_history
 from service_record.history.build import latest_entry
@@ -50,7 +50,7 @@ HISTORIES = st.dictionaries(NAMES.filter(bool), st.lists(_entries(), min_size=1,
 def test_any_history_is_drawn(found: History, apart: bool, by_duration: bool) -> None:
     shown = charts(found, latest_entry(found), apart=apart, by_duration=by_duration)
     page = "".join(
-        painted(timeline_page(found, "/x", shown, VIEW, wide=apart, flat=by_duration), color=False)
+        render_lines(timeline_page(found, "/x", shown, VIEW, wide=apart, flat=by_duration), color=False)
     )
     assert all(cell_len(line) <= 80 for line in page.splitlines())
     executions = sum(len(row.bars) for chart in shown for row in chart.rows if row.depth == 0)
@@ -65,7 +65,7 @@ def test_any_history_is_drawn(found: History, apart: bool, by_duration: bool) ->
 def test_any_two_histories_are_compared(good: History, bad: History) -> None:
     tolerance = Tolerance()
     found = compare(good, bad, latest_entry(bad), tolerance)
-    page = "".join(painted(comparison_page(found, ("/good", good), ("/bad", bad), VIEW), color=False))
+    page = "".join(render_lines(comparison_page(found, ("/good", good), ("/bad", bad), VIEW), color=False))
     assert all(cell_len(line) <= 80 for line in page.splitlines())
     document = comparison_document(found, "/good", "/bad", tolerance)
     for text in (as_json(document), as_yaml(document), *map(encoded, difference_documents(found))):

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from service_record.display.table import table, wide
-from service_record.display.text import ASCII, Clock, Line, View, cell_len, painted
+from service_record.display.text import ASCII, Clock, Line, View, cell_len, render_lines
 from service_record.history import History, ServiceHistory, build_history
 from service_record.history.outcome import repeats
 from service_record.history.results import Liveness
@@ -40,7 +40,7 @@ def history(**records: Sequence[Entry | Malformed]) -> History:
 
 
 def text(found: History, view: View = VIEW) -> str:
-    return "".join(painted(table(found, "/var/log/openshift", view), color=False))
+    return "".join(render_lines(table(found, "/var/log/openshift", view), color=False))
 
 
 SCREEN = """\
@@ -105,7 +105,7 @@ def test_a_program_that_a_service_started_does_not_stand_for_it() -> None:
     failed = history(job=[entry(), *started, entry(Phase.SERVICE_END, 5, result=Result.FAILURE, exit_code=1)])
     assert "✗ job failed\n  exit 1 after 5.0s" in text(failed)
     assert "● job running  started" in text(history(job=[entry(), *started]))
-    assert "pid 9" in "".join(painted(wide(failed, "here", VIEW), color=False))
+    assert "pid 9" in "".join(render_lines(wide(failed, "here", VIEW), color=False))
 
 
 def test_failures_come_first_the_earliest_of_them_on_top() -> None:
@@ -201,7 +201,7 @@ def test_damaged_pieces_are_counted_and_the_first_few_shown() -> None:
     assert '! job record: 5 damaged pieces\n  line 1: a damaged entry: {"torn\\x1b[2J1' in page
     assert "line 4" not in page
     assert "and 2 more, shown by --output wide" in page
-    everything = "".join(painted(wide(history(job=damage), "here", VIEW), color=False))
+    everything = "".join(render_lines(wide(history(job=damage), "here", VIEW), color=False))
     assert 'line 5: a damaged entry: {"torn\\x1b[2J5' in everything
 
 
@@ -209,7 +209,7 @@ def test_damaged_pieces_are_counted_and_the_first_few_shown() -> None:
 def test_what_speaks_against_a_record_is_said(form: Callable[[History, str, View], Iterable[Line]]) -> None:
     late = ServiceHistory("late", (), (Malformed(1, "x", "not an entry"),), timedelta(hours=-9, minutes=-30))
     whole = History((ServiceHistory("none"), late, ServiceHistory("new", is_unfinished=True)))
-    page = "".join(painted(form(whole, "here", VIEW), color=False))
+    page = "".join(render_lines(form(whole, "here", VIEW), color=False))
     assert "! none record\n  no entry in it\n\n" in page
     assert "! late record: 1 damaged piece\n  times seem to be those of UTC-09:30, although labelled" in page
     assert "  new.json.tmp lies beside it, from a write that did not end\n" in page
@@ -239,7 +239,7 @@ def test_durations_by_a_clock_of_whole_seconds_have_no_fractions(took: int, told
     ]
     page = text(history(job=[upstream_entry(), *stages, upstream_entry(Phase.SERVICE_END, took)]))
     assert f"after {told}, " in page
-    everything = "".join(painted(wide(history(job=stages), "here", VIEW), color=False))
+    everything = "".join(render_lines(wide(history(job=stages), "here", VIEW), color=False))
     assert f" {told}  2026-11-21 01:05:10Z" in everything
 
 
@@ -258,7 +258,7 @@ def hostile() -> History:
 def test_no_line_is_wider_than_the_page_nor_acts_on_the_terminal(
     form: Callable[[History, str, View], Iterable[Line]], width: int
 ) -> None:
-    lines = list(painted(form(hostile(), "\x1b[2J", replace(VIEW, width=width)), color=False))
+    lines = list(render_lines(form(hostile(), "\x1b[2J", replace(VIEW, width=width)), color=False))
     assert [line for line in lines if cell_len(line.rstrip("\n")) > width] == []
     assert not any(character in "".join(lines) for character in "\x1b\x07\u202e")
 
@@ -281,7 +281,7 @@ def test_the_wide_form_has_every_run_with_its_ids_stages_and_commands() -> None:
         entry(Phase.PRE_COMMAND_END, 2, pre_command="pause"),
     ]
     found = history(job=[*attempt(1, [*commands, *bootkube(5)]), *attempt(2, bootkube(60))])
-    page = "".join(painted(wide(found, "here", VIEW), color=False))
+    page = "".join(render_lines(wide(found, "here", VIEW), color=False))
     assert page.count("✗ job failed in stage cvo-bootstrap") == 2
     assert "  ✓ pre-command pause                          2.0s  2026-11-21 01:05:10Z\n" in page
     assert "  ✗ stage cvo-bootstrap                        9.0s  2026-11-21 01:05:16Z\n" in page

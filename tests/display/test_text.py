@@ -15,10 +15,10 @@ from service_record.display.text import (
     cut_within,
     duration,
     glyphs_for,
-    lines_of,
     moment,
-    painted,
+    render_lines,
     set_cell_size,
+    split_lines,
     utc,
     wrap,
 )
@@ -52,7 +52,7 @@ def test_what_acts_on_a_terminal_is_written_out(text: str, expected: str) -> Non
 
 
 def test_a_message_is_split_at_its_newlines_only() -> None:
-    assert lines_of("one\r\ntwo\u2028half\n") == ["one", r"two\u2028half"]
+    assert split_lines("one\r\ntwo\u2028half\n") == ["one", r"two\u2028half"]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_glyphs_are_ascii_where_the_encoding_has_no_others() -> None:
 
 def test_colour_is_all_that_tells_a_painted_line_from_a_plain_one() -> None:
     line = (("✗ ", Ink.BAD), ("job", Ink.STRONG), (" failed", Ink.PLAIN))
-    (plain,), (colored,) = painted([line], color=False), painted([line], color=True)
+    (plain,), (colored,) = render_lines([line], color=False), render_lines([line], color=True)
     assert plain == "✗ job failed\n"
     assert colored == "\x1b[1;31m✗ \x1b[0m\x1b[1mjob\x1b[0m failed\n"
 
@@ -168,4 +168,4 @@ def test_text_gets_exactly_the_cells(text: str, width: int, expected: str) -> No
 
 def test_colour_is_written_as_ansi_codes() -> None:
     line = (("✗", Ink.BAD), (" job", Ink.PLAIN), ("", Ink.FAINT))
-    assert list(painted([line], color=True)) == ["\033[1;31m✗\033[0m job\n"]
+    assert list(render_lines([line], color=True)) == ["\033[1;31m✗\033[0m job\n"]

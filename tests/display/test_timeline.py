@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from service_record.display.charts import Chart, Row, charts, offset, round_begin, ticks
-from service_record.display.text import ASCII, Clock, View, cell_len, painted
+from service_record.display.text import ASCII, Clock, View, cell_len, render_lines
 from service_record.display.timeline import timeline_page
 from service_record.history import History, build_history
 from service_record.history.build import Now, latest_entry
@@ -34,7 +34,7 @@ def history(**records: list[Entry]) -> History:
 def drawn(found: History, view: View = VIEW, *, apart: bool = False, by_duration: bool = False) -> str:
     shown = charts(found, latest_entry(found), apart=apart, by_duration=by_duration)
     lines = timeline_page(found, "/var/log/openshift", shown, view, wide=apart, flat=by_duration)
-    return "".join(painted(lines, color=False))
+    return "".join(render_lines(lines, color=False))
 
 
 def only(found: History, **options: bool) -> Chart:

@@ -20,7 +20,7 @@ from markupsafe import Markup
 from service_record.display.charts import Chart
 from service_record.display.drawing import MAX_EXECUTIONS, boot_drawing
 from service_record.display.phrases import exit_text, location_text, rank_label
-from service_record.display.text import Ink, Line, View, count, painted, utc
+from service_record.display.text import Ink, Line, View, count, render_lines, utc
 from service_record.history import History
 from service_record.record.visible import visible
 from service_record.version import __version__
@@ -177,7 +177,7 @@ def page(
     replaces the title as the largest heading. The page's Content-Security-Policy allows our script, and no
     other script or resource, whatever the texts contain.
     """
-    plain = [line.rstrip() for line in islice(painted(summary, color=False), MAX_SUMMARY_LINES + 1)]
+    plain = [line.rstrip() for line in islice(render_lines(summary, color=False), MAX_SUMMARY_LINES + 1)]
     if len(plain) > MAX_SUMMARY_LINES:
         plain[-1] = "..."
     return (
