@@ -158,6 +158,9 @@ CASES = [
             (DEFAULT_6, "224.0.0.0/4", "ens3", None),
             (DEFAULT + DEFAULT_6, "10.0.0.0/8", "ens3", None),
             ("", "10.0.0.0/8", "ens3", None),
+            ("default via inet6 fe80::1 dev ens3\n", "10.0.0.0/8", "ens3", None),
+            (DEFAULT_6 + "default dev ppp0\n", "10.0.0.0/8", "ens3", None),
+            (DEFAULT + "default dev ppp0 metric 1024\n", "2001:db8::/64", "ens3", None),
         )
     ),
     (

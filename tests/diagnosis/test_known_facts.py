@@ -52,7 +52,7 @@ Q35 => hardware Q35
 = ip-address-damaged
 [{
 = ip-route.txt
-unicast default via inet6 fe80::1 dev ens3 => default-route fe80::1 (ens3)
+unicast default via inet6 fe80::1 dev ens3 => default-route 0.0.0.0/0 (ens3)
 0.0.0.0/0 dev ens4 => default-route 0.0.0.0/0 (ens4)
 10.0.0.0/8 via 192.0.2.1 => route 10.0.0.0/8
 local 192.0.2.20 dev lo

@@ -103,10 +103,7 @@ def one_default_route_of_two_families(facts: KnownFacts, _: History) -> Iterator
     """Find addresses of both IP families, but a default route for only one."""
     addresses = [fact for fact in facts.all("address") if not _is_overlay(fact.of)]
     routes = facts.all("default-route")
-    has = {
-        family: any((":" in route.value) == (family == "IPv6") for route in routes)
-        for family in ("IPv4", "IPv6")
-    }
+    has = {family: any(_may_be_of(route, family) for route in routes) for family in ("IPv4", "IPv6")}
     for family, other in (("IPv4", "IPv6"), ("IPv6", "IPv4")):
         evidence = [fact for fact in addresses if (":" in fact.value) == (family == "IPv6")]
         evidence += [
@@ -116,6 +113,11 @@ def one_default_route_of_two_families(facts: KnownFacts, _: History) -> Iterator
             yield Finding.from_fact(
                 evidence[0], f"{evidence[0].value} dev {evidence[0].of}", family=family, other=other
             )
+
+
+def _may_be_of(route: KnownFact, family: str) -> bool:
+    """Return True if a default route may be of the family. Without a gateway, its family is unknown."""
+    return route.value == "default" or (":" in route.value) == (family == "IPv6")
 
 
 def _is_global(route: str, family: str) -> bool:
@@ -138,10 +140,10 @@ def name_servers_without_route(facts: KnownFacts, _: History) -> Iterator[Findin
     if not routes or not facts.all("address"):
         return  # routes or addresses were not collected
     networks = routes + [fact.value for fact in facts.all("address")]
-    has_default = {":" in fact.value for fact in facts.all("default-route")}
+    defaults = facts.all("default-route")
     servers = facts.all("nameserver")
     is_reachable = (
-        (":" in server.value) in has_default
+        any(_may_be_of(route, "IPv6" if ":" in server.value else "IPv4") for route in defaults)
         or server.value.startswith("127.")
         or server.value == "::1"
         or server.value in networks  # `ip route` prints a route to one host without a prefix

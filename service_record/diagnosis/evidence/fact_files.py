@@ -145,8 +145,10 @@ def _read_routes(text: str) -> Iterator[NamedFact]:
         if route is None or re.search(r"\b(?:local|broadcast|multicast)\b", line.split()[0]):
             continue
         device = re.search(r"\bdev (\S+)", route["rest"])
-        via = re.search(r"\bvia (?:inet6? )?(\S+)", route["rest"])
-        yield _make_route(route["to"], via[1] if via else "", number, device[1] if device else "")
+        via = re.search(r"\bvia (inet6 )?(\S+)", route["rest"])
+        # Only IPv4 routes have `inet6` before the address of a gateway (RFC 5549).
+        gateway = "" if via is None else "0.0.0.0/0" if via[1] else via[2]
+        yield _make_route(route["to"], gateway, number, device[1] if device else "")
 
 
 def _read_json_routes(text: str) -> Iterator[NamedFact]:
