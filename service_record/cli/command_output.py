@@ -30,6 +30,10 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 _LINES: Final = 3  # under systemd, the same number of lines is taken from the journal
+LIVE_LINES: Final = 20
+"""Number of last lines that can be read while the command runs."""
+_LIVE_LINE_BYTES: Final = 1600
+_LIVE_SECONDS: Final = 1.0
 _TAIL_BYTES: Final = 4096
 _BUFFER_BYTES: Final = 1 << 15
 _PIPE_BYTES: Final = (
@@ -47,13 +51,15 @@ _FileAction: TypeAlias = tuple[int, int, int]
 class CommandOutput:
     """Watches standard output and standard error of one command."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_live: bool = False) -> None:
+        """With `is_live`, a process that is forked from this one can read `live_lines`."""
         self._files: list[_WatchedFile] = []
         self._streams: list[_Stream] = []
-        self._control = self._answer = -1
+        self._control = self._answer = self.live = -1
+        self._relayed = b""
         try:
             self._open_streams()
-            self._start_relay()
+            self._start_relay(is_live=is_live)
         except (OSError, termios.error):
             # The system is out of descriptors, processes or pseudo-terminals. Run the command unwatched.
             self._close_streams()
@@ -78,9 +84,16 @@ class CommandOutput:
         self._files = list(files.values())
         self._streams = list(streams.values())
 
-    def _start_relay(self) -> None:
+    def _start_relay(self, *, is_live: bool) -> None:
         if not self._streams:
             return
+        live = -1
+        if is_live:
+            import socket  # rarely needed, and slow to import
+
+            # Each message is whole, and one that finds no room is left out.
+            own, of_relay = socket.socketpair(type=socket.SOCK_SEQPACKET)
+            self.live, live = own.detach(), of_relay.detach()
         ended, self._control = os.pipe()
         self._answer, answer = os.pipe()
         # Fork before any thread starts, because a fork copies only the calling thread. Signals are blocked
@@ -88,11 +101,13 @@ class CommandOutput:
         relay = os.fork()
         if relay == 0:
             try:
-                _Relay(self._streams, ended, answer).run()
+                _Relay(self._streams, ended, answer, live).run()
             finally:
                 os._exit(0)
         os.close(ended)
         os.close(answer)
+        if live >= 0:
+            os.close(live)
 
     @property
     def file_actions(self) -> list[_FileAction]:
@@ -133,18 +148,33 @@ class CommandOutput:
 
     def last_lines(self) -> str | None:
         """Return the last lines of both streams, oldest first. Blocks until they are delivered."""
-        lines: list[bytes] = []
-        for file in self._files:
-            lines += file.last_lines()
         relayed = b""
         while self._answer >= 0 and (part := os.read(self._answer, _TAIL_BYTES)):
             relayed += part
+        return "\n".join(self._readable_lines(relayed)[-_LINES:]) or None
+
+    @property
+    def live_descriptors(self) -> list[int]:
+        """The descriptors that `live_lines` needs."""
+        return [*(file.descriptor for file in self._files), *([self.live] if self.live >= 0 else [])]
+
+    def live_lines(self) -> list[str]:
+        """Return the lines that the command has printed last so far, oldest first."""
+        with suppress(OSError):  # no message is waiting, or the relay has ended
+            os.set_blocking(self.live, False)
+            while message := os.read(self.live, LIVE_LINES * (_LIVE_LINE_BYTES + 1)):
+                self._relayed = message
+        return self._readable_lines(self._relayed)[-LIVE_LINES:]
+
+    def _readable_lines(self, relayed: bytes) -> list[str]:
+        lines: list[bytes] = []
+        for file in self._files:
+            lines += file.last_lines()
         if any(file.descriptor == _STANDARD_ERROR for file in self._files):
             lines = [*relayed.split(b"\n"), *lines]  # standard error last: it has the errors
         else:
             lines += relayed.split(b"\n")
-        readable = [text for text in map(_readable, lines) if text.strip()]
-        return "\n".join(readable[-_LINES:]) or None
+        return [text for text in map(readable_line, lines) if text.strip()]
 
 
 def _can_be_replaced(descriptor: int, status: os.stat_result) -> bool:
@@ -219,18 +249,23 @@ class _WatchedFile:
 class _Relay:
     """The process that copies the output. It has a thread for each stream, so none delays another."""
 
-    def __init__(self, streams: Sequence[_Stream], ended: int, answer: int) -> None:
+    def __init__(self, streams: Sequence[_Stream], ended: int, answer: int, live: int) -> None:
+        """`live` is a socket that gets the last lines whenever they have changed; -1 for none."""
         self._streams = streams
         self._ended = ended
         self._answer = answer
+        self._live = live
+        self._published: list[bytes] = []
         self._unsettled = len(streams)
-        self._lines: deque[bytes] = deque(maxlen=_LINES)
+        self._lines: deque[bytes] = deque(maxlen=_LINES if live < 0 else LIVE_LINES)
         self._partial: dict[int, bytes] = {}
         self._lock = threading.Lock()
 
     def run(self) -> None:
         """Copy all streams until their last writers have closed them."""
         self._release_everything_else()
+        if self._live >= 0:
+            threading.Thread(target=self._publish_until_settled, daemon=True).start()
         first, *others = self._streams
         threads = [threading.Thread(target=self._copy, args=[stream]) for stream in others]
         for thread in threads:
@@ -246,7 +281,7 @@ class _Relay:
         """
         for stream in self._streams:
             os.close(stream.writer)
-        kept = {self._ended, self._answer}
+        kept = {self._ended, self._answer, self._live}
         kept.update(descriptor for stream in self._streams for descriptor in (stream.reader, stream.target))
         for path in list(Path("/proc/self/fd").iterdir()):
             if int(path.name) not in kept:
@@ -302,9 +337,25 @@ class _Relay:
             if len(data) < _TAIL_BYTES:
                 text = self._partial.get(stream.target, b"") + text
             # Split off a few lines only, because a chunk may have thousands. Some of the last may be blank.
-            *lines, partial = text.rsplit(b"\n", 4 * _LINES)
+            *lines, partial = text.rsplit(b"\n", 4 * (self._lines.maxlen or _LINES))
             self._partial[stream.target] = partial[-_TAIL_BYTES:]
             self._lines.extend(line[-_TAIL_BYTES:] for line in lines if line.strip())
+
+    def _publish_until_settled(self) -> None:
+        """Publish the last lines about once a second. A process left behind by the command is not watched."""
+        while self._unsettled:
+            time.sleep(_LIVE_SECONDS)
+            with self._lock:
+                self._publish()
+
+    def _publish(self) -> None:
+        lines = [*self._lines, *filter(None, self._partial.values())][-LIVE_LINES:]
+        if lines == self._published:
+            return
+        with suppress(OSError):  # nobody reads them any more, or not so fast
+            os.set_blocking(self._live, False)
+            os.write(self._live, b"\n".join(line[-_LIVE_LINE_BYTES:] for line in lines))
+            self._published = lines
 
     def _settle(self, stream: _Stream) -> None:
         """Mark a stream as delivered. After the last one, send the last lines to `CommandOutput`."""
@@ -314,7 +365,9 @@ class _Relay:
             stream.is_settled = True
             self._unsettled -= 1
             if self._unsettled == 0:
-                lines = [*self._lines, *self._partial.values()]
+                if self._live >= 0:
+                    self._publish()
+                lines = [*list(self._lines)[-_LINES:], *self._partial.values()]
                 with suppress(OSError):
                     _write(self._answer, memoryview(b"\n".join(lines)))
                 os.close(self._answer)
@@ -374,7 +427,7 @@ def _copy_input_modes(stream: _Stream, last: list[object]) -> list[object]:
     return modes
 
 
-def _readable(line: bytes) -> str:
+def readable_line(line: bytes) -> str:
     """Return a line as a terminal shows it: without colours, and with the last state of a progress bar."""
     text = _CONTROL_SEQUENCE.sub("", line.decode(errors="replace"))
     return text.rstrip("\r").rpartition("\r")[2].replace("\0", "")

@@ -10,6 +10,7 @@ import resource
 import shlex
 import shutil
 import signal
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -32,6 +33,7 @@ from service_record.version import __version__
 
 if TYPE_CHECKING:
     from service_record.cli.command_output import CommandOutput
+    from service_record.cli.sending_output import CollectorPlace
 
 _OURS: Final = frozenset(
     {signal.SIGCHLD, signal.SIGSTOP, signal.SIGKILL, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
@@ -144,12 +146,28 @@ _MAX_SHEBANG_BYTES = 256  # the kernel reads no more
 )
 @click.option("--pre-command", metavar="NAME", help="Record a pre-command of the service instead of a run.")
 @click.option("--post-command", metavar="NAME", help="Record a post-command of the service instead of a run.")
+@click.option(
+    "--to",
+    "url",
+    metavar="URL",
+    help="Send the last lines of output to this collector while CMD runs: https://HOST, or "
+    "collector://HOST[:PORT][/NAME].",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="File that contains only the collector's token. [default: as for ship]",
+)
 @click.argument("arguments", metavar="CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
+    *,
     service: str | None,
     stage: str | None,
     pre_command: str | None,
     post_command: str | None,
+    url: str | None,
+    token_file: Path | None,
     arguments: tuple[str, ...],
 ) -> None:
     """Run CMD as a recorded service or stage, and end as it ends.
@@ -162,6 +180,7 @@ def command(
       service-record run -- /usr/local/bin/etcd-bootstrap
       service-record run --service try -- false; service-record show try
       service-record run --service image --stage pull -- podman pull quay.io/x
+      service-record run --to https://collector.example -- /usr/local/bin/install-host
     """  # noqa: D301  # click does not rewrap a paragraph after a backspace
     if pre_command and post_command:
         raise click.UsageError("--pre-command and --post-command exclude each other; give one of them")
@@ -176,7 +195,12 @@ def command(
         part = Part.of_stage(stage).place_within(whole)
         complain_if_outside(part, run)
         recordings = [Recording(run, part)]
-    _end_as(_recorded(recordings, arguments))
+    place = None
+    if url is not None:
+        from service_record.cli.sending_output import CollectorPlace
+
+        place = CollectorPlace(url, token_file)
+    _end_as(_recorded(recordings, arguments, place))
 
 
 def _part(pre_command: str | None, post_command: str | None) -> Part:
@@ -187,8 +211,11 @@ def _part(pre_command: str | None, post_command: str | None) -> Part:
     return own_part()
 
 
-def _recorded(recordings: list[Recording], arguments: tuple[str, ...]) -> int:
-    """Return the exit status of the command, or minus the number of the signal that killed it."""
+def _recorded(recordings: list[Recording], arguments: tuple[str, ...], place: "CollectorPlace | None") -> int:
+    """Return the exit status of the command, or minus the number of the signal that killed it.
+
+    With a place, the last lines of its output are sent there meanwhile.
+    """
     child = Child()
     for recording in recordings:
         recording.start()
@@ -196,7 +223,8 @@ def _recorded(recordings: list[Recording], arguments: tuple[str, ...]) -> int:
     if systemd.invocation_id() is None:  # under systemd the journal has the output
         from service_record.cli.command_output import CommandOutput
 
-        output = CommandOutput()
+        output = CommandOutput(is_live=place is not None)
+    control = -1 if place is None else _start_sending(place, recordings[-1], output)
     fault = message = None
     try:
         ended = child.run(arguments, output)
@@ -205,9 +233,28 @@ def _recorded(recordings: list[Recording], arguments: tuple[str, ...]) -> int:
     if output is not None:
         message = child.last_lines(output)
     recordings[0].end(_failure(ended, fault or message, arguments))
+    if control >= 0:
+        with suppress(OSError):  # the process that sends has ended
+            if ended == 0:
+                os.write(control, b"0")
+            os.close(control)
     if fault is not None:
         click.echo(f"service-record run: {fault}", err=True)
     return ended
+
+
+def _start_sending(place: "CollectorPlace", recording: Recording, output: "CommandOutput | None") -> int:
+    """Start to send the last lines of a command; see `sending_output.start_sending`."""
+    from service_record.cli.sending_output import invocation_lines, start_sending
+
+    invocation = systemd.invocation_id()
+    if output is not None:
+        lines, kept = output.live_lines, output.live_descriptors
+    elif invocation is not None:
+        lines, kept = invocation_lines(invocation, time.time()), []
+    else:
+        return -1
+    return start_sending(place, recording.run.service, recording.part.stage or "", lines, kept)
 
 
 def _not_started(program: str, error: OSError | ValueError) -> tuple[int, str]:

@@ -33,6 +33,7 @@ from service_record.record.visible import visible
 from service_record.redaction import HostMask, LeakError, outgoing_template
 
 if TYPE_CHECKING:
+    from service_record.cli.sending_output import RecordsFollower
     from service_record.export.trace_backend import TraceBackend
     from service_record.http.collector_client import CollectorClient
 
@@ -141,6 +142,7 @@ def command(
     if headers_file is not None:
         raise click.UsageError("--headers-file is for otlp+https://; a collector takes --token-file")
     require_extra("client")
+    from service_record.cli.sending_output import CollectorPlace, RecordsFollower
     from service_record.http.collector_client import connect  # an extra
     from service_record.http.record_sending import Sender  # an extra
 
@@ -155,7 +157,9 @@ def command(
             return
         sender = Sender(client, name.lower(), records, frozenset(services), HostMask(Path("/"), os.environ))
         shipment = _Shipment(lambda _: sender.send(), lambda: f"{sender.sent_bytes} bytes sent")
-        _send(shipment, records.directory, follow=follow)
+        place = CollectorPlace(url, token_file, ca_bundle)
+        follower = RecordsFollower(place, name, records, frozenset(services))
+        _send(shipment, records.directory, follow=follow, follower=follower)
 
 
 def _is_given(parameter: str) -> bool:
@@ -197,9 +201,13 @@ def _ship_traces(
         raise NotDelivered(f"the backend refused {count(sender.rejected_spans, 'span')}")
 
 
-def _send(shipment: _Shipment, directory: Path, *, follow: bool) -> None:
+def _send(
+    shipment: _Shipment, directory: Path, *, follow: bool, follower: "RecordsFollower | None" = None
+) -> None:
     try:
         if follow:
+            if follower is not None:
+                follower.start()
             _follow(shipment, directory)
         else:
             _once(shipment)

@@ -37,7 +37,11 @@ _MOST_DOWNLOAD: Final = 4 << 30
 
 
 def connect(
-    url: str | None = None, *, token_file: Path | None = None, ca_bundle: Path | None = None
+    url: str | None = None,
+    *,
+    token_file: Path | None = None,
+    ca_bundle: Path | None = None,
+    seconds: float = _SECONDS,
 ) -> "CollectorClient":
     """Connect to the collector at this URL, by default to the one in the environment.
 
@@ -48,7 +52,9 @@ def connect(
     if not place:
         raise CollectorError(f"no collector: give its URL, or set {URL_VARIABLE}")
     bundle = ca_bundle or environment_path(CA_VARIABLE)
-    return CollectorClient(parse_address(place).url, read_token(token_file), ca_bundle=bundle)
+    return CollectorClient(
+        parse_address(place).url, read_token(token_file), ca_bundle=bundle, seconds=seconds
+    )
 
 
 class SingleTryClient(Connections):

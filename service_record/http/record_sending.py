@@ -49,6 +49,13 @@ class Stream:
             return self._lines[offset : offset + size]
         return os.pread(self._descriptor, size, offset)
 
+    def tail(self, size: int) -> bytes:
+        """Return the whole lines among the last `size` bytes."""
+        end = len(self._lines) if self._lines is not None else os.fstat(self._descriptor).st_size
+        begin = max(0, end - size)
+        data = self.read(begin, end - begin)
+        return data if begin == 0 else data.partition(b"\n")[2]
+
     def has(self, offset: int) -> bool:
         """Return whether the stream has at least `offset` bytes."""
         return offset == 0 or len(self.read(offset - 1, 1)) == 1

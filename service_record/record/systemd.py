@@ -240,6 +240,17 @@ def journal_tail(invocation: str | None, lines: int = 3, timeout: float = 2.0) -
     return (_output_of(ask, deadline - time.monotonic()) or "").rstrip("\n") or None
 
 
+def journal_lines(invocation: str, since: float, lines: int, timeout: float = 2.0) -> list[str]:
+    """Return the last journal lines of one invocation since a time in seconds since 1970, oldest first.
+
+    There are none if journalctl does not answer within `timeout` seconds. Unlike in `journal_tail`, journald
+    is not asked to write its files first: it would have to every few seconds.
+    """
+    options = ["--quiet", "--no-pager", "--output=cat", f"--lines={lines}", f"--since=@{since:.6f}"]
+    printed = _output_of(["journalctl", *options, f"_SYSTEMD_INVOCATION_ID={invocation}"], timeout)
+    return (printed or "").splitlines()[-lines:]
+
+
 def _output_of(command: list[str], timeout: float) -> str | None:
     try:
         import subprocess  # costs more than the rest of a recording program together

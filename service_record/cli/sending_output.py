@@ -1,0 +1,275 @@
+"""Send what an open stage printed last to a collector, every few seconds: for `ship --follow` and `run`.
+
+A service never waits for it: `run` has a process of its own send, `ship` a thread. A host that dies in the
+middle of a stage leaves these lines at the collector.
+"""
+
+import os
+import select
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from service_record.record import systemd
+from service_record.record.visible import visible
+
+if TYPE_CHECKING:
+    from service_record.http.last_words_sending import LastWordsSender
+    from service_record.record.directory import Records
+    from service_record.record.entry import Entry
+
+_EVERY_SECONDS: Final = 5.0
+_REQUEST_SECONDS: Final = 5.0
+_END_SECONDS: Final = 10
+"""After the end of the command, the process that sends is killed after this time."""
+_LINES: Final = 20
+_TAIL_BYTES: Final = 256 << 10
+"""Bytes at the end of a record in which the open stage is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorPlace:
+    """A collector and its token, as options name them."""
+
+    url: str
+    token_file: Path | None = None
+    ca_bundle: Path | None = None
+
+    def sender(self, tell: Callable[[str], None], host: str = "") -> "LastWordsSender":
+        """Connect. Raises CollectorError, and ImportError without the extra `client`."""
+        from service_record.http.address import parse_address
+        from service_record.http.collector_client import connect
+        from service_record.http.last_words_sending import LastWordsSender
+        from service_record.redaction import HostMask, LeakError
+
+        host_mask = HostMask(Path("/"), os.environ)
+
+        def mask(text: str) -> str:
+            try:
+                return host_mask.text(text)
+            except LeakError:
+                return "(not sent: a secret in these lines could not be masked)"
+
+        client = connect(
+            self.url, token_file=self.token_file, ca_bundle=self.ca_bundle, seconds=_REQUEST_SECONDS
+        )
+        name = host or parse_address(self.url).host or socket.gethostname()
+        return LastWordsSender(client, name.lower(), mask, tell)
+
+
+# What `run` sends
+
+
+def start_sending(
+    place: CollectorPlace, service: str, stage: str, lines: Callable[[], list[str]], kept: Iterable[int]
+) -> int:
+    """Start a process that sends the last lines of a command. Return a descriptor, or -1 if none started.
+
+    `lines` returns them, and needs the descriptors `kept`. The descriptor tells the process about the end of
+    the command: a byte is written to it after a success, and then it is closed.
+    """
+    try:
+        ended, control = os.pipe()
+    except OSError:
+        return -1
+    try:
+        child = os.fork()
+    except OSError:
+        os.close(ended)
+        os.close(control)
+        return -1
+    if child == 0:
+        try:
+            _close_all_but({ended, 2, *kept})
+            _send_until_end(place, service, stage, lines, ended)
+        finally:
+            os._exit(0)
+    os.close(ended)
+    return control
+
+
+def _close_all_but(kept: set[int]) -> None:
+    """Close other descriptors and change to `/`, so that nothing of the command is kept in use."""
+    for path in list(Path("/proc/self/fd").iterdir()):
+        if int(path.name) not in kept:
+            with suppress(OSError):
+                os.close(int(path.name))
+    _redirect_to_null({0, 1} - kept)
+    os.chdir("/")
+
+
+def _redirect_to_null(descriptors: set[int]) -> None:
+    nobody = os.open(os.devnull, os.O_RDWR)
+    for descriptor in descriptors - {nobody}:
+        os.dup2(nobody, descriptor)
+
+
+def _send_until_end(
+    place: CollectorPlace, service: str, stage: str, lines: Callable[[], list[str]], ended: int
+) -> None:
+    # All signals are blocked here. systemd, which stops this process with its unit, must not wait for it.
+    for number in (signal.SIGTERM, signal.SIGALRM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGALRM})
+    has_ended = False
+
+    def tell(line: str) -> None:
+        if not has_ended:
+            with suppress(OSError):
+                os.write(2, f"service-record run: {visible(line)}\n".encode(errors="replace"))
+
+    sender: LastWordsSender | None = None
+    while not has_ended:
+        has_ended = bool(select.select([ended], [], [], _EVERY_SECONDS)[0])
+        if has_ended:
+            signal.alarm(_END_SECONDS)
+        is_success = has_ended and bool(os.read(ended, 1))
+        printed = [] if is_success else lines()
+        if has_ended:
+            _redirect_to_null({2})  # whoever reads standard error to its end does not wait for this process
+        if not printed and not has_ended:
+            continue
+        try:
+            sender = sender or place.sender(tell)
+            sender.send(service, stage, printed, is_last=has_ended)
+        except Exception as error:  # noqa: BLE001  # whatever is wrong here must not show in the service
+            tell(f"Warning: last lines are not sent: {error}")
+            return
+
+
+def invocation_lines(invocation: str, since: float) -> Callable[[], list[str]]:
+    """Return a function that returns the last journal lines of an invocation since a time."""
+    from service_record.cli.command_output import readable_line
+
+    def lines() -> list[str]:
+        printed = systemd.journal_lines(invocation, since, _LINES)
+        return [readable_line(line.encode(errors="replace")) for line in printed if line.strip()]
+
+    return lines
+
+
+# What `ship --follow` sends
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStage:
+    """The stage of a service that is open, or the service itself, and its invocation."""
+
+    invocation: str
+    stage: str
+    since: float
+    """Seconds since 1970."""
+
+
+@dataclass(slots=True)
+class RecordsFollower:
+    """Sends the last journal lines of services whose records are in a directory, in a thread of its own."""
+
+    place: CollectorPlace
+    host: str
+    records: "Records"
+    services: frozenset[str]
+    _open: dict[str, OpenStage] = field(default_factory=dict)
+    _seen: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """Start the thread."""
+        threading.Thread(target=self._run, name="last words", daemon=True).start()
+
+    def _run(self) -> None:
+        def tell(line: str) -> None:
+            click.echo(visible(line), err=True)
+
+        try:
+            sender = self.place.sender(tell, self.host)
+            while not sender.is_refused:
+                time.sleep(_EVERY_SECONDS)
+                self._round(sender)
+        except Exception as error:  # noqa: BLE001  # the records are sent all the same
+            tell(f"Warning: last lines are not sent: {error}")
+
+    def _round(self, sender: "LastWordsSender") -> None:
+        try:
+            services = self.records.services()
+        except FileNotFoundError:
+            return
+        for service in services:
+            if self.services and service not in self.services:
+                continue
+            with suppress(OSError):  # the record was removed at this moment, or may not be read
+                self._send_lines_of(service, sender)
+
+    def _send_lines_of(self, service: str, sender: "LastWordsSender") -> None:
+        from service_record.http.record_sending import read_signature
+        from service_record.record.entry import Result
+
+        path, before = self.records.directory / f"{service}.json", self._open.get(service)
+        signature = read_signature(path)
+        if self._seen.get(service) != signature:
+            self._seen[service] = signature
+            entries = read_last_entries(path)
+            opened = find_open_stage(entries)
+            if opened is None:
+                self._open.pop(service, None)
+                if before is not None and sender.was_sent(service):
+                    is_success = bool(entries) and entries[-1].result is Result.SUCCESS
+                    lines = [] if is_success else invocation_lines(before.invocation, before.since)()
+                    sender.send(service, before.stage, lines)
+                    sender.forget(service)
+                return
+            self._open[service] = opened
+        if (opened := self._open.get(service)) is not None and (
+            lines := invocation_lines(opened.invocation, opened.since)()
+        ):
+            sender.send(service, opened.stage, lines)
+
+
+def read_last_entries(path: Path) -> "list[Entry]":
+    """Return the last entries of a record. Raises OSError."""
+    from io import BytesIO
+
+    from service_record.http.record_sending import Stream
+    from service_record.record.entry import Entry
+    from service_record.record.layout import read_entries
+
+    with closing(Stream(path)) as stream:
+        tail = stream.tail(_TAIL_BYTES)
+    return [piece for piece in read_entries(BytesIO(tail)) if isinstance(piece, Entry)]
+
+
+def find_open_stage(entries: "Iterable[Entry]") -> OpenStage | None:
+    """Return the open stage, or the open service or command without one; None if nothing is open.
+
+    Only a service that systemd runs in this boot counts: the journal has the output of no other.
+    """
+    from service_record.record.entry import Phase
+
+    open_parts: list[tuple[str, float]] = []
+    invocation = boot = None
+    for entry in entries:
+        if entry.invocation_id != invocation:
+            open_parts, invocation = [], entry.invocation_id
+        boot = entry.boot_id
+        began = entry.time.timestamp() if entry.time is not None else 0.0
+        if entry.phase is Phase.STAGE_START:
+            open_parts = open_parts or [("", began)]  # the start of the run is too far up
+            open_parts.append((entry.stage or "", began))
+        elif entry.phase is Phase.STAGE_END:
+            of_name = [number for number, (stage, _) in enumerate(open_parts) if stage == entry.stage]
+            del open_parts[of_name[-1] if of_name else len(open_parts) :]
+        elif entry.phase.is_start:
+            open_parts = [("", began)]
+        else:
+            open_parts = []
+    if not open_parts or invocation is None or boot != systemd.boot_id():
+        return None
+    stage, since = open_parts[-1]
+    return OpenStage(invocation, stage, since)
