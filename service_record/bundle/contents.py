@@ -1,7 +1,7 @@
 """Iterate over all files of an archive or a directory, in one pass and with little memory.
 
-Compressed files are unpacked, and an archive in the archive becomes a directory: redaction must see what is
-inside.
+Compressed files are unpacked, and an inner archive becomes a directory, because redaction must see their
+contents.
 """
 
 import os
@@ -31,24 +31,24 @@ _PACKING: Final = re.compile(r"(?<=[^/.])(?:\.(?:gz|bz2|xz|zst))+$")
 """The suffixes taken off the name of an unpacked file, if there is a name without them."""
 
 Leave = Callable[[LeftOut], None]
-"""A function that is called with each part that is not yielded, or not to its end."""
+"""Called with each part that is not yielded, or not completely."""
 
 
 class Content(msgspec.Struct, frozen=True):
-    """One file, to be read before the next is asked for."""
+    """One file. It must be read before the iterator moves on."""
 
     path: str
-    """Relative, and without `..`; through the archives around it."""
+    """Relative, without `..`, with the names of outer archives."""
     written: float
     """The time of the last write, in seconds since 1970."""
     read: Callable[[int], bytes]
-    """A function that returns at most so many bytes; none at the end."""
+    """Returns at most the given number of bytes; empty at the end."""
 
 
 def archive_contents(
     stream: BufferedReader, name: str, written: float, leave: Leave, limits: Limits | None = None
 ) -> Iterator[Content]:
-    """Yield the files in an archive, in its order; a file that is no archive is yielded under `name`.
+    """Yield the files in an archive, in its order. A file that is not an archive is yielded as `name`.
 
     Damage never raises: parts that are damaged, beyond a limit or not plain files are passed to `leave`.
     """
@@ -59,11 +59,10 @@ def archive_contents(
 def directory_contents(
     directory: Path, leave: Leave, limits: Limits | None = None, *, without: Path | None = None
 ) -> Iterator[Content]:
-    """Yield the files below a directory in the order of their names. Archives are unpacked; links are not
-    followed.
+    """Yield the files below a directory, sorted by name. Archives are unpacked; links are not followed.
 
-    `without` is a file to leave out: the one that the caller is writing. The limits hold for each file. Files
-    that cannot be read are passed to `leave`.
+    `without` is a file to leave out, such as the one that the caller is writing. The limits apply to each
+    file. Unreadable files are passed to `leave`.
     """
     for path in _files(directory, leave):
         if without and path.name == without.name and path.resolve() == without.resolve():
@@ -99,7 +98,7 @@ def _files(directory: Path, leave: Leave) -> Iterator[Path]:
 
 
 class _Limited:
-    """A layer that ends when the archive's limit is reached; whoever provided it says so."""
+    """A layer that ends at a limit of the archive, and keeps the error for the caller."""
 
     def __init__(self, layer: Layer) -> None:
         self._layer = layer
@@ -122,7 +121,7 @@ def _limited(contents: Iterator[Content], path: str, leave: Leave) -> Iterator[C
 
 
 def _unpacked(outside: Layer, path: str, written: float, below: str, leave: Leave) -> Iterator[Content]:
-    """Yield the content of a layer, or what is in it, with `below` before the names of its members."""
+    """Yield the content of a layer or, for an archive, its members with `below` before their names."""
     layer = decompressed_layer(outside)
     if is_archive(layer.head) and layer.depth < layer.budget.limits.layers:
         yield from _members(layer, path if below else "", below, leave)
@@ -139,7 +138,7 @@ def _unpacked(outside: Layer, path: str, written: float, below: str, leave: Leav
 
 
 def _members(layer: Layer, path: str, below: str, leave: Leave) -> Iterator[Content]:
-    """Yield all members, and then the end, where a compression has its checksum."""
+    """Yield all members, and then read to the end, where compressions have a checksum."""
     try:
         for member in archive_members(layer):
             name = "/".join(part for part in member.name.split("/") if part not in {"", "."})

@@ -13,10 +13,10 @@ AnyMember: TypeAlias = "Member | ZipMember"
 
 
 def archive_members(layer: Layer) -> Iterator[AnyMember]:
-    """Yield every member of an archive. Raises TarError where it is damaged."""
+    """Yield every member of an archive. Raises TarError at damage."""
     if not is_zip(layer.head):
         yield from members(layer)
         return
-    from service_record.bundle.zip_archive import zip_members  # few archives are
+    from service_record.bundle.zip_archive import zip_members  # usually not needed
 
     yield from zip_members(layer)

@@ -1,8 +1,8 @@
-"""The members of a tar archive, read in one pass from a stream that may be damaged or made to do harm.
+"""Read the members of a tar archive in one pass, from a stream that may be damaged or malicious.
 
-The standard library reads each header. It does not walk from one to the next here: `tarfile` takes a damaged
-header for the end of the archive, keeps every member in memory, and follows extended headers without a limit.
-The formats are those of pax(1) and of tar(5): ustar, pax, GNU and the one before them.
+`tarfile` parses each header, but this module walks from header to header: `tarfile` takes a damaged header
+for the end of the archive, keeps every member in memory, and follows extended headers without a limit. The
+formats are those of pax(1) and tar(5): v7, ustar, pax and GNU.
 """
 
 import re
@@ -20,7 +20,7 @@ _ERRORS: Final = "backslashreplace"
 
 _FILES: Final = {tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE}
 A_DIRECTORY: Final = "a directory"
-_OTHERS: Final[Mapping[bytes, str]] = {
+_NO_DATA_KINDS: Final[Mapping[bytes, str]] = {
     tarfile.LNKTYPE: "a hard link",
     tarfile.SYMTYPE: "a symbolic link",
     tarfile.CHRTYPE: "a device",
@@ -28,21 +28,21 @@ _OTHERS: Final[Mapping[bytes, str]] = {
     tarfile.DIRTYPE: A_DIRECTORY,
     tarfile.FIFOTYPE: "a FIFO",
 }
-"""Kinds without data, whatever size their header names."""
+"""Member types without data. A size in their header is ignored."""
 _SPARSE: Final = "a sparse file"
 _LONG_NAME: Final = tarfile.GNUTYPE_LONGNAME
 _PAX: Final = {tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE}
 _PAX_LENGTH: Final = re.compile(rb"([1-9]\d{0,6}) ")
 _MAX_PAX_RECORDS: Final = 64
-"""Bounds the time that a header takes; one of a real file has a few."""
+"""Limits the time that a header takes. Headers of real files have a few records."""
 _IGNORED: Final = {tarfile.GNUTYPE_LONGLINK, tarfile.XGLTYPE}
-"""Headers of headers that say nothing of a member's name or size."""
+"""Types of extended headers that have no name or size of a member."""
 _SPARSE_MORE_FOLLOW: Final = (482, 504)
-"""The offset of the flag in an old GNU sparse header, and in each block of its continuation."""
+"""The offset of the "more blocks follow" flag in an old GNU sparse header, and in each further block."""
 
 
 class TarError(Exception):
-    """The reason why an archive cannot be read any further, in one line."""
+    """An archive cannot be read any further. The message is one line."""
 
 
 class _Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Member:
-    """One member, whose data is there until the next is asked for."""
+    """One member. Its data can be read until the iterator moves on."""
 
     def __init__(self, header: _Header, layer: Layer) -> None:
         self.name = header.name
@@ -62,27 +62,27 @@ class Member:
         """The kind of a member that is not a plain file; empty for a plain file."""
         self.size = header.size
         self.written = header.written
-        """The time at which its file was last written, in seconds since 1970."""
+        """The modification time of the file, in seconds since 1970."""
         self.headers = header.raw
-        """The bytes of all its headers, those included of which nothing is read."""
+        """The bytes of all its headers, including ignored ones."""
         self._layer = layer
         self._left = header.size
         self._padding = -header.size % _BLOCK
 
     def read(self, size: int) -> bytes:
-        """Return at most so many bytes; none at its end, which `is_cut` may be too early."""
+        """Return at most `size` bytes; empty at the end of the data, which may be too early (`is_cut`)."""
         data = self._layer.read(min(size, self._left))
         self._left -= len(data)
         return data
 
     @property
     def is_cut(self) -> bool:
-        """Return whether some of its data is missing; known once the data has been read."""
+        """Return True if some of the data is missing. Valid after the data has been read."""
         return self._left > 0
 
     @property
     def damage(self) -> str:
-        """Return why some of its data is missing; empty if nothing is."""
+        """Return why some of the data is missing; empty if it is complete."""
         return damage_of(self._layer) if self.is_cut else ""
 
     def skip(self) -> None:
@@ -94,7 +94,7 @@ class Member:
 
 
 def members(layer: Layer) -> Iterator[Member]:
-    """Yield every member up to the end of the archive. Raises TarError where it is damaged."""
+    """Yield every member up to the end of the archive. Raises TarError at damage."""
     while header := _header(layer):
         member = Member(header, layer)
         yield member
@@ -102,7 +102,7 @@ def members(layer: Layer) -> Iterator[Member]:
 
 
 def damage_of(layer: Layer) -> str:
-    """Return why a layer ended before its archive did."""
+    """Return why a layer ended before the end of its archive."""
     return layer.reason or "the archive has no end: the rest is missing"
 
 
@@ -111,20 +111,20 @@ def _header(layer: Layer) -> _Header | None:
     name, pax, raw = "", dict[str, str](), bytearray()
     while (block := _block(layer)) != _END:
         layer.budget.meet_member()
-        info = _parsed(block)
+        info = _parse_header(block)
         raw += block
         if info.type == _LONG_NAME:
             data = _data(layer, info.size)
             name = data.partition(b"\0")[0].decode(errors=_ERRORS)
         elif info.type in _PAX:
             data = _data(layer, info.size)
-            pax = _pax_records(data)
+            pax = _parse_pax_records(data)
         elif info.type in _IGNORED:
             data = _data(layer, info.size)
         else:
             if info.type == tarfile.GNUTYPE_SPARSE:
                 _skip_sparse_map(layer, block)
-            return _merged(info, name, pax, bytes(raw))
+            return _merge_headers(info, name, pax, bytes(raw))
         if len(raw) + len(data) > layer.budget.limits.header_bytes:
             raise TarError(f"more than {layer.budget.limits.header_bytes} bytes of headers before a member")
         raw += data
@@ -138,7 +138,7 @@ def _block(layer: Layer) -> bytes:
     return block
 
 
-def _parsed(block: bytes) -> tarfile.TarInfo:
+def _parse_header(block: bytes) -> tarfile.TarInfo:
     try:
         info = tarfile.TarInfo.frombuf(block, "utf-8", _ERRORS)
     except tarfile.HeaderError as error:
@@ -160,8 +160,8 @@ def _data(layer: Layer, size: int) -> bytes:
     return data
 
 
-def _pax_records(data: bytes) -> dict[str, str]:
-    """Return lines of `LENGTH NAME=VALUE`, where the length counts the whole line; see pax(1)."""
+def _parse_pax_records(data: bytes) -> dict[str, str]:
+    """Parse lines of `LENGTH NAME=VALUE`, where LENGTH counts the whole line; see pax(1)."""
     records: dict[str, str] = {}
     start = 0
     while match := _PAX_LENGTH.match(data, start):
@@ -184,17 +184,17 @@ def _skip_sparse_map(layer: Layer, block: bytes) -> None:
         has_more = _block(layer)[then]
 
 
-def _merged(info: tarfile.TarInfo, name: str, pax: Mapping[str, str], raw: bytes) -> _Header:
-    """Return the member's own header, overruled by those before it."""
+def _merge_headers(info: tarfile.TarInfo, name: str, pax: Mapping[str, str], raw: bytes) -> _Header:
+    """Return the header of a member, with the values of its extended headers."""
     is_sparse = info.type == tarfile.GNUTYPE_SPARSE or any(key.startswith("GNU.sparse.") for key in pax)
     is_file = info.type in _FILES
-    kind = _SPARSE if is_sparse else "" if is_file else _OTHERS.get(info.type, "of an unknown type")
+    kind = _SPARSE if is_sparse else "" if is_file else _NO_DATA_KINDS.get(info.type, "of an unknown type")
     size = pax.get("size", str(info.size))
     if not (size.isascii() and size.isdigit() and len(size) <= len(str(1 << 63))):
         raise TarError("a damaged extended header: size")
     return _Header(
         name=pax.get("GNU.sparse.name") or pax.get("path") or name or info.name,
-        size=0 if info.type in _OTHERS else int(size),
+        size=0 if info.type in _NO_DATA_KINDS else int(size),
         kind=kind,
         written=int(info.mtime),
         raw=raw,

@@ -1,4 +1,4 @@
-"""Read the members of a zip archive, which may be damaged or made to do harm.
+"""Read the members of a zip archive, which may be damaged or malicious.
 
 A zip archive has its list of members at its end, so it is copied first: to memory, or to a file without name
 if it is large. The copy counts towards the limits of reading.
@@ -46,22 +46,22 @@ class ZipMember:
         self.name = info.filename
         self.size = info.file_size
         self.written = _written(info)
-        """The time at which its file was last written, in seconds since 1970; 0 if the archive has none."""
+        """The modification time of the file, in seconds since 1970; 0 if the archive has none."""
         self.kind = _kind(info)
         """The kind of a member that is not a plain file; empty for a plain file."""
         self.damage = ""
-        """Why some of its data is missing; known once the data has been read."""
+        """Why some of the data is missing. Valid after the data has been read."""
         self._archive = archive
         self._info = info
         self._file: IO[bytes] | None = None
 
     @property
     def is_cut(self) -> bool:
-        """Return whether some of its data is missing."""
+        """Return True if some of the data is missing."""
         return bool(self.damage)
 
     def read(self, size: int) -> bytes:
-        """Return at most so many bytes; none at its end, which may be too early."""
+        """Return at most `size` bytes; empty at the end of the data, which may be too early (`is_cut`)."""
         if self.damage:
             return b""
         try:
@@ -78,7 +78,7 @@ class ZipMember:
 
 
 def zip_members(layer: Layer) -> Iterator[ZipMember]:
-    """Yield every member of a zip archive. Raises TarError where the archive is damaged."""
+    """Yield every member of a zip archive. Raises TarError at damage."""
     with tempfile.SpooledTemporaryFile(_MAX_MEMORY_BYTES) as copy:
         try:
             while chunk := layer.read(CHUNK_BYTES):
@@ -106,7 +106,7 @@ def zip_members(layer: Layer) -> Iterator[ZipMember]:
 
 
 def _list_bytes(copy: IO[bytes]) -> int:
-    """Return the size of the list of members, as the archive gives it; 0 if it is damaged."""
+    """Return the size of the list of members as stated in the archive; 0 if the archive is damaged."""
     size = copy.seek(0, 2)
     copy.seek(max(size - _MAX_END_BYTES, 0))
     end = copy.read()
