@@ -12,7 +12,7 @@ from service_record.http.answers import Answered, Outcome, Unreachable
 from service_record.reporter.due import is_due_at
 from service_record.reporter.host_state import HostEvidence, Traces
 from service_record.reporter.host_view import HostView, NoHost, Refused, View
-from service_record.reporter.policy.deciding import ENDINGS, QUIET, SILENCES, decide
+from service_record.reporter.policy.deciding import ENDINGS, NO_REPORT_RULES, QUIET, decide
 from service_record.reporter.policy.round_context import (
     MOST_TRIES,
     Fact,
@@ -335,10 +335,10 @@ def test_other_answer_resets_denials(other: View) -> None:
     )
 
 
-@pytest.mark.parametrize("silence", [LOST, None], ids=["nobody answers", "not asked"])
-def test_no_answer_neither_counts_nor_resets_denials(silence: View | None) -> None:
+@pytest.mark.parametrize("answer", [LOST, None], ids=["nobody answers", "not asked"])
+def test_no_answer_neither_counts_nor_resets_denials(answer: View | None) -> None:
     assert stops_after_views(
-        *((BOOT, 60.0, NO), (BOOT, 660.0, NO), (BOOT, 1860.0, silence), (BOOT, 1900.0, NO))
+        *((BOOT, 60.0, NO), (BOOT, 660.0, NO), (BOOT, 1860.0, answer), (BOOT, 1900.0, NO))
     ) == [False, False, False, True]
 
 
@@ -347,10 +347,10 @@ def test_second_denial_in_a_round_does_not_count() -> None:
     assert with_view(once, NO, FIRST) == once
 
 
-SILENT = {
-    "told-before": Case(state=replace(OLD_STATE, told=(str(Fact.LOCAL),))),
+NOT_REPORTED = {
+    "reported-before": Case(state=replace(OLD_STATE, told=(str(Fact.LOCAL),))),
     "dropped": Case(state=replace(OLD_STATE, dropped=(str(Fact.LOCAL),))),
-    "telling-refused": Case(state=replace(OLD_STATE, refused={"stage": 405})),
+    "reports-refused": Case(state=replace(OLD_STATE, refused={"stage": 405})),
     "no-view": Case(view=LOST),
     "has-it": Case(view=host_view(info=str(Fact.LOCAL))),
     "not-installing": Case(view=host_view(status="error")),
@@ -363,15 +363,15 @@ SILENT = {
 }
 
 
-@rows(SILENT)
+@rows(NOT_REPORTED)
 def test_fact_is_not_reported(name: str, case: Case) -> None:
     plan = case.plan()
     assert plan.report == ()
     assert any(line.startswith(f"not reported: {name}: ") for line in plan.why), plan.why
 
 
-def test_each_silence_rule_has_a_case() -> None:
-    assert list(SILENT) == [rule.name for rule in SILENCES]
+def test_each_no_report_rule_has_a_case() -> None:
+    assert list(NOT_REPORTED) == [rule.name for rule in NO_REPORT_RULES]
 
 
 @pytest.mark.parametrize("stages", Stages)
@@ -1215,7 +1215,9 @@ def test_jitter_separates_hosts_that_boot_together() -> None:
     assert len(times) > 4
 
 
-@pytest.mark.parametrize("rule", [*ENDINGS, QUIET, *SILENCES, *ANSWERS, *WANTS], ids=lambda rule: rule.name)
+@pytest.mark.parametrize(
+    "rule", [*ENDINGS, QUIET, *NO_REPORT_RULES, *ANSWERS, *WANTS], ids=lambda rule: rule.name
+)
 def test_each_rule_is_documented_with_its_reason(rule: object) -> None:
     name, reason = rule.name, rule.reason  # type: ignore[attr-defined]
     lines = [line for page in PAGES for line in page.read_text().splitlines()]

@@ -97,9 +97,9 @@ def limit_is_near(context: RoundContext) -> bool:
     )
 
 
-SILENCES: Final = (
+NO_REPORT_RULES: Final = (
     PolicyRule(
-        "told-before", lambda context: context.fact in context.state.told, "each fact is reported once"
+        "reported-before", lambda context: context.fact in context.state.told, "each fact is reported once"
     ),
     PolicyRule(
         "dropped",
@@ -107,7 +107,7 @@ SILENCES: Final = (
         "the service refused this fact, and it is not sent again",
     ),
     PolicyRule(
-        "telling-refused",
+        "reports-refused",
         lambda context: STAGE_CALLS in context.state.refused,
         "the service refuses reports of stages",
     ),
@@ -224,8 +224,8 @@ def bundle_place(context: RoundContext) -> str:
 
 def is_outstanding(context: RoundContext) -> bool:
     """Return whether the present fact may still be reported, in this round or in a later one."""
-    silence = first(SILENCES, context)
-    return context.settings.service is not None and (silence is None or silence.name in WAITING)
+    obstacle = first(NO_REPORT_RULES, context)
+    return context.settings.service is not None and (obstacle is None or obstacle.name in WAITING)
 
 
 def facts_with_service(context: RoundContext) -> tuple[Fact, ...]:
@@ -373,9 +373,9 @@ def _with_stages(plan: RoundPlan, context: RoundContext) -> RoundPlan:
     if context.settings.service is None:
         return plan
     facts = facts_with_service(context)
-    silence = first(SILENCES, context)
-    if silence is not None:
-        return replace(plan, told=facts, why=(*plan.why, f"not reported: {silence.line}"))
+    obstacle = first(NO_REPORT_RULES, context)
+    if obstacle is not None:
+        return replace(plan, told=facts, why=(*plan.why, f"not reported: {obstacle.line}"))
     report = stage_report(context)
     return replace(plan, report=(report,), why=(*plan.why, f"reported: {report.fact}"))
 
