@@ -36,10 +36,17 @@ read_result() {
   esac
 }
 
+# Returns 0 if the record says that the service succeeded in this boot. Reads the record only after a change, because the
+# command takes a large part of a second.
 has_recorded_success() {
-  local outcome
-  outcome=$(service-record show --output json "$service" 2>/dev/null | grep --max-count 1 '"outcome"')
-  [[ $outcome == *'"success"'* ]]
+  local name=${service//./_} state='' shown='' boot=''
+  state=$(stat --format='%y %s' -- "$root${SERVICE_RECORDS_DIR:-/var/log/openshift}/$name.json" 2>/dev/null) || return
+  [[ $state != "$seen" ]] || return
+  shown=$(service-record show --output json "$service" 2>/dev/null)
+  [[ ! $shown ]] || seen=$state
+  read -r boot </proc/sys/kernel/random/boot_id
+  [[ $(grep --max-count=1 '"outcome"' <<<"$shown") == *'"success"'* &&
+  $(grep '"bootId"' <<<"$shown" | tail -n 1) == *"${boot//-/}"* ]]
 }
 
 # Writes the verdict, or without one the last lines of the journal.
@@ -54,7 +61,7 @@ write_reason() {
   printf '%s\n' "$text" >"$reason"
 }
 
-explained=
+seen='' explained=''
 while
   read_result
   [[ $result != success ]]

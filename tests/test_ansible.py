@@ -39,6 +39,17 @@ PLAYBOOK = """\
       ansible.builtin.shell: "{{ pull }}"
       no_log: "{{ hidden | default(false) }}"
 """
+FREE = """\
+- name: Hosts
+  hosts: all
+  gather_facts: false
+  strategy: free
+  tasks:
+    - name: First
+      ansible.builtin.shell: "[ {{ inventory_hostname }} = fast ] || { sleep 1; false; }"
+    - name: Second
+      ansible.builtin.command: "true"
+"""
 
 
 @pytest.fixture(scope="session")
@@ -67,10 +78,12 @@ def install_package_files(root: Path) -> Path:
     return root / "usr/share/service-record/ansible"
 
 
-def play(program: Path, directory: Path, *arguments: str, **environment: str) -> str:
+def play(
+    program: Path, directory: Path, *arguments: str, inventory: str = "localhost,", **environment: str
+) -> str:
     """Run a playbook on this machine. Return what Ansible writes."""
     files = install_package_files(directory / "package")
-    command = [str(program), "--inventory", "localhost,", "--connection", "local", *arguments]
+    command = [str(program), "--inventory", inventory, "--connection", "local", *arguments]
     done = subprocess.run(
         [*command, "--extra-vars", "ansible_python_interpreter=/usr/bin/python3"],
         check=False,
@@ -137,6 +150,19 @@ def test_hidden_output_is_not_recorded(ansible_playbook: Path, tmp_path: Path) -
 
     assert only_run(tmp_path)["outcome"] == "failure"
     assert "hunter2" not in (tmp_path / "records/site.json").read_text()
+
+
+def test_free_strategy_blames_the_task_that_failed(ansible_playbook: Path, tmp_path: Path) -> None:
+    (tmp_path / "site.yml").write_text(FREE)
+    play(ansible_playbook, tmp_path, "site.yml", inventory="slow,fast", PYTHONPATH=str(REPOSITORY))
+
+    run = only_run(tmp_path)
+    assert {stage["name"]: stage["outcome"] for stage in run["stages"]} == {
+        "Hosts": "failure",
+        "First": "failure",
+        "Second": "success",
+    }
+    assert run["facts"]["message"].startswith("slow: ")
 
 
 def test_playbook_runs_without_library(ansible_playbook: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The unit for Cluster API, under a real systemd: the sentinel after a success, the reason of a failure."""
 
+import json
 import re
 
 import pytest
@@ -22,10 +23,12 @@ look() {{
 watch() {{ systemctl start "service-record-cluster-api@$1"; }}
 until_there() {{ for _ in {{1..200}}; do [[ ! -s /run/cluster-api/$1 ]] || return; sleep 0.05; done; }}
 
+watch earlier
 watch bootkube
 start bootkube
 until_there bootstrap-failure.txt
 look failed
+systemctl stop service-record-cluster-api@earlier
 touch /run/has-disk
 start bootkube
 until_there {SENTINEL}
@@ -59,7 +62,16 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     machine.bash_service("bootkube", body, "Type=oneshot")
     machine.unit("stays", "Type=oneshot", "RemainAfterExit=yes", "ExecStart=/bin/true")
     machine.unit("daemon", "ExecStart=/bin/sleep 600")
+    machine.unit("earlier", "Type=oneshot", "ExecStart=/bin/true")
     machine.drop_in()
+    # It succeeded in an earlier boot, and has not run in this one.
+    times = {"bootId": "3f131ec329c24f0e8db41c58554b5d38", "pid": 7}
+    entries = (
+        {"timestamp": "2026-11-21T01:05:10.000Z", "phase": "service start", **times},
+        {"timestamp": "2026-11-21T01:05:11.000Z", "phase": "service end", "result": "success", **times},
+    )
+    lines = "".join(f"{json.dumps(entry)}\n" for entry in entries)
+    machine.records.path("earlier").write_text(lines)
     machine.program("service-record", PROGRAM)
     name = "service-record-cluster-api"
     machine.program(f"{name}.sh", (REPOSITORY / f"shell/{name}.sh").read_text())

@@ -33,7 +33,11 @@ requirements:
 
 
 class CallbackModule(CallbackBase):
-    """Start and end one stage at a time: Ansible runs a task on all hosts before the next task."""
+    """Record plays and tasks.
+
+    The strategy `linear` runs a task on all hosts before it starts the next one, so a stage ends there. With
+    another strategy a host may still work on the task, so its stage stays open until the play ends.
+    """
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "notification"
@@ -44,9 +48,11 @@ class CallbackModule(CallbackBase):
         super().__init__()
         self._run: Any = None
         self._play: Any = None
-        self._task: Any = None
-        # Host -> message and place of its failure: of the task, of the play, of the playbook.
-        self._task_errors: dict[str, tuple[str, str]] = {}
+        self._is_linear = True
+        # The open stages of tasks, and their failures, by the id of the task.
+        self._tasks: dict[str, Any] = {}
+        self._task_errors: dict[str, dict[str, tuple[str, str]]] = {}
+        # Host -> message and place of its failure, in the play and in the playbook.
         self._play_errors: dict[str, tuple[str, str]] = {}
         self._all_errors: dict[str, tuple[str, str]] = {}
         if library is None:
@@ -61,6 +67,7 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_play_start(self, play: Any) -> None:
         """Start the stage of a play; the one before has ended."""
         self._end_play()
+        self._is_linear = play.strategy in {"linear", "debug"}
         self._play = self._run.stage(play.get_name().strip() or "play").start()
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:  # noqa: ARG002
@@ -91,23 +98,25 @@ class CallbackModule(CallbackBase):
         self._run.end(_failure(errors))
 
     def _start_task(self, task: Any) -> None:
-        self._end_task()
-        name = task.get_name().strip() or "task"
-        self._task = self._play.stage(name).start()
+        if self._is_linear:
+            self._end_tasks()
+        if task._uuid not in self._tasks:
+            self._tasks[task._uuid] = self._play.stage(task.get_name().strip() or "task").start()
 
     def _fail(self, result: Any, message: str) -> None:
         host, error = result._host.get_name(), (message, _place(result._task))
-        self._task_errors[host] = self._all_errors[host] = error
+        self._task_errors.setdefault(result._task._uuid, {})[host] = error
+        self._all_errors[host] = error
         if not _is_rescued(result._task):
             self._play_errors[host] = error
 
-    def _end_task(self) -> None:
-        if self._task is not None:
-            self._task.end(_failure(self._task_errors))
-        self._task, self._task_errors = None, {}
+    def _end_tasks(self) -> None:
+        for task_id, stage in reversed(self._tasks.items()):
+            stage.end(_failure(self._task_errors.get(task_id, {})))
+        self._tasks, self._task_errors = {}, {}
 
     def _end_play(self) -> None:
-        self._end_task()
+        self._end_tasks()
         if self._play is not None:
             self._play.end(_failure(self._play_errors))
         self._play, self._play_errors = None, {}
@@ -118,7 +127,7 @@ def _failure(errors: dict[str, tuple[str, str]]) -> Any:
     if not errors:
         return None
     message = "\n".join(f"{host}: {text}" for host, (text, _) in errors.items())
-    # Playbook, play and task with the same place and message: readers blame the task.
+    # Playbook, play and task end with the same place: readers then blame the task.
     return library.Failure(message=message, error_line=[*errors.values()][-1][1] or None)
 
 
