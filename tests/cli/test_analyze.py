@@ -101,7 +101,7 @@ def test_cause_comes_first_and_its_evidence_below(records: Path) -> None:
     assert textwrap.indent(PAGE.format(directory="/var/log/openshift"), "    ") in manual
 
 
-def test_evidence_line_keeps_its_end_and_is_whole_in_wide(tmp_path: Path) -> None:
+def test_evidence_line_is_whole_in_wide_output(tmp_path: Path) -> None:
     said = f"Error: {'initializing source: ' * 20}manifest unknown"
     write_lines(tmp_path / "job.json", *failed_run(error_message=said))
     page, wide = ("".join(analyze(tmp_path, "-o", form).out.split()) for form in ("table", "wide"))
@@ -228,7 +228,7 @@ def test_other_forms_say_the_same(records: Path) -> None:
     assert lines[1] == {"finding": "root"} | root
 
 
-def test_wide_tells_every_trouble_in_full(records: Path) -> None:
+def test_wide_shows_every_trouble_in_full(records: Path) -> None:
     write_lines(records / "later.json", *failed_run("join", 50, error_message="join refused by nobody"))
     assert "│ join refused" not in analyze(records).out
     assert "│ join refused by nobody" in analyze(records, "-o", "wide").out
@@ -383,7 +383,7 @@ def test_several_bundles_are_not_waited_for(tmp_path: Path) -> None:
         (["--wait", "--from", "-"], "--wait needs one directory"),
     ],
 )
-def test_wrong_usage_is_told(records: Path, arguments: list[str], told: str) -> None:
+def test_wrong_usage_is_reported(records: Path, arguments: list[str], told: str) -> None:
     answer = service_record("analyze", *arguments, SERVICE_RECORDS_DIR=str(records))
     assert (answer.status, answer.out) == (2, "")
     assert told in answer.err
@@ -409,7 +409,7 @@ def test_waiting_for_what_is_over_does_not_wait(records: Path) -> None:
 
 
 @pytest.mark.parametrize(("result", "status"), [(Result.SUCCESS, 0), (Result.FAILURE, 1)], ids=str)
-def test_waiting_ends_when_something_comes_of_it(tmp_path: Path, result: Result, status: int) -> None:
+def test_wait_ends_with_a_verdict(tmp_path: Path, result: Result, status: int) -> None:
     directory = tmp_path / "records"  # not there yet: the wait begins before the first record
     with subprocess.Popen(
         [*PROGRAM, "analyze", "--wait", "--timeout", "100s", "--from", str(directory)],

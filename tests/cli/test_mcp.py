@@ -122,7 +122,7 @@ def test_assistant_reads_only_permitted_places(shelf: Path, tmp_path: Path) -> N
     ]
 
 
-def test_every_tool_says_that_it_changes_nothing(shelf: Path) -> None:
+def test_every_tool_is_declared_read_only(shelf: Path) -> None:
     async def questions(client: "Client") -> Any:
         return (await client.list_tools()).tools
 
@@ -171,7 +171,7 @@ def test_folder_is_answered_with_its_bundles(shelf: Path) -> None:
 
 
 @pytest.mark.slow
-def test_long_list_comes_in_pages(shelf: Path) -> None:
+def test_long_list_has_pages(shelf: Path) -> None:
     for n in range(450):
         (shelf / f"x{n:03}.tar.gz").touch()
 

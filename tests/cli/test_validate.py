@@ -198,7 +198,7 @@ def test_every_record_of_a_directory_is_checked(live: Path) -> None:
     assert places == [f"{live}/{name}" for name in names]
 
 
-def test_damaged_copy_beside_a_record_is_no_fault(tmp_path: Path) -> None:
+def test_damaged_copy_beside_a_record_is_not_a_fault(tmp_path: Path) -> None:
     directory = tmp_path / "log-bundle-1" / "bootstrap" / "services"
     directory.mkdir(parents=True)
     write_array(directory / "job.json", *UPSTREAM)

@@ -220,7 +220,7 @@ def test_repeated_failure_of_a_stage_is_a_loop(open_stage: list[Entry]) -> None:
         pytest.param([*retries(9), entry(Phase.STAGE_START, 95, stage="next")], id="gone-on"),
     ],
 )
-def test_polling_is_no_loop(record: list[Entry]) -> None:
+def test_polling_is_not_a_loop(record: list[Entry]) -> None:
     assert diagnosis(100 if len(record) < 30 else 40, a=record).verdict is Verdict.RUNNING
 
 
@@ -505,7 +505,7 @@ def known(evidence: TroubleFacts) -> KnownCause | None:
     )
 
 
-def test_symptom_is_no_root_and_independent_cause_no_follower() -> None:
+def test_independent_cause_is_not_a_follower() -> None:
     found = diagnosis(
         a=failed_run(at=0, error_message="symptom: api"),
         b=failed_run(at=10, error_message="disk full"),
@@ -519,7 +519,7 @@ def test_symptom_is_no_root_and_independent_cause_no_follower() -> None:
     assert [trouble.service for trouble in found.others] == ["c"]
 
 
-def test_early_symptom_of_others_is_no_root() -> None:
+def test_early_symptom_of_others_is_not_the_root() -> None:
     found = diagnosis(
         HOUR,
         a=failed_run(at=0, error_message="symptom: last"),
@@ -581,7 +581,7 @@ def test_stage_much_longer_than_good_run_is_slow() -> None:
     assert (goes_on.seconds, goes_on.is_running) == (99, True)
 
 
-def test_damage_is_told_and_decides_nothing() -> None:
+def test_damage_is_reported_and_decides_nothing() -> None:
     piece = Malformed(7, "{", "a damaged entry")
     lost = [entry(), entry(Phase.SERVICE_END, 5, dropped=3)]
     found = diagnosis(a=[*succeeded(), piece], b=lost, d=succeeded())
@@ -607,7 +607,7 @@ def test_record_with_an_unfinished_write_is_damaged() -> None:
     assert [(d.service, d.is_unfinished) for d in found.damaged] == [("b", True)]
 
 
-def test_records_with_local_times_are_told_together() -> None:
+def test_records_with_local_times_are_reported_together() -> None:
     runs = [upstream_entry(), upstream_entry(Phase.SERVICE_END, 5)]
     written = {name: order(runs[-1].time) + 5 * 3600 for name in "ab"}
     found = diagnose(with_anomalies(history(a=runs, b=runs, c=succeeded()), written, ()))
@@ -649,7 +649,7 @@ def stopped(number: int, at: float, **facts: object) -> list[Entry]:
     )
 
 
-def test_orderly_stop_is_no_trouble_and_no_success() -> None:
+def test_orderly_stop_is_neither_trouble_nor_success() -> None:
     found = diagnosis(a=stopped(1, 0), b=succeeded())
     assert (found.verdict, found.verdict.is_bad, found.root) == (Verdict.STOPPED, False, None)
     assert [each.run.in_stage for each in found.stopped] == ["serve"]
@@ -753,7 +753,7 @@ def test_failure_before_a_hang_is_shown_with_it() -> None:
     assert [one.stage.facts.message for one in found.handled] == ["no such host"]
 
 
-def test_stage_that_finally_succeeded_is_no_finding() -> None:
+def test_stage_that_finally_succeeded_is_not_a_finding() -> None:
     record = [entry(), *executions("pull", "i/o timeout", None), entry(Phase.STAGE_START, 1300, stage="wait")]
     assert diagnosis(job=record).handled == ()
 

@@ -192,7 +192,7 @@ def test_host_without_failed_service_can_have_cause(tmp_path: Path) -> None:
     assert told.status == 1
 
 
-def test_old_line_is_no_cause_on_working_host(tmp_path: Path) -> None:
+def test_old_line_is_not_a_cause_on_working_host(tmp_path: Path) -> None:
     later = [at(10 + number, "kernel: all is well") for number in range(99)]
     place = bundle(tmp_path, {"bootstrap/journals/kernel.log": "\n".join([at(5, OOM), *later])})
     write_lines(place / "bootstrap/services/bootkube.json", entry(Phase.SERVICE_START))
@@ -292,7 +292,7 @@ def test_line_without_year_gets_the_nearest_year(raw: str, seconds: float, after
 
 
 @pytest.mark.parametrize("day", [b"Feb 30", b"Foo 02"])
-def test_day_missing_in_near_years_is_no_time(day: bytes) -> None:
+def test_day_missing_in_near_years_is_not_a_time(day: bytes) -> None:
     raw = day + b" 12:00:00 h a[1]: x"
     line = log_line(LogStream("x.log", "journal", "x"), 1, raw, Era(NOON, NOON))
     assert (line.text, line.time) == ("x", None)

@@ -377,7 +377,7 @@ def test_verbs_of_records_name_the_verb_that_reads_logs(verb: str, tmp_path: Pat
     )
 
 
-def test_dmesg_is_no_damaged_record(tmp_path: Path) -> None:
+def test_dmesg_is_not_a_damaged_record(tmp_path: Path) -> None:
     path = tmp_path / "dmesg.json"
     path.write_text(must_be(str, JOURNALS["dmesg"]))
     assert telling_place(tmp_path, path) == "dmesg.json:2"
@@ -387,7 +387,7 @@ def test_dmesg_is_no_damaged_record(tmp_path: Path) -> None:
     "place",
     ["log-bundle-1/control-plane/192.0.2.9/journals/kubelet.log", "log-bundle-1/serial/m0-serial.log"],
 )
-def test_gather_without_its_bootstrap_host_says_so(place: str, tmp_path: Path) -> None:
+def test_gather_without_bootstrap_host_is_reported(place: str, tmp_path: Path) -> None:
     files: dict[str, bytes | str] = {
         place: "Mar 02 09:00:01 m0 kubelet[1]: x\n",
         "log-bundle-1/gather.log": "x\n",
@@ -402,7 +402,7 @@ def test_gather_without_its_bootstrap_host_says_so(place: str, tmp_path: Path) -
 
 
 @pytest.mark.skipif(shutil.which("journalctl") is None, reason="needs journalctl")
-def test_binary_journal_that_is_damaged_is_named_in_one_line(tmp_path: Path) -> None:
+def test_damaged_binary_journal_is_named_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "system.journal"
     path.write_bytes(b"LPKSHHRH" + bytes(400))
     answer = service_record("analyze", "--from", path)
@@ -504,7 +504,7 @@ def test_path_without_from_is_a_source(verb: str, tmp_path: Path) -> None:
     assert (other.status, "no record of frob" in other.err) == (3, True)
 
 
-def test_service_of_this_host_is_no_file(tmp_path: Path) -> None:
+def test_service_of_this_host_is_not_a_file(tmp_path: Path) -> None:
     folder = unpacked(tmp_path / "records", {"job.json": b"".join(each.to_line() for each in failed_run())})
     (tmp_path / "job").mkdir()
     answer = service_record("show", "job", cwd=tmp_path, SERVICE_RECORDS_DIR=str(folder))
@@ -523,7 +523,7 @@ BOOTS: dict[str, bytes | str] = {
 
 
 @pytest.mark.parametrize("form", BOOTS)
-def test_lines_before_the_latest_boot_are_of_an_earlier_one(form: str) -> None:
+def test_lines_before_latest_boot_are_of_earlier_one(form: str) -> None:
     scanner = Scanner(LineSet([(7, Pattern.parse(TELLING))]), {}, Era())
     scanner.read("out.txt", io.BytesIO(as_bytes(BOOTS[form])).read)
     ((line,),) = scanner.evidence().lines.values()

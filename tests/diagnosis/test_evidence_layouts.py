@@ -122,7 +122,7 @@ def test_log_bundle_of_the_installer_is_judged(tmp_path: Path) -> None:
     assert root["cause"]["place"] == "log-bundle-20261121/bootstrap/journals/kubelet.log:1"
 
 
-def test_agent_gather_with_its_exported_journal_and_addresses_in_json(tmp_path: Path) -> None:
+def test_agent_gather_with_exported_journal_and_json_addresses(tmp_path: Path) -> None:
     journal = exported(("agent", "Hello"), ("bootkube.sh", "Rendering\nDone"), ("kernel", OOM))
     nested = tar({f"log-bundle-1/{path}": text for path, text in LOG_BUNDLE.items()}, "w")
     files: dict[str, bytes | str] = {
@@ -221,7 +221,7 @@ def test_must_gather_without_records_is_judged(tmp_path: Path, path: str, text: 
         assert document["says"].startswith("unknown: no service recorded anything; ")
 
 
-def test_verdict_in_a_bundle_of_ours_is_no_evidence(tmp_path: Path) -> None:
+def test_verdict_in_our_bundle_is_not_evidence(tmp_path: Path) -> None:
     files: dict[str, bytes | str] = {
         "log-bundle-1/bootstrap/services/job.json": RECORD,
         "log-bundle-1/manifest.json": b'{"generator": "service-record/0.2.0"}',

@@ -44,7 +44,7 @@ def test_harmless_line_does_not_explain_a_timeout() -> None:
 
 
 @pytest.mark.parametrize(("tries", "is_cause"), [(1, False), (3, True)])
-def test_look_up_that_was_retried_is_no_certain_cause(tries: int, is_cause: bool) -> None:
+def test_retried_look_up_is_not_a_certain_cause(tries: int, is_cause: bool) -> None:
     failing = "waiting[6999]: lookup quay.io on 192.0.2.53:53: no such host"
     lines = [(500 + 5 * n, failing) for n in range(tries)] + [(590, "waiting[6999]: waiting for pods")]
     journal = "".join(f"{timestamp(time)} host {text}\n" for time, text in lines)

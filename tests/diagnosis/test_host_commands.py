@@ -140,7 +140,7 @@ def test_kernel_line_names_the_system_without_other_facts(version: str, has: str
     assert lacks not in " ".join(shown)
 
 
-def test_command_that_failed_shows_which_packages_the_host_has() -> None:
+def test_failed_command_shows_installed_packages() -> None:
     for command, has, lacks in (
         ("apt-get update", "apt-cache policy kubelet", "dnf"),
         ("dnf install kubelet", "dnf list kubelet", "apt"),
@@ -187,7 +187,7 @@ def test_list_of_packages_decides_which_programs_exist() -> None:
     assert len(shown(host(ROCKY, packages=cut_short))) == 3
 
 
-def test_commands_for_the_cluster_are_marked_on_its_other_nodes() -> None:
+def test_cluster_commands_are_marked_on_other_nodes() -> None:
     rules = "- {name: a, says: a, message: [near], next: [kubectl get nodes, ip route]}"
     trouble = TroubleFacts(
         kinds=frozenset({"failed"}), service="job", facts=Facts(message="near", exit_code=1)

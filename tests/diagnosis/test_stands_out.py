@@ -65,7 +65,7 @@ def test_more_specific_line_is_ranked_first(first: NotableLine, second: NotableL
     assert ranked(second, first) == expected
 
 
-def test_line_that_a_healthy_host_logs_too_is_ranked_last() -> None:
+def test_line_of_healthy_hosts_is_ranked_last() -> None:
     usual, new = (
         notable("x[7]: Error: cannot read file 12"),
         notable("y[7]: refused to read file 12", at=-900),

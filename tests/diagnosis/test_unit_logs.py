@@ -137,13 +137,13 @@ def test_dependency_is_followed_to_its_root() -> None:
     assert [unit.name for unit in chain_to_root(third, circle)] == ["second.service"]
 
 
-def test_corrected_unit_file_is_no_fault() -> None:
+def test_corrected_unit_file_is_not_a_fault() -> None:
     logs = {"a.service": UnitLog(hindrance=Hindrance.UNLOADABLE)}
     assert with_logs((), logs)[0].hindrance is Hindrance.UNLOADABLE
     assert with_logs([Unit(name="a.service", load_state="loaded")], logs)[0].hindrance is None
 
 
-def test_only_faults_add_a_unit_that_nobody_named() -> None:
+def test_only_faults_add_an_unnamed_unit() -> None:
     logs = {
         "a.service": UnitLog(hindrance=Hindrance.CONDITION),
         "b.service": UnitLog(result="exit-code", exit_code=3),
@@ -184,7 +184,7 @@ def test_stop_names_the_partner_that_ended_before(partner_ended: float, is_reaso
         ("Error: no such disk", "Suppressed 235 messages from app.service", "Error: no such disk"),
     ],
 )
-def test_headline_is_no_line_of_a_suppressed_flood(message: str, journal: str, says: str) -> None:
+def test_headline_is_not_from_a_suppressed_flood(message: str, journal: str, says: str) -> None:
     failure: dict[str, Any] = {"result": Result.FAILURE, "exit_code": 3, "service_result": "exit-code"}
     end = entry(Phase.SERVICE_END, 5, error_message=message, **failure)
     line = f"2026-11-21T01:05:04+00:00 host systemd-journald[5]: {journal}\n".encode()

@@ -42,7 +42,7 @@ def test_lines_for_terminals_have_no_priority(tmp_path: Path, stream: str | None
     assert said(tmp_path, stream) == "first\nsecond\\x1b[2J\\x0aline\nthird\nfourth\n"
 
 
-def test_closed_standard_error_is_no_error() -> None:
+def test_closed_standard_error_is_not_an_error() -> None:
     code = f"import os; os.close(2); {SAYING}"
     subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(REPOSITORY)}, check=True)
 

@@ -287,7 +287,7 @@ def test_early_refusal_prevents_sending_the_bundle(
         pytest.param(Refuses(302, b"", {"Location": "http://log.in"}), id="a redirect"),
     ],
 )
-def test_answer_of_a_portal_is_no_acknowledgement(
+def test_answer_of_a_portal_is_not_an_acknowledgement(
     server: AssistedServer, knowing: AssistedServer, bundle: Path, fault: Says
 ) -> None:
     for one in all_destinations(server, knowing):
