@@ -167,6 +167,7 @@ def _measure_rate(folder: Path, url: str, processes: int, connections: int) -> R
             before = sum(ingest.processor_seconds(process) for _, process in running)
             seconds, count = uvloop.run(ingest.report_steps(reporting, SECONDS))
             processor = sum(ingest.processor_seconds(process) for _, process in running) - before
+    assert samples or not url, "nothing could be asked about locks"
     share = sum(samples) / len(samples) / processes if samples else 0.0
     return Rate(len(seconds) / SECONDS, processor / count, share)
 

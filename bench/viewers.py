@@ -42,6 +42,7 @@ def rows(folder: Path) -> list[Row]:
     with_viewers: list[_Sample] = []
     spawned = multiprocessing.get_context("spawn")
     changes = spawned.Value("i", 0)
+    measured_changes = 0
     with collector(folder) as (port, process):
         fleet.wait_for_verdicts(folder)
         for _ in range(ROUNDS):
@@ -50,11 +51,14 @@ def rows(folder: Path) -> list[Row]:
             viewing = spawned.Process(target=_run_viewers, args=(port, session, stopped, changes))
             viewing.start()
             time.sleep(4)  # until all viewers have the page
+            before_measurement = changes.value
             with_viewers.append(_measure(port, process, reporters))
+            measured_changes += changes.value - before_measurement
             stopped.set()
             viewing.join()
+            assert viewing.exitcode == 0, "a viewer got no events"
         size = resident(process)
-    each = changes.value / VIEWERS / ROUNDS / (SECONDS + ingest.WARM_UP_SECONDS)
+    each = measured_changes / VIEWERS / ROUNDS / (SECONDS + ingest.WARM_UP_SECONDS)
     assert each > MIN_CHANGES, f"a viewer received {each:.2f} changes a second"
     before = statistics.median(sample.processor for sample in without_viewers)
     after = statistics.median(sample.processor for sample in with_viewers)
@@ -107,7 +111,8 @@ async def _receive_all(port: int, session: str, stopped: Any, changes: Any) -> N
     await asyncio.to_thread(stopped.wait)
     for viewer in viewers:
         viewer.cancel()
-    await asyncio.gather(*viewers, return_exceptions=True)
+    for ended in await asyncio.gather(*viewers, return_exceptions=True):
+        assert isinstance(ended, asyncio.CancelledError), ended  # the connection of a viewer ended early
 
 
 async def _receive_events(port: int, session: str, filters: str, changes: Any) -> None:
