@@ -19,6 +19,7 @@ import click
 
 from service_record.cli.options import complete_services, complete_stages
 from service_record.record import systemd
+from service_record.record.appending import record_name
 from service_record.recorder import Recording, Service
 from service_record.recorder.failure import Failure
 from service_record.recorder.recorded_run import (
@@ -254,7 +255,8 @@ def _start_sending(place: "CollectorPlace", recording: Recording, output: "Comma
         lines, kept = invocation_lines(invocation, time.time()), []
     else:
         return -1
-    return start_sending(place, recording.run.service, recording.part.stage or "", lines, kept)
+    service = record_name(recording.run.service)
+    return start_sending(place, service, recording.part.stage or "", lines, kept)
 
 
 def _not_started(program: str, error: OSError | ValueError) -> tuple[int, str]:

@@ -11,7 +11,9 @@ from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.last_words import LONGEST_LINE, MOST_LINES, MOST_SERVICES
 from service_record.collector.store.schema import last_words
 from tests.collector.browsing import signed_in
+from tests.collector.installing import Clock
 from tests.collector.serving import Client, Reply, Served, served
+from tests.collector.test_sweep import eventually, verdict
 from tests.command_line import service_record
 from tests.schemas import check
 
@@ -107,6 +109,30 @@ def test_page_shows_lines_under_their_open_step(server: Served, host: str) -> No
     others = [node.text for node in page.all("pre") if "tr" not in node.path]
     assert of_rows == ["wiping /dev/sda"]
     assert others == ["<b>starting</b>"]
+
+
+def test_page_changes_with_new_lines(server: Served, host: str) -> None:
+    client, visitor = server.client("host", host), signed_in(server)
+    states = []
+    for line in ("one", "two"):
+        send(client, host, "crio", line)
+        (live,) = (node for node in visitor.page(f"/hosts/{host}").nodes if "data-stream" in node.attributes)
+        states.append(live.attributes["data-state"])
+
+    assert states[0] != states[1]
+
+
+def test_lines_do_not_keep_a_host_from_being_stuck(sqlite_settings: CollectorSettings) -> None:
+    clock = Clock()
+    with served(sqlite_settings, clock) as server:
+        client = server.client("host", "web1")
+        client.step("web1", "Disk setup", "init")
+        server.settle()
+        for minutes in (10, 20):
+            clock.now += 10 * 60
+            send(client, "web1", "crio", f"still waiting after {minutes} minutes")
+        server.collector.sweeper.wake()
+        eventually(lambda: verdict(server.client("reader"), "web1"), "stuck")
 
 
 def test_hosts_show_ends_with_the_last_lines(server: Served, host: str, tmp_path: Path) -> None:

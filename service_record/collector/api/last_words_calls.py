@@ -31,8 +31,7 @@ async def put_last_words(request: Request) -> Response:
     words = msgspec.structs.replace(words, service=readable(words.service), stage=readable(words.stage))
     text = await run_in_threadpool(_masked, words.lines)
     arrival = Arrival(host, grant, serving.collector.now())
-    host_id = await serving.change(lambda connection: write_last_words(connection, arrival, words, text))
-    serving.collector.sweeper.tell(host_id)
+    await serving.change(lambda connection: write_last_words(connection, arrival, words, text))
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 

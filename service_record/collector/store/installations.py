@@ -56,11 +56,7 @@ def arrive(connection: Connection, arrival: Arrival) -> HostRef:
 
     Raises Forbidden if the token may not write for it.
     """
-    host = locked_host(connection, arrival.host)
-    if host is None:
-        host = _make_host(connection, arrival)
-    elif not arrival.grant.may_write(host.name, host.group):
-        raise _forbidden(arrival)
+    host = lock_or_make_host(connection, arrival)
     times = {
         "last_seen": _later(hosts.c.last_seen, arrival.at),
         "updated_at": _later(hosts.c.updated_at, arrival.at),
@@ -69,6 +65,16 @@ def arrive(connection: Connection, arrival: Arrival) -> HostRef:
     connection.execute(
         update(hosts).where(hosts.c.id == host.id).values(**times, revision=hosts.c.revision + 1)
     )
+    return host
+
+
+def lock_or_make_host(connection: Connection, arrival: Arrival) -> HostRef:
+    """Lock a host, or create it. Raises Forbidden if the token may not write for it."""
+    host = locked_host(connection, arrival.host)
+    if host is None:
+        return _make_host(connection, arrival)
+    if not arrival.grant.may_write(host.name, host.group):
+        raise _forbidden(arrival)
     return host
 
 

@@ -4,12 +4,12 @@ from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, case, delete, select, update
 
 from service_record.collector.domain.steps import LONGEST_NAME
 from service_record.collector.store.dialects import inserting
-from service_record.collector.store.installations import Arrival, arrive
-from service_record.collector.store.schema import last_words
+from service_record.collector.store.installations import Arrival, lock_or_make_host
+from service_record.collector.store.schema import hosts, last_words
 
 MOST_LINES: Final = 20
 LONGEST_LINE: Final = 400
@@ -28,16 +28,21 @@ class LastWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The stage that was open meanwhile; empty if none was."""
 
 
-def write_last_words(connection: Connection, arrival: Arrival, words: LastWords, text: str) -> int:
-    """Store the text of these lines in place of the service's earlier ones. Return the host's id.
+def write_last_words(connection: Connection, arrival: Arrival, words: LastWords, text: str) -> None:
+    """Store the text of these lines in place of the service's earlier ones. An empty text deletes them.
 
-    An empty text deletes them. Raises Forbidden.
+    They are no report of the host: one that only prints that it waits is stuck all the same. Raises
+    Forbidden.
     """
-    host = arrive(connection, arrival)
+    host = lock_or_make_host(connection, arrival)
+    due_at = case((hosts.c.verdict_since.is_(None), 0.0), else_=hosts.c.due_at)  # a new host is judged
+    connection.execute(
+        update(hosts).where(hosts.c.id == host.id).values(due_at=due_at, revision=hosts.c.revision + 1)
+    )
     own = last_words.c.host_id == host.id
     if not text:
         connection.execute(delete(last_words).where(own, last_words.c.service == words.service))
-        return host.id
+        return
     row = {"stage": words.stage, "build": host.build, "text": text, "received_at": arrival.at}
     new = inserting(connection, last_words).values(host_id=host.id, service=words.service, **row)
     connection.execute(new.on_conflict_do_update(index_elements=["host_id", "service"], set_=row))
@@ -45,4 +50,3 @@ def write_last_words(connection: Connection, arrival: Arrival, words: LastWords,
     older = connection.execute(newest.offset(MOST_SERVICES)).scalars().all()
     if older:
         connection.execute(delete(last_words).where(own, last_words.c.service.in_(older)))
-    return host.id
