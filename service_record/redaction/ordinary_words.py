@@ -55,7 +55,7 @@ _WORD: Final = re.compile(rb"[A-Z]?[a-z]{3,}(?:[A-Z][a-z]{2,})*|[A-Z]{3,}")
 _PLACEHOLDER: Final = re.compile(
     rb"(?i:\*+|[*x.#_-]{3,}|<[a-z0-9 ._:/-]{0,60}>"
     rb"|\[?(?:redacted|masked|hidden|sensitive|filtered|omitted)\]?"
-    rb"|\$\{?\(?[a-z_][a-z0-9_]*[)}]?|\$\([^()]*\)|%[a-z]|%\([a-z_]*\)[a-z]|\{\{(?:[^{}]*\}\})?|\{[a-z_.]*\}"
+    rb"|\$\{?\(?(?:env:)?[a-z_][a-z0-9_]*[)}]?|\$\([^()]*\)|%[a-z]|%\([a-z_]*\)[a-z]|\{\{(?:[^{}]*\}\})?|\{[a-z_.]*\}"
     rb"|null|nil|none|true|false|yes|no|n/a|unset|empty|undefined|required|optional|string)"
 )
 _PROSE: Final = re.compile(
@@ -93,9 +93,9 @@ def is_random(value: bytes) -> bool:
 
 
 def is_value(value: bytes) -> bool:
-    """Accept everything except masks, placeholders and file paths."""
+    """Accept everything except masks, placeholders, file paths and opening brackets."""
     bare = value.strip(b" \t\r\n\0\"'\\")
-    if not bare or mask_end(bare):
+    if not bare.strip(b"[{") or mask_end(bare):
         return False
     is_variable = _PLACEHOLDER.fullmatch(bare.rstrip(b",;")) and not _HEX_NAME.fullmatch(bare)
     return not is_variable and not _PATH.fullmatch(bare)

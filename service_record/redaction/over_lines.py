@@ -244,6 +244,18 @@ _MAPS_IN_LINE: Final = types.compile_pattern(
     rb'"(stringData|data)"[ \t]*:[ \t]*\{((?:[^{}"\n]|"[^"\n]*")*)\}'
 )
 _PAIRS_IN_LINE: Final = types.compile_pattern(rb'"[^"\\\n]+"[ \t]*:[ \t]*"([^"\\\n]+)"')
+_LIST_HEAD: Final = rb"""^([^\n]*?)(?:-[ \t]+)?["']?[A-Za-z0-9_.-]*"""
+_LIST_MARK: Final = rb"""["']?[ \t]*[:=][ \t]*\[?[ \t\r]*$"""
+_TOKEN_LIST: Final = types.Finder(expand_parts(_LIST_HEAD + rb"<<TOKEN_LIST>>" + _LIST_MARK), groups=True)
+_PASSWORD_LIST: Final = types.Finder(
+    expand_parts(_LIST_HEAD + rb"<<PASSWORD_LIST>>" + _LIST_MARK), groups=True
+)
+_ITEM: Final = types.Finder(
+    rb"""^[ \t]*(?:(?:-[ \t]+)?(?:"((?:[^"\\\n]|\\[^\n])+)"|'([^'\n]+)')"""
+    rb"""|-[ \t]+([^\s"'{\[|>&*!#][^\s"']*))[ \t]*,?(?:[ \t]+#[^\n]*)?[ \t\r]*$""",
+    groups=True,
+)
+"""Matches an item of a list in YAML, TOML or indented JSON."""
 _ANY_NAME: Final = types.Finder(
     expand_parts(
         rb"""(?m)"""
@@ -251,6 +263,8 @@ _ANY_NAME: Final = types.Finder(
         + rb"""[ \t]*(?:[:=][ \t]*(?:[|>][-+0-9]*)?|,|\{|>|[ \t][^<>\n]*>|</(?:name|key)>)?[ \t\r]*$"""
         + rb"""|chpasswd["']?:|-[ \t]+["']?--?[a-z0-9-]*(?:pass|token|secret|psk|key)"""
         + rb"""|form-data;|[dD]ata["']?[ \t]*:[ \t]*(?:\{|\r?$)"""
+        + rb"""|(?:<<TOKEN_LIST>>|<<PASSWORD_LIST>>)"""
+        + _LIST_MARK
     ),
 )
 """Matches every line that may have a name whose value is on a later line."""
@@ -267,6 +281,8 @@ _BEGINNINGS: Final = {
     "users": _USERS,
     "argument": _ARGUMENT,
     "map": _MAP,
+    "tokens": _TOKEN_LIST,
+    "passwords": _PASSWORD_LIST,
     "scalar": _SCALAR_NAME,
     "xml": _XML_NAME,
     "env": _ENV_NAME,
@@ -276,12 +292,15 @@ _LETTERS: Final = {
     "users": b"chpasswd",
     "argument": b"- ",
     "map": b"ata",
+    "tokens": b"",
+    "passwords": b"",
     "scalar": b"",
     "xml": b">",
     "env": b"e",
     "form": b"form-data",
 }
 _BLOCKS: Final = frozenset({"block", "stringData", "data", "users"})
+_LISTS: Final = frozenset({"tokens", "passwords"})
 _MAX_FIELDS: Final = 3
 _FIELD: Final = types.Finder(rb"""^[ \t]+(?:type|description|sensitive)[ \t]*[:=]""")
 _KEY: Final = types.Finder(rb"^[A-Za-z0-9_.-]+:(?:[ \t]|$)")
@@ -323,7 +342,7 @@ class ValueFollower:
     @property
     def is_in_block(self) -> bool:
         """Return True if the expected value may have several lines."""
-        return self._open is not None and self._open.form in _BLOCKS
+        return self._open is not None and self._open.form in _BLOCKS | _LISTS
 
     def spans(self, view: UnescapedText) -> Iterator[Found]:
         """Yield the values in the next line whose names are on earlier lines; remember names without one."""
@@ -350,6 +369,9 @@ class ValueFollower:
             start = depth = 0
         text = line[start:] if start is not None else b""
         is_deeper = start is not None and len(text) - len(text.lstrip(b" \t")) > depth
+        if name.form in _LISTS:
+            yield from self._find_item(name, text, start)
+            return
         if name.form in _BLOCKS:
             if not is_deeper or self._lines > _MAX_VALUE_LINES:
                 self._open = None
@@ -361,6 +383,16 @@ class ValueFollower:
         else:
             self._open = None
         if start is None or not (is_deeper or name.form in {"xml", "env", "form", "argument"}):
+            return
+        span = _find_value(name.form, text)
+        if span:
+            yield start + span[0], start + span[1]
+
+    def _find_item(self, name: OpenName, text: bytes, start: int | None) -> Iterator[tuple[int, int]]:
+        """Yield the item of a list in the text of the next line. A line without an item ends the list."""
+        is_inside = start is not None and len(text) - len(text.lstrip(b" \t")) >= name.depth
+        if start is None or not is_inside or self._lines > _MAX_VALUE_LINES or _ITEM.find(text) is None:
+            self._open = None
             return
         span = _find_value(name.form, text)
         if span:
@@ -416,6 +448,16 @@ def _is_scalar(value: bytes) -> bool:
     return ordinary_words.is_password(value) and _KEY.find(value) is None
 
 
+def _is_listed_token(value: bytes) -> bool:
+    return ordinary_words.is_token(value) and _KEY.find(value) is None
+
+
+def _is_listed_password(value: bytes) -> bool:
+    """Like `_is_scalar`, and reject plain words and prose: `passwords:` may also be above a list of hints."""
+    is_prose = ordinary_words.is_sentence(value) or not ordinary_words.is_not_plain_word(value)
+    return not is_prose and _is_scalar(value)
+
+
 def _is_encoded(value: bytes) -> bool:
     """Return True for base64 of text, or long base64 of bytes; False for plain values of a ConfigMap."""
     decoded = from_base64(value)
@@ -426,6 +468,8 @@ def _is_encoded(value: bytes) -> bool:
 
 
 _VALUES: Final = {
+    "tokens": (_ITEM, _is_listed_token),
+    "passwords": (_ITEM, _is_listed_password),
     "argument": (_ARGUMENT_VALUE, ordinary_words.is_password),
     "users": (_USER, ordinary_words.is_password),
     "env": (_ENV_VALUE, ordinary_words.is_value),

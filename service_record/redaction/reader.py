@@ -38,7 +38,7 @@ _MAX_NAME_BYTES: Final = 64
 _NAME_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 _QUOTES: Final = (b'"', b"'", b"`")
 _PUBLIC_NAME: Final = re.compile(
-    rb"(?i:(?:(?:public|pub|host|known|verification|verify"
+    rb"(?i:(?:(?:public|pub|host|known|authorized|verification|verify"
     rb"|cache|partition|primary|foreign|sort|group|object|row|record|lock|map|index|dedup|routing|registry|idempotency)"
     rb"[ _.-]?keys?|(?:token|key)[_.-]?id)"
     rb"""(?:["'`>\]\s:=?,({-]|string|base64)*$)"""
@@ -325,15 +325,15 @@ class LineReader:
                 hits.pop()
             if leaf.is_key or leaf.start == leaf.end:
                 continue
-            is_own = leaf.is_string or text[: leaf.start].rstrip().endswith(b":")
-            if leaf.name and is_own and not self._certain:
+            if leaf.name and (leaf.is_string or not leaf.is_item) and not self._certain:
                 value = text[leaf.start : leaf.end]
                 shapes_ = (
                     shape
                     for shape in self._patterns.shapes_named(leaf.name)
                     if _is_secret(shape, value, is_quoted=True)
                 )
-                if (shape := next(shapes_, None)) is not None:
+                is_message = leaf.is_item and ordinary_words.is_sentence(value)
+                if not is_message and (shape := next(shapes_, None)) is not None:
                     found.append((view.place(leaf.start), view.place(leaf.end), shape.kind))
                     continue
             if leaf.is_string and leaf.end - leaf.start >= _MIN_TEXT_BYTES and depth < MAX_DEPTH:

@@ -58,16 +58,18 @@ class Leaf:
     end: int
     is_string: bool
     name: bytes = b""
-    """The key of the value or of the array around it; empty for a key."""
+    """The key of the value, or of the array around it in the singular; empty for a key."""
     is_key: bool = False
+    is_item: bool = False
+    """True for an item of an array."""
 
 
 @dataclass(slots=True)
 class _OpenContainer:
     name: bytes
-    """The key of an array, for the values in it."""
+    """The name of the items of an array."""
     outer: bytes = b""
-    """The key of an object, for a `value` in it."""
+    """The key of an object or its name as an item, for a `value` in it."""
     label: bytes = b""
     value: Leaf | None = None
 
@@ -103,9 +105,21 @@ _TOKEN: Final = re.compile(
     re.DOTALL,
 )
 _STRING, _COLON, _OPEN, _CLOSE, _COMMA, _SCALAR = range(1, 7)
+_NAME_BEFORE: Final = re.compile(rb"([A-Za-z0-9_.-]+)[\"']?[ \t]*[:=][ \t]*\Z")
+"""Matches the name before a list of YAML or TOML whose syntax is that of JSON."""
+_MAX_NAME_BEFORE_BYTES: Final = 80
 _LABELS: Final = (b"name", b"key", b"Name", b"Key")
 _LABELLED: Final = (b"value", b"Value")
 """The keys of a name and of its value. Those with a capital may end a key: `{"ParameterKey": …}`."""
+
+
+def _item_name(name: bytes) -> bytes:
+    """Return the name of the items of a list: `token` for `tokens`.
+
+    `secrets` stays: such lists mostly hold the names of Secrets.
+    """
+    is_plural = name.endswith(b"s") and not name.endswith(b"ss") and not name.lower().endswith(b"secrets")
+    return name[:-1] if is_plural else name
 
 
 @lru_cache(maxsize=16)
@@ -143,6 +157,9 @@ def _read_document(  # noqa: C901 - one branch for each kind of token
     open_: list[_OpenContainer] = []
     current = _OpenContainer(b"")
     name = b""
+    if is_whole and text.startswith(b"[", start):
+        before = _NAME_BEFORE.search(text[max(0, start - _MAX_NAME_BEFORE_BYTES) : start])
+        name = before[1] if before is not None else b""
     position = end = start
     while (token := _TOKEN.match(text, position)) is not None:
         position = token.end()
@@ -152,13 +169,16 @@ def _read_document(  # noqa: C901 - one branch for each kind of token
             leaves.append(Leaf(*token.span(_STRING), is_string=True, is_key=True))
             continue
         if kind in (_STRING, _SCALAR):
-            leaf = Leaf(*token.span(kind), is_string=kind == _STRING, name=name or current.name)
+            leaf = Leaf(
+                *token.span(kind), is_string=kind == _STRING, name=name or current.name, is_item=not name
+            )
             leaves.append(leaf)
             current.add(name, leaf, token[_STRING])
         elif kind == _OPEN:
             open_.append(current)
+            inner = _item_name(name) if name else current.name
             is_array = token[_OPEN] == b"["
-            current = _OpenContainer(name if is_array else b"", b"" if is_array else name)
+            current = _OpenContainer(inner if is_array else b"", b"" if is_array else name or inner)
         elif kind == _CLOSE:
             if current.label and current.value is not None:
                 current.value.name = current.label
@@ -331,8 +351,8 @@ _XML_VALUES: Final = frozenset({b"value", b"string"})
 def xml_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
     """Yield the name and the span of each text and value of XML elements.
 
-    The name is an attribute `name` or `key`, or the text of such an element before a `value` or
-    `string`, or else the element's own.
+    The name is an attribute `name` or `key`. For a `value` or `string` it may also be this attribute of the
+    element around it, or the text of such an element before it. Otherwise it is the element's own.
     """
     label = b""
     for tag in _XML_TAG.finditer(text):
@@ -351,6 +371,8 @@ def xml_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
             yield name, *value
         content = _XML_TEXT.match(text, tag.end())
         if content is None:
+            if name and not tag[0].endswith(b"/>"):
+                label = name  # of the `value` below: <property name="password"><value>
             continue
         start, end = content.span(content.lastindex or 0)
         span = end - len(text[start:end].lstrip()), start + len(text[start:end].rstrip())
@@ -368,24 +390,35 @@ def _unescaped_part(view: UnescapedText, start: int, end: int) -> UnescapedText:
 
 SQL_TRIGGER: Final = rb"(?i:values)[ \t]*\("
 _SQL_INSERT: Final = re.compile(rb"(?i:\binto)\s+[^\s()']{1,128}\s*\(([^()']{1,4096})\)\s*(?i:values)\s*\(")
+_SQL_STRING: Final = rb"'((?:[^'\\]|''|\\.)*)'"
 _SQL_VALUE: Final = re.compile(
-    rb"\s*(?:[A-Za-z0-9_]{0,32}(?:\(\s*)?'((?:[^'\\]|''|\\.)*)'\s*\)?|[^,'()]*)\s*([,)])", re.DOTALL
+    rb"\s*(?:[A-Za-z0-9_]{0,32}(?:\(\s*%b\s*\)|%b)|[^,'()]*)\s*([,)])" % (_SQL_STRING, _SQL_STRING), re.DOTALL
 )
+"""Matches a string, a string in a function, or another value, and the mark after it."""
+_SQL_NEXT_ROW: Final = re.compile(rb"\s*,\s*\(")
 
 
 def sql_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Yield the column and the span of each string in the first row of an INSERT statement."""
+    """Yield the column and the span of each string in the rows of INSERT statements."""
+    position = 0
     for insert in _SQL_INSERT.finditer(text):
-        position = insert.end()
-        for column in insert[1].split(b","):
-            value = _SQL_VALUE.match(text, position)
-            if value is None:
-                break
-            if value[1]:
-                yield column.strip(b' \t`"[]'), *value.span(1)
-            if value[2] == b")":
-                break
-            position = value.end()
+        if insert.start() < position:
+            continue  # in a string of the last statement
+        columns = [column.strip(b' \t`"[]') for column in insert[1].split(b",")]
+        row: re.Match[bytes] | None = insert
+        while row is not None:
+            position = row.end()
+            for column in columns:
+                value = _SQL_VALUE.match(text, position)
+                if value is None:
+                    break
+                position = value.end()
+                for group in (1, 2):
+                    if value[group]:
+                        yield column, *value.span(group)
+                if value[3] == b")":
+                    break
+            row = _SQL_NEXT_ROW.match(text, position)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
+from service_record.redaction import Rules
 from service_record.redaction.encodings import audit_command
 from service_record.redaction.place_parsers import netrc
 from service_record.redaction.syntax import quoted_parts
 from service_record.redaction.types import UnescapedText
+from tests.redaction.measure import redact
 
 
 def parts(text: bytes) -> list[UnescapedText]:
@@ -47,3 +49,15 @@ def test_arguments_of_a_later_execve_record_are_read() -> None:
     command = audit_command(UnescapedText(records, [], []))
     assert command is not None
     assert command.text.split() == [b"app", b"-p"]
+
+
+def test_numbers_in_a_list_of_tokens_take_linear_time() -> None:
+    def seconds(count: int) -> float:
+        text = b'{"token":"a1b2c3d4e5","tokens":[1' + b",1" * count + b"]}\n"
+        started = time.process_time()
+        redact(text, Rules())
+        return time.process_time() - started
+
+    seconds(1_000)  # compiles the patterns
+    small = min(seconds(count) for count in (50_000, 50_001, 50_002))  # the same text is read from a cache
+    assert seconds(400_000) < 24 * small + 0.02

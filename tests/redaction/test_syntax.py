@@ -77,11 +77,19 @@ RULES = Rules()
         "<property value='«a;B,c#1»' name='password'/>",
         '<property name="password" value="«a;B,c#1»"/>',
         "<property><name>db.password</name><value>«a;B,c#1»</value></property>",
+        '<property name="password"><value>«a;B,c#1»</value><string>unrelated</string></property>',
+        '<item name="password"/><value>unrelated</value>',
         "<password><![CDATA[«a;B<c#1»]]></password>",
         '<secret name="x"><uuid>7c1f</uuid></secret><key>label</key><string>database</string>',
         "<key>password</key><string>«correct horse»</string>",
         '{"password": {"value": "«a;B,c#1»", "version": 2}}',
         '[{"ParameterKey": "DbPassword", "ParameterValue": "«a;B,c#1»"}]',
+        '{"tokens": ["«9fk2l0dl2kq8»", "kfow"], "passwords": ["«a;B,c#1»", {"value": "«a;B,c#2»"}]}',
+        '{"secrets": ["backup20x1", {"name": "pull-secret"}], "authorized_keys": ["ecdsa AAAA0123456789ab"]}',
+        '{"password": ["This field is required.", "Input/output error"]}',
+        'tokens = ["«9fk2l0dl2kq8»", "«kfow02kd9s1x»"]',
+        'passwords: ["«a;B,c#1»"]',
+        "passwords = [",
         '{"name": "DB_PASSWORD", "displayName": "x", "value": "«a;B,c#1»", "defaultValue": "y"}',
         '{"filename": "/etc/passwd", "maxValue": "4096 bytes"}',
         '- {name: DB_PASSWORD, value: "«a;B\\",c#1»"}',
@@ -93,11 +101,44 @@ RULES = Rules()
         "insert into t(user, db_password) values ('correct horse', '«correct horse»') ;",
         "<13>1 2026-11-21T00:54:19.1Z boot0 app 2213 - - password: «[a] {b} #c9»",
         "failed:         password: «]f$i|5^A}LJ-/rM»:",
+        "INSERT INTO u (id, password) VALUES (7, '«a;B#c9dE»'), (8, MD5('«a;B#c8dE»')),(9,N'«a;B#c7dE»')",
         'INSERT INTO columns VALUES ("username", "password", "created_at")',
         'getPassword("user", "service") failed for password "root"',
     ],
 )
 def test_value_ends_where_its_syntax_says(text: str) -> None:
+    wanted = re.sub("«.*?»", "<redacted>", text)
+    after = redact(re.sub("[«»]", "", text).encode(), RULES).decode()
+    assert re.sub("<redacted:[a-z-]*>", "<redacted>", after) == wanted
+
+
+@pytest.mark.parametrize("prefix", ["", "Nov 29 00:00:01 node7 app[1]: "])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [
+            "passwords:",
+            "  - «a;B#c,1»",
+            '  - "«correct h0rse»"',
+            "  - changed",
+            "  - Log in first",
+            "name: x1y2z3w4",
+        ],
+        ["tokens:", "- «9fk2l0dl2kq8» # of node7", "- registry-node-2", "node: kfow02kd9s1x"],
+        ["secrets:", "  - backup20x1", "  - pull-secret"],
+        ["  api_keys:", "    - name: node7", "      password: «a;B#c,1»", "    - node7x8y9z"],
+        [
+            '  "tokens": [',
+            '    "«9fk2l0dl2kq8»",',
+            '    "«kfow02kd9s1x»"',
+            "  ],",
+            '  "node": "kfow02kd9s1y"',
+        ],
+        ["passwords = [", "  '«a;B#c,1»',", "]"],
+    ],
+)
+def test_items_of_lists_are_masked(lines: list[str], prefix: str) -> None:
+    text = "".join(f"{prefix}{line}\n" for line in lines)
     wanted = re.sub("«.*?»", "<redacted>", text)
     after = redact(re.sub("[«»]", "", text).encode(), RULES).decode()
     assert re.sub("<redacted:[a-z-]*>", "<redacted>", after) == wanted
