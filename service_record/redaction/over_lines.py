@@ -8,7 +8,7 @@ or suffix to each line of a key; these are learned from its first lines.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -190,13 +190,20 @@ def _generalize(text: bytes) -> bytes:
     return _VARYING.sub(b"0", _SEVERAL_BLANKS.sub(b" ", text))
 
 
+_SECRET_COLUMN: Final = (
+    rb"""["']?[A-Za-z0-9_.-]*(?i:password|passwd|passphrase|token|secret|api[_-]?key)["']?"""
+)
+_COLUMN: Final = rb"""["']?[A-Za-z_][A-Za-z0-9_.-]*["']?"""
+_COLUMNS: Final = rb"(?:[,;\t]" + _SECRET_COLUMN + rb"(?:[,;\t]|\r?$)|^" + _SECRET_COLUMN + rb"[,;\t])"
 TRIGGER: Final = (
+    _COLUMNS + rb"|"
     rb"""chpasswd["'\\]*:"""
     rb"""|-[ \t]["']?--?[a-z0-9-]*(?:pass(?:word|wd|phrase)?|token|secret|psk|key)["']?(?:[\\&%#]|\r?$)"""
     rb"""|(?:stringD|(?:^|[^A-Za-z])d)ata["'\\]*(?::|&|%3A)[ \t]*(?:\{|\\|&|%|$)|form-data;"""
 )
 """Matches some texts after which a value may follow on another line: the start of a map as in a Kubernetes
-Secret, the header of a form's part, the name of an argument. Shapes have the triggers of all other names.
+Secret, the header of a form's part, the name of an argument, the columns of CSV. Shapes have the triggers of all
+other names.
 """
 _KIND: Final = "secret-value"
 _MAX_VALUE_LINES: Final = 200
@@ -250,6 +257,16 @@ _TOKEN_LIST: Final = types.Finder(expand_parts(_LIST_HEAD + rb"<<TOKEN_LIST>>" +
 _PASSWORD_LIST: Final = types.Finder(
     expand_parts(_LIST_HEAD + rb"<<PASSWORD_LIST>>" + _LIST_MARK), groups=True
 )
+_TABLE: Final = types.Finder(
+    rb"^((?:" + _COLUMN + rb"[,;\t])+" + _SECRET_COLUMN + rb"(?:[,;\t]" + _COLUMN + rb")*"
+    rb"|" + _SECRET_COLUMN + rb"(?:[,;\t]" + _COLUMN + rb")+)[ \r]*$",
+    groups=True,
+)
+"""Matches the first line of a CSV file."""
+_CELL: Final = {
+    separator: re.compile(rb'(?:"((?:[^"]|"")*)"|([^%b"]*))[ \r]*(?:%b|\Z)' % (separator, separator))
+    for separator in (b",", b";", b"\t")
+}
 _ITEM: Final = types.Finder(
     rb"""^[ \t]*(?:(?:-[ \t]+)?(?:"((?:[^"\\\n]|\\[^\n])+)"|'([^'\n]+)')"""
     rb"""|-[ \t]+([^\s"'{\[|>&*!#][^\s"']*))[ \t]*,?(?:[ \t]+#[^\n]*)?[ \t\r]*$""",
@@ -265,6 +282,8 @@ _ANY_NAME: Final = types.Finder(
         + rb"""|form-data;|[dD]ata["']?[ \t]*:[ \t]*(?:\{|\r?$)"""
         + rb"""|(?:<<TOKEN_LIST>>|<<PASSWORD_LIST>>)"""
         + _LIST_MARK
+        + rb"|"
+        + _COLUMNS
     ),
 )
 """Matches every line that may have a name whose value is on a later line."""
@@ -281,6 +300,7 @@ _BEGINNINGS: Final = {
     "users": _USERS,
     "argument": _ARGUMENT,
     "map": _MAP,
+    "table": _TABLE,
     "tokens": _TOKEN_LIST,
     "passwords": _PASSWORD_LIST,
     "scalar": _SCALAR_NAME,
@@ -292,6 +312,7 @@ _LETTERS: Final = {
     "users": b"chpasswd",
     "argument": b"- ",
     "map": b"ata",
+    "table": b"",
     "tokens": b"",
     "passwords": b"",
     "scalar": b"",
@@ -342,7 +363,7 @@ class ValueFollower:
     @property
     def is_in_block(self) -> bool:
         """Return True if the expected value may have several lines."""
-        return self._open is not None and self._open.form in _BLOCKS | _LISTS
+        return self._open is not None and self._open.form in _BLOCKS | _LISTS | {"table"}
 
     def spans(self, view: UnescapedText) -> Iterator[Found]:
         """Yield the values in the next line whose names are on earlier lines; remember names without one."""
@@ -364,6 +385,11 @@ class ValueFollower:
         yield from _values_in_json(line)
 
     def _find_expected(self, name: OpenName, line: bytes) -> Iterator[tuple[int, int]]:
+        if name.form == "table":
+            spans = _secret_cells(name.head, line)
+            self._open = name if spans is not None else None
+            yield from spans or ()
+            return
         start, depth = _skip_prefix(name.head, line), name.depth
         if start is None and self._is_within:
             start = depth = 0
@@ -391,7 +417,7 @@ class ValueFollower:
     def _find_item(self, name: OpenName, text: bytes, start: int | None) -> Iterator[tuple[int, int]]:
         """Yield the item of a list in the text of the next line. A line without an item ends the list."""
         is_inside = start is not None and len(text) - len(text.lstrip(b" \t")) >= name.depth
-        if start is None or not is_inside or self._lines > _MAX_VALUE_LINES or _ITEM.find(text) is None:
+        if start is None or not is_inside or _ITEM.find(text) is None:
             self._open = None
             return
         span = _find_value(name.form, text)
@@ -446,6 +472,39 @@ def _find_value(form: str, text: bytes) -> tuple[int, int] | None:
 
 def _is_scalar(value: bytes) -> bool:
     return ordinary_words.is_password(value) and _KEY.find(value) is None
+
+
+@lru_cache(maxsize=64)
+def _secret_columns(header: bytes) -> tuple[bytes, list[Callable[[bytes], bool] | None]]:
+    """Return the separator of a CSV file, and the check for the values of each column; None if not secret."""
+    separator = next(each for each in _CELL if each in header)
+    checks: list[Callable[[bytes], bool] | None] = []
+    for column in header.split(separator):
+        name = column.strip(b"\"'").lower()
+        is_password = name.endswith((b"password", b"passwd", b"passphrase"))
+        is_token = name.endswith((b"token", b"secret", b"api_key", b"api-key", b"apikey"))
+        checks.append(
+            ordinary_words.is_password if is_password else ordinary_words.is_token if is_token else None
+        )
+    return separator, checks
+
+
+def _secret_cells(header: bytes, line: bytes) -> list[tuple[int, int]] | None:
+    """Return the secrets in a row of a CSV file; None if the line has another number of columns."""
+    separator, checks = _secret_columns(header)
+    found: list[tuple[int, int]] = []
+    position = 0
+    for number, check in enumerate(checks):
+        cell = _CELL[separator].match(line, position)
+        is_last = number == len(checks) - 1
+        if cell is None or cell[0].endswith(separator) is is_last:
+            return None
+        position = cell.end()
+        start, end = cell.span(cell.lastindex or 0)
+        value = line[start:end].rstrip(b" \r")
+        if check is not None and check(value):
+            found.append((start, start + len(value)))
+    return found
 
 
 def _is_listed_token(value: bytes) -> bool:

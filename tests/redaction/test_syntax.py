@@ -144,6 +144,30 @@ def test_items_of_lists_are_masked(lines: list[str], prefix: str) -> None:
     assert re.sub("<redacted:[a-z-]*>", "<redacted>", after) == wanted
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [
+            "user,password,email",
+            "bob,«a;B#c1»,bob@lab",
+            '"eve","«a,B""c1»","x@lab"',
+            "cy,,c@lab",
+            "bob, b1c2d3e4",
+        ],
+        ["id;api_key", "x1y2z3w4;«9fk2l0dl2kq8»", "7;plain", "x9fk2l0dl2kq8"],
+        ["node\tdb_token", "node7x8y9\t«9fk2l0dl2kq8»"],
+        ["select name,password from users", "node7, node7x8y9z"],
+        ["password", "node7x8y9z"],
+    ],
+)
+def test_columns_of_csv_are_masked(lines: list[str], end: str) -> None:
+    text = "".join(f"{line}{end}" for line in lines)
+    wanted = re.sub("«.*?»", "<redacted>", text)
+    after = redact(re.sub("[«»]", "", text).encode(), RULES).decode()
+    assert re.sub("<redacted:[a-z-]*>", "<redacted>", after) == wanted
+
+
 @pytest.mark.parametrize(
     "text",
     [
