@@ -202,8 +202,8 @@ TRIGGER: Final = (
     rb"""|(?:stringD|(?:^|[^A-Za-z])d)ata["'\\]*(?::|&|%3A)[ \t]*(?:\{|\\|&|%|$)|form-data;"""
 )
 """Matches some texts after which a value may follow on another line: the start of a map as in a Kubernetes
-Secret, the header of a form's part, the name of an argument, the columns of CSV. Shapes have the triggers of all
-other names.
+Secret, the header of a form's part, the name of an argument, the columns of CSV. Shapes have the triggers of
+all other names.
 """
 _KIND: Final = "secret-value"
 _MAX_VALUE_LINES: Final = 200
