@@ -320,18 +320,18 @@ warn_of_hidden_inbox() { # UID
 }
 
 # Moves the files that root services left in the inbox to their records, if the services have ended.
-# systemd keeps a link for each running invocation.
+# systemd keeps a link for each running invocation. `log_warning` uses `name`.
 collect_left_files() {
-  local path="${__sr_record}" file='' service='' invocation='' live=''
+  local path="${__sr_record}" file='' name='' invocation='' live=''
   for file in "${SERVICE_RECORDS_INBOX:-/dev/shm/service-record}"/*.json; do
     [[ -f $file && ! -L $file && -O $file && $file != "$path" && -w $directory ]] || continue
     invocation=${file%.json} invocation=${invocation##*.}
-    service=${file##*/} service=${service%.*.json}
-    [[ $invocation =~ ^[0-9a-f]{32}$ && $service ]] || continue
+    name=${file##*/} name=${name%.*.json}
+    [[ $invocation =~ ^[0-9a-f]{32}$ && $name ]] || continue
     __sr_has_room || return 0
     [[ $live ]] || live=$(limited 3 readlink -- /run/systemd/units/invocation:*)
     [[ $live && $live != *"$invocation"* ]] || continue
-    __sr_record=$directory/$service.json __sr_torn=1
+    __sr_record=$directory/$name.json __sr_torn=1
     ! take_file "$file" "$invocation" || limited 3 rm -f -- "$file"
     repair_array
   done
