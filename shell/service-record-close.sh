@@ -45,6 +45,9 @@ read_invocation() {
   local line='' pid='' value='' phase=''
   [[ -f ${__sr_record} ]] || return 0
   while IFS= read -r line; do
+    # The service chooses the names of attributes, so they may be the names of other members. All
+    # members that are read here precede them.
+    [[ $line != *',"attributes":{'* ]] || line=${line%%',"attributes":{'*}
     read_member pid "$line"
     [[ $value ]] || continue
     pid=$value

@@ -179,6 +179,32 @@ def test_exit_helper_adds_the_unknown_result(
     assert [stage.outcome for stage in run.stages] == [outcome]
 
 
+def test_exit_helper_does_not_take_attributes_for_members(tmp_path: Path) -> None:
+    run_program(
+        tmp_path,
+        """
+        import os, signal
+        with service_record.service():
+            with service_record.stage("pull", layers=1, exitCode=3):
+                pass
+            with service_record.stage("push", layers=1, parent="x", stageId="y", preCommand="z"):
+                os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        INVOCATION_ID="ab" * 16,
+    )
+    ended = {"SERVICE_RESULT": "signal", "EXIT_CODE": "killed", "EXIT_STATUS": "KILL"}
+    subprocess.run(
+        [REPOSITORY / "shell" / "service-record-exit.sh"],
+        env=environment(tmp_path, INVOCATION_ID="ab" * 16, **ended),
+        check=True,
+    )
+
+    entries = [entry.to_json() for entry in recorded(tmp_path)]
+    start = next(entry for entry in entries if entry["phase"] == "stage start" and entry["stage"] == "push")
+    end = next(entry for entry in entries if entry["phase"] == "stage end" and entry["stage"] == "push")
+    assert (end["stageId"], end.get("parent")) == (start["stageId"], None)
+
+
 def test_started_service_leaves_exits_alone(tmp_path: Path) -> None:
     done = run_program(
         tmp_path,
