@@ -3,6 +3,7 @@
 All programs run at the same time with one deadline, so that `analyze` does not hang on a host in trouble.
 """
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -87,10 +88,13 @@ def _files(deadline: Deadline) -> Iterator[tuple[str, bytes]]:
         if not deadline.seconds_left():
             return
         with suppress(OSError):
-            yield path, _tail(Path(path))
+            yield path, read_tail(Path(path))
 
 
-def _tail(path: Path) -> bytes:
+def read_tail(path: Path) -> bytes:
+    """Return the end of a regular file. Raises OSError, also for anything else: a named pipe would block."""
+    if not path.is_file():
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     with path.open("rb") as stream:
         if path.stat().st_size > _MAX_TAIL_BYTES:
             stream.seek(-_MAX_TAIL_BYTES, 2)

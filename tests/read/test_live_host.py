@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from service_record.read.live_host import live_contents
+from service_record.read.live_host import live_contents, read_tail
 from service_record.read.programs import HOST_PROGRAMS, Deadline, printed
 from service_record.reporter.gather.collectors import COLLECTORS
 from service_record.reporter.gather.take import ProgramSource
@@ -72,6 +72,20 @@ def test_end_of_a_flood_is_kept_within_bounded_memory(programs: Path) -> None:
 
 def test_missing_program_prints_nothing() -> None:
     assert printed(("no-such-program",), os.environ, Deadline(5), 1000) == b""
+
+
+@pytest.mark.timeout(10)
+def test_named_pipe_in_place_of_a_log_does_not_block(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "agent.log")
+    with pytest.raises(OSError, match="not a regular file"):
+        read_tail(tmp_path / "agent.log")
+
+
+def test_end_of_a_linked_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "0.log").write_bytes(b"first" + bytes(1 << 18) + b"last\n")
+    (tmp_path / "pod.log").symlink_to("0.log")
+    tail = read_tail(tmp_path / "pod.log")
+    assert (len(tail), tail[-5:]) == (1 << 18, b"last\n")
 
 
 def test_bundle_has_the_programs_that_analyze_runs_on_the_host() -> None:
