@@ -328,7 +328,11 @@ def unrepeated(commands: Iterable[str]) -> tuple[str, ...]:
 
 def _always(trouble: Trouble) -> Iterator[str]:
     run = trouble.run
-    unit = shlex.quote(f"{trouble.service}.service")
+    if trouble.service == "initramfs" and trouble.stage:
+        # The stages of this service are the units of the initramfs (see docs/initramfs.md).
+        unit = shlex.quote(trouble.stage)
+    else:
+        unit = shlex.quote(f"{trouble.service}.service")
     if trouble.kind is Verdict.STUCK or (trouble.loop and trouble.loop.of is LoopOf.STAGE):
         yield f"systemctl status {unit}"
     if run.invocation_id is not None:

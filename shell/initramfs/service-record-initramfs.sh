@@ -576,7 +576,8 @@ post_by_bash() { # <seconds>
 say_whether_posted() {
   read -r target <"$work/target"
   read -r answer <"$work/answer"
-  read -r posted <"$work/posted" || posted=''
+  posted=''
+  [ ! -e "$work/posted" ] || read -r posted <"$work/posted"
   case $posted in
   2??) say "reported to ${target%%/api/*}" ;;
   *) say "not reported to ${target%%/api/*}: ${posted:-$answer}" ;;

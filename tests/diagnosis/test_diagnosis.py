@@ -900,6 +900,9 @@ def test_commands_look_where_the_trouble_is() -> None:
     assert commands(diagnosis(a=plain)) == (f"{by_boot} _PID=0 + _SYSTEMD_UNIT=a.service",)
     from_upstream = [replace(one, pid=None) for one in plain]
     assert commands(diagnosis(a=from_upstream)) == (f"{by_boot} --unit=a.service",)
+    stage = root(diagnosis(a=from_upstream)).stage
+    assert stage
+    assert commands(diagnosis(initramfs=from_upstream)) == (f"{by_boot} --unit={stage}",)
     nowhere = root(diagnosis(a=[replace(one, boot_id=None) for one in plain]))
     assert next_commands(replace(nowhere, service="a b")) == ("journalctl --unit='a b.service'",)
     assert commands(diagnosis(HOUR, a=attempt(0, running()))) == ("systemctl status a.service", journal)
