@@ -1343,7 +1343,10 @@ __sr_describe() { # call [MESSAGE] | failure STATUS COMMAND
 __sr_print_members() { # as __sr_describe; sets __sr_answer to code with the assignments
   builtin local LC_ALL=C __sr_command='' __sr_facts='' __sr_entry='' __sr_members=''
   builtin local __sr_message="${2-}" __sr_head=''
-  [[ $1 == call ]] || __sr_command=$3 __sr_facts=",\"exitCode\":$2" __sr_message=
+  if [[ $1 == failure ]]; then
+    # After `exit`, $3 is a command of our function `exit`.
+    __sr_command=${__sr[exit_command]:-$3} __sr_facts=",\"exitCode\":$2" __sr_message=
+  fi
   __sr_locate "$@"
   if [[ $1 == failure ]]; then
     [[ $__sr_command != *__sr_* ]] || __sr_command='' # a handler failed during our code

@@ -36,6 +36,8 @@ __sr_find() { # call | failure STATUS COMMAND
   builtin local -a __sr_lines __sr_functions __sr_files __sr_script
   builtin local __sr_first=1 __sr_last=0 __sr_until=0 __sr_next='' __sr_is_called=''
   __sr_script=()
+  # After `unset FUNCNAME` bash no longer says which functions run.
+  [[ ${FUNCNAME-} == __sr_find ]] || builtin return 0
   __sr_count_trap_lines
   __sr_read_frames
   if [[ $1 == call ]]; then

@@ -26,6 +26,23 @@ END
   [ "$(last_entry stack)" = '["4 inner stack.sh", "7 outer stack.sh", "9 main stack.sh"]' ]
 }
 
+@test "without FUNCNAME, a failure has no line" {
+  for instead in '' 'FUNCNAME=7'; do
+    rm -rf records
+    script unset.sh <<END
+set -euo pipefail
+. "\$SHIM"
+unset FUNCNAME
+$instead
+die() { echo "\$1"; exit 4; }
+die "no disk"
+END
+    run -4 service unset.sh
+    [ "$output" = "no disk" ]
+    [ "$(last_entry result exitCode command errorLine stack)" = "failure 4 exit 4 - -" ]
+  done
+}
+
 @test "stack includes sourced files whose names contain a space" {
   printf 'inner() {\n  false\n}\n' >"a library.sh"
   script stack.sh <<'END'
@@ -400,6 +417,18 @@ stage end success - - - -
 service end failure 6 main failing.sh true cat /no/such/file -
 END
   done
+}
+
+@test "without service-record-failure.sh the command of exit is recorded" {
+  write_failing_script
+  rm service-record-failure.sh
+  script leaving.sh <<'END'
+set -euo pipefail
+. "$SHIM"
+exit "$((3 + 1))"
+END
+  run -4 service leaving.sh
+  [ "$(last_entry errorLine errorLineApproximate command)" = "3 main leaving.sh true exit 4" ]
 }
 
 @test "service-record-failure.sh is found in ../share/service-record and by a relative path" {
