@@ -93,9 +93,9 @@ def is_random(value: bytes) -> bool:
 
 
 def is_value(value: bytes) -> bool:
-    """Accept everything except masks, placeholders, file paths and opening brackets."""
+    """Accept everything except masks, placeholders, file paths, opening brackets and marks of YAML blocks."""
     bare = value.strip(b" \t\r\n\0\"'\\")
-    if not bare.strip(b"[{") or mask_end(bare):
+    if not bare.strip(b"[{|>") or mask_end(bare):
         return False
     is_variable = _PLACEHOLDER.fullmatch(bare.rstrip(b",;")) and not _HEX_NAME.fullmatch(bare)
     return not is_variable and not _PATH.fullmatch(bare)

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any, Final, TypeAlias
 
 from service_record.redaction import encodings, ordinary_words, types
@@ -22,6 +22,7 @@ from service_record.redaction.syntax import (
     break_end,
     clip_to_strings,
     find_documents,
+    list_values,
     prefix_end,
     quoted_parts,
     sql_values,
@@ -345,13 +346,17 @@ class LineReader:
                     self._explore(plain or inside, depth + 1, found, texts)
 
     def _find_apart(self, text: bytes) -> Iterator[Found]:
-        """Yield the secret values of XML and SQL, whose names may be far away."""
+        """Yield the secret values of XML, SQL and lists, whose names may be far away."""
         xml = xml_values(text) if b"</" in text or b"/>" in text else ()
-        for name, start, end in chain(xml, sql_values(text)):
+        lists = list_values(text) if b"[" in text else ()
+        apart = chain(zip(repeat(True), chain(xml, sql_values(text))), zip(repeat(False), lists))
+        for is_never_prose, (name, start, end) in apart:
+            is_quoted = is_never_prose or text[start - 1 : start] in _QUOTES
             for shape in self._patterns.shapes_named(name):
                 value = text[start:end]
-                if end - start >= _MIN_APART_BYTES and _is_secret(shape, value, is_quoted=True):
-                    if not ordinary_words.is_sentence(value):
+                if end - start >= _MIN_APART_BYTES and _is_secret(shape, value, is_quoted=is_quoted):
+                    is_sure = is_quoted or ordinary_words.is_password_without_separator(value)
+                    if is_sure and not ordinary_words.is_sentence(value):
                         yield start, end, shape.kind
                     break
 

@@ -388,6 +388,22 @@ def _unescaped_part(view: UnescapedText, start: int, end: int) -> UnescapedText:
     return unescape(part, is_quoted=True) or part
 
 
+_FLOW_LIST: Final = re.compile(
+    rb"([A-Za-z0-9_.-]{1,64})[\"']?[ \t]*[:=][ \t]*\[([^\[\]{}\n]+)\](?=[ \t\r]*(?:[,;})#]|\Z))"
+)
+_FLOW_ITEM: Final = re.compile(rb"[ \t]*(?:\"([^\"]*)\"|'([^']*)'|([^\s,\"']+))[ \t]*(?:,|\Z)")
+
+
+def list_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Yield the name of the items and the span of each item of lists in one line, as in YAML and Python."""
+    for each in _FLOW_LIST.finditer(text):
+        name = _item_name(each[1])
+        position, end = each.span(2)
+        while (item := _FLOW_ITEM.match(text, position, end)) is not None:
+            yield name, *item.span(item.lastindex or 0)
+            position = item.end()
+
+
 SQL_TRIGGER: Final = rb"(?i:values)[ \t]*\("
 _SQL_INSERT: Final = re.compile(rb"(?i:\binto)\s+[^\s()']{1,128}\s*\(([^()']{1,4096})\)\s*(?i:values)\s*\(")
 _SQL_STRING: Final = rb"'((?:[^'\\]|''|\\.)*)'"
