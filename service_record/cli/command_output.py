@@ -30,9 +30,12 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 _LINES: Final = 3  # under systemd, the same number of lines is taken from the journal
-LIVE_LINES: Final = 20
-"""Number of last lines that can be read while the command runs."""
-_LIVE_LINE_BYTES: Final = 1600
+LIVE_LINES: Final = 100
+"""Number of last lines that can be read while the command runs: more than a private key has, which is only
+recognized by its first or last line.
+"""
+_LIVE_LINE_BYTES: Final = 1000
+_LIVE_TAIL_BYTES: Final = 1 << 14
 _LIVE_SECONDS: Final = 1.0
 _TAIL_BYTES: Final = 4096
 _BUFFER_BYTES: Final = 1 << 15
@@ -164,12 +167,12 @@ class CommandOutput:
             os.set_blocking(self.live, False)
             while message := os.read(self.live, LIVE_LINES * (_LIVE_LINE_BYTES + 1)):
                 self._relayed = message
-        return self._readable_lines(self._relayed)[-LIVE_LINES:]
+        return self._readable_lines(self._relayed, _LIVE_TAIL_BYTES)[-LIVE_LINES:]
 
-    def _readable_lines(self, relayed: bytes) -> list[str]:
+    def _readable_lines(self, relayed: bytes, tail_bytes: int = _TAIL_BYTES) -> list[str]:
         lines: list[bytes] = []
         for file in self._files:
-            lines += file.last_lines()
+            lines += file.last_lines(tail_bytes)
         if any(file.descriptor == _STANDARD_ERROR for file in self._files):
             lines = [*relayed.split(b"\n"), *lines]  # standard error last: it has the errors
         else:
@@ -235,11 +238,11 @@ class _WatchedFile:
             return os.fstat(self.descriptor).st_size
         return os.lseek(self.descriptor, 0, os.SEEK_CUR)
 
-    def last_lines(self) -> list[bytes]:
+    def last_lines(self, tail_bytes: int) -> list[bytes]:
         """Return the last lines written since the command started; none if the file cannot be read."""
         try:
             end = self._end()
-            start = max(self._start, end - _TAIL_BYTES)
+            start = max(self._start, end - tail_bytes)
             with Path(f"/proc/self/fd/{self.descriptor}").open("rb") as file:
                 return os.pread(file.fileno(), max(end - start, 0), start).split(b"\n")
         except OSError:
@@ -255,6 +258,7 @@ class _Relay:
         self._ended = ended
         self._answer = answer
         self._live = live
+        self._tail_bytes = _TAIL_BYTES if live < 0 else _LIVE_TAIL_BYTES
         self._published: list[bytes] = []
         self._unsettled = len(streams)
         self._lines: deque[bytes] = deque(maxlen=_LINES if live < 0 else LIVE_LINES)
@@ -317,7 +321,8 @@ class _Relay:
             if stream.target in ready:
                 return
             if stream.reader in ready:
-                _splice_all_but_the_end(stream)
+                if self._live < 0:  # splice(2) would skip lines that are needed to recognize secrets
+                    _splice_all_but_the_end(stream)
                 count = os.readv(stream.reader, [buffer])
                 if not count:
                     return
@@ -332,14 +337,14 @@ class _Relay:
 
     def _keep(self, stream: _Stream, data: memoryview) -> None:
         """Keep the last whole lines of all streams, in the order in which the lines ended."""
-        text = bytes(data[-_TAIL_BYTES:])
+        text = bytes(data[-self._tail_bytes :])
         with self._lock:
-            if len(data) < _TAIL_BYTES:
+            if len(data) < self._tail_bytes:
                 text = self._partial.get(stream.target, b"") + text
             # Split off a few lines only, because a chunk may have thousands. Some of the last may be blank.
             *lines, partial = text.rsplit(b"\n", 4 * (self._lines.maxlen or _LINES))
-            self._partial[stream.target] = partial[-_TAIL_BYTES:]
-            self._lines.extend(line[-_TAIL_BYTES:] for line in lines if line.strip())
+            self._partial[stream.target] = partial[-self._tail_bytes :]
+            self._lines.extend(line[-self._tail_bytes :] for line in lines if line.strip())
 
     def _publish_until_settled(self) -> None:
         """Publish the last lines about once a second. A process left behind by the command is not watched."""
@@ -354,7 +359,7 @@ class _Relay:
             return
         with suppress(OSError):  # nobody reads them any more, or not so fast
             os.set_blocking(self._live, False)
-            os.write(self._live, b"\n".join(line[-_LIVE_LINE_BYTES:] for line in lines))
+            os.write(self._live, b"\n".join(map(_without_cut_word, lines)))
             self._published = lines
 
     def _settle(self, stream: _Stream) -> None:
@@ -425,6 +430,13 @@ def _copy_input_modes(stream: _Stream, last: list[object]) -> list[object]:
         all_modes[0], all_modes[3], all_modes[6] = modes
         termios.tcsetattr(stream.target, termios.TCSANOW, all_modes)
     return modes
+
+
+def _without_cut_word(line: bytes) -> bytes:
+    """Return the beginning of a long line, without the word that is cut: half a secret is not recognized."""
+    if len(line) <= _LIVE_LINE_BYTES:
+        return line
+    return line[:_LIVE_LINE_BYTES].rpartition(b" ")[0]
 
 
 def readable_line(line: bytes) -> str:

@@ -30,7 +30,10 @@ _EVERY_SECONDS: Final = 5.0
 _REQUEST_SECONDS: Final = 5.0
 _END_SECONDS: Final = 10
 """After the end of the command, the process that sends is killed after this time."""
-_LINES: Final = 20
+_JOURNAL_LINES: Final = 100
+"""Number of lines in which secrets are looked for. A private key is recognized by its first or last line, and
+may have more lines than are sent.
+"""
 _TAIL_BYTES: Final = 256 << 10
 """Bytes at the end of a record in which the open stage is looked for."""
 
@@ -140,6 +143,8 @@ def _send_until_end(
         try:
             sender = sender or place.sender(tell)
             sender.send(service, stage, printed, is_last=has_ended)
+            if sender.is_refused:
+                return
         except Exception as error:  # noqa: BLE001  # whatever is wrong here must not show in the service
             tell(f"Warning: last lines are not sent: {error}")
             return
@@ -150,7 +155,7 @@ def invocation_lines(invocation: str, since: float) -> Callable[[], list[str]]:
     from service_record.cli.command_output import readable_line
 
     def lines() -> list[str]:
-        printed = systemd.journal_lines(invocation, since, _LINES)
+        printed = systemd.journal_lines(invocation, since, _JOURNAL_LINES)
         return [readable_line(line.encode(errors="replace")) for line in printed if line.strip()]
 
     return lines

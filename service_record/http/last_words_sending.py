@@ -10,7 +10,7 @@ import msgspec
 from service_record.http.address import CollectorError
 from service_record.http.collector_client import CollectorClient, host_path
 
-MOST_LINES: Final = 20
+_MOST_LINES: Final = 20
 _LONGEST_LINE: Final = 400
 _LONGEST_NAME: Final = 255
 _RETRY_SECONDS: Final = 60.0
@@ -49,11 +49,12 @@ class LastWordsSender:
         """
         if self.is_refused or (monotonic() < self._pause_until and not is_last):
             return
-        masked = self._mask("\n".join(lines[-MOST_LINES:])).split("\n") if lines else []
+        # All lines are masked before most are left out: a key may begin above those that are sent.
+        masked = self._mask("\n".join(lines)).split("\n") if lines else []
         words = {
             "service": service[:_LONGEST_NAME],
             "stage": stage[:_LONGEST_NAME],
-            "lines": [line[:_LONGEST_LINE] for line in masked[-MOST_LINES:]],
+            "lines": [line[:_LONGEST_LINE] for line in masked[-_MOST_LINES:]],
         }
         body = msgspec.json.encode(words)
         if self._sent.get(service) == body:

@@ -13,8 +13,10 @@ from service_record.collector.store.schema import last_words
 from tests.collector.browsing import signed_in
 from tests.collector.installing import Clock
 from tests.collector.serving import Client, Reply, Served, served
+from tests.collector.test_events import state_of, streaming
 from tests.collector.test_sweep import eventually, verdict
 from tests.command_line import service_record
+from tests.pages import parsed
 from tests.schemas import check
 
 
@@ -111,15 +113,18 @@ def test_page_shows_lines_under_their_open_step(server: Served, host: str) -> No
     assert others == ["<b>starting</b>"]
 
 
-def test_page_changes_with_new_lines(server: Served, host: str) -> None:
-    client, visitor = server.client("host", host), signed_in(server)
-    states = []
-    for line in ("one", "two"):
-        send(client, host, "crio", line)
-        (live,) = (node for node in visitor.page(f"/hosts/{host}").nodes if "data-stream" in node.attributes)
-        states.append(live.attributes["data-state"])
+def test_open_page_gets_new_lines(running: Served, host: str) -> None:
+    client, visitor = running.client("host", host), signed_in(running)
+    send(client, host, "crio", "one")
+    running.settle()
+    with streaming(visitor, host=host, state=state_of(visitor, f"/hosts/{host}")) as stream:
+        assert stream.quiet() == ": nothing new\n"
 
-    assert states[0] != states[1]
+        send(client, host, "crio", "two")
+
+        kind, change = stream.next()
+    assert kind == "change"
+    assert parsed(change["whole"]).texts("pre") == ["two"]
 
 
 def test_lines_do_not_keep_a_host_from_being_stuck(sqlite_settings: CollectorSettings) -> None:
@@ -135,13 +140,13 @@ def test_lines_do_not_keep_a_host_from_being_stuck(sqlite_settings: CollectorSet
         eventually(lambda: verdict(server.client("reader"), "web1"), "stuck")
 
 
-def test_hosts_show_ends_with_the_last_lines(server: Served, host: str, tmp_path: Path) -> None:
-    send(server.client("host", host), host, "crio", "\x1b[31mone", "two", stage="pull")
+def test_hosts_show_ends_with_the_last_lines(running: Served, host: str, tmp_path: Path) -> None:
+    send(running.client("host", host), host, "crio", "\x1b[31mone", "two", stage="pull")
     token = tmp_path / "token"
-    token.write_text(server.client("reader").token)
+    token.write_text(running.client("reader").token)
 
     def shown(form: str) -> str:
-        place = ("--from", server.url, "--token-file", token)
+        place = ("--from", running.url, "--token-file", token)
         return service_record("hosts", "show", host, "--output", form, *place).out
 
     heading, *lines = shown("table").splitlines()[-3:]

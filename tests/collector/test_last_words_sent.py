@@ -1,5 +1,6 @@
 """`run --to` and `ship --follow` send what an open stage printed last, and never hold a service up."""
 
+import base64
 import os
 import signal
 import socket
@@ -74,6 +75,18 @@ def test_last_lines_stay_after_the_host_died(
     assert lines == [f"line {number}" for number in range(12, 31)]
     assert secret.startswith("password=")
     assert "sw0rdfish99" not in text
+
+
+def test_key_that_begins_above_the_sent_lines_is_masked(server: Served, host: str, tmp_path: Path) -> None:
+    body = [base64.b64encode(bytes([number]) * 48).decode() for number in range(40)]
+    (tmp_path / "key").write_text("\n".join(["-----BEGIN RSA PRIVATE KEY-----", *body, ""]))
+    run = ["run", *options(server, host, tmp_path), "--service", "job", "--", "sh", "-c"]
+    with started(tmp_path, *run, f"cat {tmp_path}/key; exit 1", stdout=subprocess.DEVNULL):
+        wait_for(lambda: kept(server, host))
+
+    ((_, _, text),) = kept(server, host)
+    assert len(text.split("\n")) == 20
+    assert not any(line in text for line in body)
 
 
 def test_failed_command_leaves_lines_and_success_deletes_them(
