@@ -133,12 +133,15 @@ handover() {
     'ConditionPathExists=!/etc/initrd-release' 'RequiresMountsFor=/var/log/openshift' 'After=local-fs.target' \
     '[Service]' "ExecStart=-/bin/sh $work/record.sh record" >"$units/service-record-initramfs.service")
   ln -sf ../service-record-initramfs.service "$units/multi-user.target.wants/service-record-initramfs.service"
+  # The settings stay behind in the initramfs, but `record` masks the token as well. Only root can read this directory.
+  printf '%s\n' "$token" >"$work/token"
   uptime_microseconds >"$work/handover"
 }
 
 record() {
   [ -r "$work/handover" ] || return 0
   read_settings
+  [ ! -r "$work/token" ] || IFS= read -r token <"$work/token"
   read -r now <"$work/handover"
   since=0
   [ ! -r "$work/last-failure" ] || read -r since <"$work/last-failure"

@@ -79,18 +79,27 @@ class Initramfs:
 
     def fail(self, **settings: str) -> str:
         """Run the script as before the emergency shell; return what it prints on the console."""
+        self.configure(**settings)
+        self.run("failure")
+        return (self.root / "dev/console").read_text()
+
+    def configure(self, **settings: str) -> None:
         directory = self.root / "etc/service-record/initramfs"
         directory.mkdir(parents=True)
         for name, value in settings.items():
             (directory / name).write_text(f"{value}\n")
+
+    def run(self, what: str) -> None:
         program = shutil.which(self.command[0]) or ""
         subprocess.run(
-            [program, *self.command[1:], "failure"],
+            [program, *self.command[1:], what],
             check=True,
-            env={"PATH": str(self.root / "bin")},
+            env={
+                "PATH": str(self.root / "bin"),
+                "SERVICE_RECORDS_DIR": str(self.root / "var"),
+            },
             timeout=60,
         )
-        return (self.root / "dev/console").read_text()
 
     def messages(self) -> set[str]:
         """Return the messages in the record."""
@@ -169,6 +178,23 @@ def test_each_character_of_a_token_is_literal_in_the_mask(tmp_path: Path, shell:
     initramfs.fail(url="http://127.0.0.1:9", token=token)
 
     assert initramfs.messages() == {"cannot use *** here, abxcdxef=="}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_record_in_the_real_root_masks_the_token(tmp_path: Path, shell: str) -> None:
+    initramfs = Initramfs(tmp_path / "initramfs", shell, "bash")
+    (initramfs.root / "logged").write_text("cannot use my+token here\n")
+    (initramfs.root / "events").write_text("".join(EVENTS) + event(7, STARTING, "initrd-switch-root.service"))
+    initramfs.configure(url="http://127.0.0.1:9", token="my+token")
+    initramfs.run("handover")
+    shutil.rmtree(initramfs.root / "etc")
+    initramfs.run("record")
+
+    entries = [
+        json.loads(line) for line in (initramfs.root / "var/initramfs.json").read_text().splitlines() if line
+    ]
+    assert {e["errorMessage"] for e in entries if "errorMessage" in e} == {"cannot use *** here"}
+    assert not (initramfs.root / "run/service-record-initramfs").exists()
 
 
 @pytest.mark.parametrize("shell", SHELLS)
