@@ -264,15 +264,17 @@ read_time_limit() {
 }
 
 # Returns 0 if the time from SINCE to NOW, in microseconds, is at least the value of a setting, which
-# systemd prints as `1min 30s` or `infinity`.
+# systemd prints as `1min 30s`, `1.500000s`, `1month 2w` or `infinity`. systemd.time(7) defines the units.
 has_passed() { # SINCE NOW SETTING
-  local word='' limit=0
+  local word='' limit=0 unit=0 fraction=''
   local -A microseconds=(
     [us]=1 [ms]=1000 [s]=1000000 [min]=60000000 [h]=3600000000 [d]=86400000000 [w]=604800000000
+    [month]=2629800000000 [y]=31557600000000
   )
   for word in ${unit_state[$3]-infinity}; do
-    [[ $word =~ ^([0-9]+)([a-z]+)$ && ${microseconds[${BASH_REMATCH[2]}]-} ]] || return 1
-    limit=$((limit + BASH_REMATCH[1] * microseconds[${BASH_REMATCH[2]}]))
+    [[ $word =~ ^([0-9]+)(\.([0-9]{1,6}))?([a-z]+)$ && ${microseconds[${BASH_REMATCH[4]}]-} ]] || return 1
+    unit=${microseconds[${BASH_REMATCH[4]}]} fraction=${BASH_REMATCH[3]}000000
+    limit=$((limit + BASH_REMATCH[1] * unit + 10#${fraction:0:6} * (unit / 1000) / 1000))
   done
   ((limit > 0 && $2 - $1 >= limit))
 }
