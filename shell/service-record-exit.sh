@@ -16,6 +16,12 @@
 # If an ExecCondition= was not met, systemd did not start the service, so there is no end to record.
 [ "${INVOCATION_ID-}" ] && [ "${SERVICE_RESULT-}" != exec-condition ] || exit 0
 
+# systemd gives this script the environment of the service, but runs it as root. A directory in PATH may
+# belong to the user of the service, and bash would run the file that BASH_ENV names.
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export PATH
+unset -v BASH_ENV
+
 # TimeoutStopSec= limits all commands that run at the end of a service, including this script. After
 # that time systemd sends SIGTERM, and after the same time again SIGKILL. Ignoring SIGTERM doubles the
 # time, so that the end is recorded on a busy host even if the limit is short. Child processes inherit

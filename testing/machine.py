@@ -4,6 +4,7 @@ systemd-nspawn(1), systemd.unit(5) for SuccessAction=, cgroups(7) for what a boo
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -145,6 +146,16 @@ class Machine:
             managers = self._units / "user@.service.d"
             managers.mkdir()
             shutil.copy(DROP_IN_OF_USERS, managers / DROP_IN.name)
+
+    def replace_path(self, unit: str, path: str) -> None:
+        """Let the exit helper of a unit find its programs in PATH. It does not use the PATH of the unit."""
+        text, count = re.subn("(?m)^PATH=.*$", f"PATH={path}", EXIT_HELPER.read_text())
+        assert count == 1
+        self.program(f"exit-{unit}.sh", text)
+        directory = self._units / f"{unit}.service.d"
+        directory.mkdir(exist_ok=True)
+        command = f"-+/usr/bin/timeout --signal=KILL 10 /usr/local/bin/exit-{unit}.sh"
+        (directory / "20-path.conf").write_text(f"[Service]\nExecStopPost=\nExecStopPost={command}\n")
 
     def tmpfiles(self) -> None:
         """Have each boot make the inbox and the copy of the uptime, as a host does where we are installed."""

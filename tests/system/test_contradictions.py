@@ -104,7 +104,6 @@ CASES = {
     ),
     "without-an-answer-of-systemctl": Case(
         body=WORK + "kill -KILL $$",
-        settings=("Environment=PATH=/observed/path",),
         signal="KILL",
         service_result="signal",
         stages=(FAILURE,),
@@ -129,6 +128,7 @@ def machine(shared_machine: Machine) -> Machine:
         if case.start:
             shared_machine.unit(name, f"ExecStart={case.start.format(name)}", *case.settings)
         shared_machine.drop_in(name)
+    shared_machine.replace_path("without-an-answer-of-systemctl", "/observed/path")
     shared_machine.unit("unmet", "ExecCondition=/bin/false", "ExecStart=/bin/true")
     shared_machine.drop_in("unmet")
     names = " ".join(CASES)

@@ -19,6 +19,7 @@ ONESHOT = "Type=oneshot"
 SLEEP = "ExecStart=/bin/sleep 0.5"
 SLOW = '#!/bin/sh\nsleep 2\nexec "/usr/bin/${0##*/}" "$@"\n'
 HUNG = "#!/bin/bash\ntrap '' TERM INT\nwhile :; do sleep 60; done\n"
+OWN = '#!/bin/sh\ntouch /observed/own/ran\nexec "/usr/bin/${0##*/}" "$@"\n'
 ORDINARY = (
     "unaware",
     "dotted.name",
@@ -66,16 +67,22 @@ def machine(shared_machine: Machine) -> Machine:
     shared_machine.unit("renamed", ONESHOT, SLEEP, "Environment=SERVICE_NAME=another")
     shared_machine.bash_service("large", WORK, "Environment=SERVICE_RECORDS_MAX_BYTES=10")
     shared_machine.bash_service("in-an-array", WORK, "Environment=SERVICE_RECORDS_LAYOUT=array")
-    shared_machine.unit("slow-helper", ONESHOT, SLEEP, "Environment=PATH=/observed/slow:/usr/bin:/bin")
+    shared_machine.unit("slow-helper", ONESHOT, SLEEP)
+    shared_machine.unit("hung-stat", ONESHOT, "ExecStart=/bin/true")
+    shared_machine.unit("hung-systemctl", "ExecStart=/bin/false")
+    shared_machine.unit("short-of-time", "ExecStart=/bin/false", "TimeoutStopSec=1900ms")
+    for unit, directory in (
+        ("slow-helper", "slow"),
+        ("hung-stat", "hung"),
+        ("hung-systemctl", "out"),
+        ("short-of-time", "late"),
+    ):
+        shared_machine.replace_path(unit, f"/observed/{directory}:/usr/bin:/bin")
     shared_machine.unit(
-        "hung-stat", ONESHOT, "ExecStart=/bin/true", "Environment=PATH=/observed/hung:/usr/bin"
-    )
-    shared_machine.unit("hung-systemctl", "ExecStart=/bin/false", "Environment=PATH=/observed/out:/usr/bin")
-    shared_machine.unit(
-        "short-of-time",
+        "with-own-programs",
+        ONESHOT,
         "ExecStart=/bin/false",
-        "TimeoutStopSec=1900ms",
-        "Environment=PATH=/observed/late:/usr/bin",
+        "Environment=PATH=/observed/own:/usr/bin BASH_ENV=/observed/own/stat",
     )
     shared_machine.program("service-record-close.sh", SPY)
     shared_machine.tmpfiles()
@@ -90,15 +97,17 @@ def machine(shared_machine: Machine) -> Machine:
         ("late", "systemctl", SLOW),
         ("hung", "stat", HUNG),
         ("out", "systemctl", HUNG),
+        ("own", "stat", OWN),
+        ("own", "env", OWN),
     ):
         directory = shared_machine.observed / name
-        directory.mkdir()
+        directory.mkdir(exist_ok=True)
         (directory / program).write_text(text)
         (directory / program).chmod(0o755)
     # Whoever starts before systemd-tmpfiles has copied the uptime is closed by bash.
     shared_machine.boot(r"""
         until [[ -e /dev/shm/service-record.uptime ]]; do sleep 0.05; done
-        systemctl start --no-block hung-stat hung-systemctl short-of-time
+        systemctl start --no-block hung-stat hung-systemctl short-of-time with-own-programs
         systemctl start daemon daemon-of-a-user bound restarted killed aware-stopped
         until grep -q '"stage start"' /var/log/openshift/aware-stopped.json; do sleep 0.05; done
         for name in unaware dotted.name 'with\x2ddash' aware aware.service.service aware-python failing \
@@ -109,7 +118,7 @@ def machine(shared_machine: Machine) -> Machine:
         systemctl restart restarted
         systemctl kill --signal=KILL killed
         systemctl stop daemon aware-stopped
-        rest bound killed hung-stat hung-systemctl short-of-time
+        rest bound killed hung-stat hung-systemctl short-of-time with-own-programs
         systemctl show --property=Result,ExecMainStatus hung-stat >/observed/hung-stat
     """)
     (shared_machine.observed / "closed").rename(shared_machine.observed / "closed-in-first-boot")
@@ -214,6 +223,13 @@ def test_end_is_recorded_without_a_usable_copy_of_the_uptime(machine: Machine, n
 
     assert [run.outcome for run in runs] == [Outcome.SUCCESS] * 2
     assert runs[1].duration == pytest.approx(0.6, abs=0.3)
+
+
+def test_helper_runs_no_program_of_the_unit(machine: Machine) -> None:
+    (run,) = machine.runs("with-own-programs")
+
+    assert run.facts.exit_code == 1
+    assert not (machine.observed / "own" / "ran").exists()
 
 
 def test_helper_that_hangs_fails_no_service(machine: Machine) -> None:
