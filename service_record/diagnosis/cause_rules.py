@@ -188,6 +188,11 @@ class CauseRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """True if the problem may pass by itself, such as a refused connection: old lines then prove nothing."""
     noise: bool = False
     """True if healthy hosts log it too: without a failed service it names no cause."""
+    program: Pattern | None = None
+    """Words that name the program whose messages these are, for messages that other programs print, too.
+
+    If neither the line, nor the last lines of the service, nor the names of its writer, service, stage or
+    command have one of them, the rule only points to the cause."""
     over: frozenset[str] = frozenset()
     """Names of rules that this rule explains: if both fit, this one is the cause."""
 

@@ -55,7 +55,20 @@ _LEAST_HEALED_LINES: Final = 50
 """A problem that may pass by itself has passed if its last line is older than both limits: five minutes and
 a quarter of the run, counted back from the failure. Without times: 50 lines and a quarter of the file."""
 _LEAST_CONTINUED: Final = timedelta(seconds=30)  # longer than the usual pause between two tries
+_MOST_COMPARED: Final = 20
+"""The most own lines of one pattern among which one that does not go on is preferred."""
 _CONTINUED: Final = "healthy hosts log it as often, and the service went on"
+_GOES_ON: Final = r"""(?xi)
+      (?: [,;.)(] | \s[\u2014-] ) \s* (?: (?:and|but|so|now|we|will|is|are) \s+ ){0,3}    # a last clause
+        (?: (?P<again> (?:re)?trying | (?:re)?try\sagain | retry | waiting )
+          | skipp(?:ed|ing) | ignor(?:ed|ing) | continu(?:e|ing) | proceeding | falling\sback
+          | using\s(?:the\s)?defaults? )
+        \b (?! [^\n]{0,40} (?:timed\sout|fail|giving\sup) ) [^\n:;"]{0,40} (?: " | $ )
+    | \b while\sSSL\shandshaking\b [^\n]{0,40} ,\sclient:                               # nginx
+    | \b TLS\shandshake\serror\sfrom\s                                                  # servers in Go
+    """
+"""A line that itself says that its program goes on: without a part, with a new try, or with other clients."""
+_WENT_ON: Final = "the line says that its program went on"
 _OF_UNIT: Final = frozenset({"service", "unit"})
 """Placeholders of commands about the unit of the failed service."""
 _UNIT_NAME: Final = r"(?a)[\w:.\\@-]+\.(?:service|socket|target|device|mount|swap|timer|path): "
@@ -233,7 +246,21 @@ class CauseMatcher:
             is_kept = self._trouble is not None and match.by.kind in _LOGGED_ONCE
             if not is_kept and self._has_healed(match.by):
                 return match, "it has passed: it was logged long before the end"
+        if rule.rank is Rank.CAUSE and match.doubt is None and match.line is not None:
+            match = replace(match, doubt=self._find_line_doubt(rule, match, match.line))
         return match, None
+
+    def _find_line_doubt(self, rule: CauseRule, match: Match, line: str) -> str | None:
+        """Return why a line that belongs to the failure does not prove the cause; None if it does."""
+        if match.proximity is Proximity.FACT:
+            return None
+        if says_it_goes_on(line, is_own=match.proximity <= Proximity.OWN_LINE):
+            return _WENT_ON
+        if rule.program is None:
+            return None
+        writer = (match.by.name, match.by.unit) if match.by is not None else ()
+        texts = [line.encode(errors="replace"), *(name.encode() for name in writer), *self._texts.values()]
+        return None if _find_first([rule.program], b"\n".join(texts)) else "no line names the program"
 
     def _match_condition(self, condition: Condition, rule: CauseRule) -> Match | None:
         """Return the evidence for a condition; None if the condition does not hold."""
@@ -298,7 +325,14 @@ class CauseMatcher:
     def _match_message(self, test: LineTest) -> Match | None:
         """Return a match in the message of the trouble."""
         text = self._texts.get("message", b"")
-        match = _find_first([one for one in test.patterns if id(one) in self._message_hits], text)
+        patterns = [one for one in test.patterns if id(one) in self._message_hits]
+        match = _find_first(patterns, text)
+        if match is not None and says_it_goes_on(_whole_line(match, text)):
+            # A line after which the program ended says more.
+            lines = text.decode(errors="replace").splitlines()
+            final = "\n".join(line for line in lines if not says_it_goes_on(line)).encode(errors="replace")
+            if (later := _find_first(patterns, final)) is not None:
+                match, text = later, final
         values = None if match is None else _line_values(match, test, self._evidence.facts)
         if match is None or values is None:
             return None
@@ -306,12 +340,12 @@ class CauseMatcher:
 
     def _match_own_lines(self, test: LineTest) -> Match | None:
         """Return a match in the other lines of the run, latest lines first."""
-        for pattern in test.patterns:
-            if id(pattern) in self._line_hits:
-                match = next(self._find_in_lines(pattern, self._lines, test, Proximity.OWN_LINE), None)
-                if match is not None:
-                    return match
-        return None
+        patterns = [pattern for pattern in test.patterns if id(pattern) in self._line_hits]
+        if not patterns:
+            return None
+        found = (self._find_in_lines(one, self._lines, test, Proximity.OWN_LINE) for one in patterns)
+        matches = list(chain.from_iterable(islice(lines, _MOST_COMPARED) for lines in found))
+        return min(matches, key=lambda match: says_it_goes_on(match.line or ""), default=None)
 
     def _match_elsewhere(self, test: LineTest, rule: CauseRule) -> Match | None:
         """Return the best match in the lines of all sources. If it proves nothing, its `doubt` says why."""
@@ -384,6 +418,8 @@ class CauseMatcher:
         else:
             proximity = Proximity.ELSEWHERE if is_named else Proximity.UNEXPECTED
         doubt = self._find_doubt(line, rule, trouble)
+        if not doubt and rule.rank is Rank.CAUSE and says_it_goes_on(line.text, is_own=is_own):
+            doubt = _WENT_ON
         if not doubt and proximity is Proximity.UNEXPECTED:
             doubt = "another run logged it" if is_own else "another program logged it"
         return proximity, doubt
@@ -482,6 +518,16 @@ class CauseMatcher:
             place=str(match.place) if match.place is not None else None,
             of=None if by is None else "" if is_of_file else by.name,
         )
+
+
+def says_it_goes_on(line: str, *, is_own: bool = True) -> bool:
+    """Return True if a line itself says that its program goes on after the problem.
+
+    A new try counts only in the lines of the failed service: a controller that tries forever may be what the
+    service waits for.
+    """
+    match = re.search(_GOES_ON, line)
+    return match is not None and (is_own or not match["again"])
 
 
 def is_between(time: datetime | None, first: datetime | None, last: datetime | None) -> bool:

@@ -158,7 +158,7 @@ _LINE_FIELDS: Final = ("where", "times", "measure", "same")
 _CONDITION: Final = ("message", *_LINE_FIELDS, "fact", "check", "role", "rule", *_TEXTS, *_WORDS)
 _FIELDS: Final = (
     *("name", "says", "explains", "rank", "symptom", "next", "sources", "needs", "unless", "within"),
-    *("heals", "noise", "over"),
+    *("heals", "noise", "program", "over"),
     *(name for name in _CONDITION if name != "rule"),
 )
 _ALWAYS_KNOWN: Final = frozenset({"service", "unit"})
@@ -211,6 +211,7 @@ def _rule(value: Value) -> CauseRule:
         within=_choice(fields, "within", WITHIN, "run"),
         heals=_choice(fields, "heals", ("true", "false"), "false") == "true",
         noise=_choice(fields, "noise", ("true", "false"), "false") == "true",
+        program=_pattern(fields["program"], "program") if "program" in fields else None,
         over=frozenset(one.text("`over`") for one in _texts(fields, "over")),
     )
 

@@ -398,6 +398,7 @@ FULL = """\
   within: boot
   heals: true
   noise: true
+  program: 'moo[nr]'
   over: [other, more]
 """
 
@@ -408,7 +409,7 @@ def test_rule_has_the_fields_of_its_file() -> None:
     condition, (needs,), (unless,) = rule.condition, rule.needs, rule.unless
     lines = some(condition.lines)
     assert (rule.rank, rule.is_last, rule.within) == (Rank.SYMPTOM, True, "boot")
-    assert (rule.heals, rule.noise) == (True, True)
+    assert (rule.heals, rule.noise, some(rule.program).text) == (True, True, "moo[nr]")
     assert (rule.next, rule.sources, sorted(rule.over)) == (("ls", "curl {port}"), ("a",), ["more", "other"])
     assert (rule.says.fill({}), some(rule.explains).fill({"bytes": "7"})) == ("it", "since 7")
     assert (sorted(lines.where), lines.times, lines.measure) == (["kernel", "unit:job"], 20, "slow-pull")
@@ -486,6 +487,11 @@ def test_next_command_is_about_the_trouble(said: str, command: str) -> None:
     cause = some(explained(failed(said)))
     program = command.partition(" ")[0]
     assert next(one for one in cause.commands if one.startswith(program)) == command
+
+
+def test_words_usual_in_a_container_only_point_to_a_cause() -> None:
+    cause = some(explained(failed("EFI variables are not supported on this system.")))
+    assert (cause.name, cause.is_cause) == ("booted-without-uefi", False)
 
 
 def test_parsed_rules_equal_the_yaml_files() -> None:

@@ -144,6 +144,46 @@ def test_line_of_an_unnamed_program_is_a_pointer() -> None:
         )
 
 
+WENT_ON = "the line says that its program went on"
+
+
+@pytest.mark.parametrize(
+    ("line", "doubt"),
+    [
+        ("disk near does not exist, skipping", WENT_ON),
+        ("near failed (ignored)", WENT_ON),
+        ('level=warning msg="near is lost; will retry in 5s" attempt=3', WENT_ON),
+        ("http: TLS handshake error from 192.0.2.9:4444: near", WENT_ON),
+        ("near was ignored by the server", None),
+        ("near is lost, waiting for sda timed out", None),
+        ("near is lost, retrying\nnear is lost", None),
+        ("near is lost\nnear is lost, retrying", None),
+    ],
+)
+def test_own_line_after_which_program_goes_on_is_pointer(line: str, doubt: str | None) -> None:
+    assert weighed(rule("a"), {}, line) == [("a", doubt)]
+    lines = "\n".join(at(3, f"job[1]: {one}") for one in line.splitlines())
+    assert weighed(rule("a"), {OWN: lines}, "the end") == [("a", doubt)]
+
+
+def test_new_try_of_another_program_is_certain() -> None:
+    """The failed service may wait for a controller that tries forever."""
+    for end, doubt in ((", retrying", None), (", skipping", WENT_ON)):
+        assert weighed(ELSEWHERE, {KUBELET: at(3, f"kubelet[9]: far{end}")}, None) == [("far", doubt)]
+
+
+def test_rule_about_a_program_needs_its_name() -> None:
+    def doubt_of(program: str, message: str, files: Mapping[str, str]) -> str | None:
+        ((_, doubt),) = weighed(rule("a", f"program: {program}, where: [own, any]"), files, message)
+        return doubt
+
+    assert doubt_of("moon", "near", {}) == "no line names the program"
+    assert doubt_of("moon", "moon 1.2 starts\nnear", {}) is None
+    assert doubt_of("^job$|job\\n", "near", {}) is None  # the service itself
+    assert doubt_of("kubelet", "the end", {KUBELET: at(3, "kubelet[9]: near")}) is None
+    assert doubt_of("moon", "the end", {KUBELET: at(3, "kubelet[9]: near")}) == "no line names the program"
+
+
 def test_line_about_another_unit_is_a_pointer() -> None:
     rules = "- {name: far, says: far, message: ['[Ff]ailed at step'], where: [systemd]}"
     for unit, doubt in (("other", "it is about another unit"), ("job", None)):
