@@ -3,6 +3,7 @@
 strace counts the system calls of one kind from the start of a process, and sends a signal with the N-th.
 """
 
+import fcntl
 import json
 import re
 import signal
@@ -152,7 +153,10 @@ class Service:
 
     def ends(self) -> list[dict[str, str]]:
         """Return the service ends of the last run; fails if an entry is damaged."""
-        text = self.record.read_text()
+        with self.record.open() as record:
+            # A shell that a signal ends does not wait for its child, which writes arrays under this lock.
+            fcntl.flock(record, fcntl.LOCK_EX)
+            text = record.read()
         if text.startswith("["):
             entries = json.loads(text)
         else:

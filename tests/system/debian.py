@@ -83,7 +83,7 @@ def _make(tree: Path, packages: tuple[str, ...]) -> None:
     except subprocess.TimeoutExpired:
         raise NoDebianError(f"debootstrap did not end within {_SECONDS} s") from None
     if done.returncode != 0:
-        raise NoDebianError(_why(done.stdout + done.stderr))
+        raise NoDebianError(_why(done.stderr + done.stdout))
     for path in _OF_NO_USE:
         shutil.rmtree(part / path, ignore_errors=True)
     part.rename(tree)
@@ -92,7 +92,7 @@ def _make(tree: Path, packages: tuple[str, ...]) -> None:
 def _why(said: str) -> str:
     """Return what went wrong. Without a mirror there is nothing to be done; all else should have worked."""
     errors = [line.removeprefix("E: ") for line in said.splitlines() if line.startswith("E: ")]
-    line = errors[-1] if errors else "it does not say why"
+    line = errors[-1] if errors else f"its last line: {said.strip().splitlines()[-1:]}"
     without_mirror = "no mirror, so it cannot be had here" if _NO_MIRROR in line else "debootstrap failed"
     return f"{without_mirror}: {line}"
 
