@@ -53,7 +53,7 @@ _JOINTS: Final = re.compile(rb"[^A-Za-z0-9]+")
 _WORD: Final = re.compile(rb"[A-Z]?[a-z]{3,}(?:[A-Z][a-z]{2,})*|[A-Z]{3,}")
 
 _PLACEHOLDER: Final = re.compile(
-    rb"(?i:\*+|[*x.#_-]{3,}|<[a-z0-9 ._:/-]{0,60}>"
+    rb"(?i:\*+|!{1,2}|[*x.#_-]{3,}|<[a-z0-9 ._:/-]{0,60}>"
     rb"|\[?(?:redacted|masked|hidden|sensitive|filtered|omitted)\]?"
     rb"|\$\{?\(?(?:env:)?[a-z_][a-z0-9_]*[)}]?|\$\([^()]*\)|%[a-z]|%\([a-z_]*\)[a-z]|\{\{(?:[^{}]*\}\})?|\{[a-z_.]*\}"
     rb"|null|nil|none|true|false|yes|no|n/a|unset|empty|undefined|required|optional|string)"
@@ -71,6 +71,10 @@ _NAME_SERVICES: Final = re.compile(
     rb"(?:(?:files|db|compat|systemd|altfiles|sss|ldap|nis|winbind|\[[A-Za-z!=]+\])[ \t]*)+"
 )
 """Matches the sources of a database in nsswitch.conf(5), such as `passwd: files systemd`."""
+_WORDS_IN_BRACKETS: Final = re.compile(
+    rb"\[[ \t]*[A-Z]?[a-z]+(?:(?:,[ \t]*|[ \t]+)[a-z]+){0,15}[.!]?[ \t]*\]"
+)
+"""Matches a hint or a list of plain words, such as `passwords: [see below]`."""
 _PATH: Final = re.compile(
     rb"(?:file:/|\.)?/(?:bin|boot|dev|etc|home|lib|mnt|opt|proc|root|run|sbin|srv|sys|tmp|usr|var)(?:/.*)?|[A-Za-z]:\\.*"
     rb"|(?:[a-z]{3,}/){3}.*"
@@ -97,13 +101,15 @@ def is_value(value: bytes) -> bool:
     bare = value.strip(b" \t\r\n\0\"'\\")
     if not bare.strip(b"[{|>") or mask_end(bare):
         return False
-    is_variable = _PLACEHOLDER.fullmatch(bare.rstrip(b",;")) and not _HEX_NAME.fullmatch(bare)
-    return not is_variable and not _PATH.fullmatch(bare)
+    if _PLACEHOLDER.fullmatch(bare.rstrip(b",;")):
+        is_random_in_marks = bare.startswith(b"<") and is_shuffled(bare.strip(b"<>"))
+        return is_random_in_marks or _HEX_NAME.fullmatch(bare) is not None
+    return not _PATH.fullmatch(bare)
 
 
 def is_password(value: bytes) -> bool:
     """Like `is_value`, and reject prose (`password: incorrect`) and nsswitch.conf (`passwd: files`)."""
-    if _NAME_SERVICES.fullmatch(value) or _FILE.fullmatch(value):
+    if any(each.fullmatch(value) for each in (_NAME_SERVICES, _FILE, _WORDS_IN_BRACKETS)):
         return False
     return is_value(value) and not _PROSE.fullmatch(value.partition(b" ")[0])
 
@@ -299,10 +305,26 @@ def is_password_without_separator(value: bytes) -> bool:
 _MIN_CLASSES: Final = 3
 _SIGN: Final = re.compile(rb"[^A-Za-z0-9\s_./:,-]")
 _NO_SECRET_WORD: Final = re.compile(
-    rb"^--?[A-Za-z][A-Za-z0-9-]*$|^[\[{(]?[A-Za-z_.]{3,}[({=|\[]|^[a-z0-9_.-]+(?:/[a-z0-9_.-]+)+$"
+    rb"^--?[A-Za-z][A-Za-z0-9-]*$|^[\[{(]?[A-Za-z_.]{3,}[({=|\[]|^[a-z0-9_.-]+(?:/[a-z0-9_.-]+)+(?:[:@][A-Za-z0-9_.:-]+)?$"
     rb"|[A-Za-z0-9]\(\)|://|\s|%[0-9A-F][0-9A-F]|&#?[A-Za-z0-9]+;"
 )
 """Matches options, calls, assignments, types, paths, entities of HTML and URLs."""
+
+
+def is_no_name(value: bytes) -> bool:
+    """Accept random values. Reject names, such as `postgres-password1`, and settings.
+
+    For values of names that rarely have a secret: `passwordKey` of Helm, and entries of a map `secrets`.
+    """
+    if _NO_SECRET_WORD.search(value) or not is_value(value):
+        return False
+    is_mixed_with_signs = _SIGN.search(value) is not None and is_password_without_separator(value)
+    return is_shuffled(value) or is_sole_value(value) or is_mixed_with_signs
+
+
+def is_no_state(value: bytes) -> bool:
+    """Like `is_not_plain_word`, and accept random letters. Reject states, such as `running`."""
+    return is_not_plain_word(value) or is_credential_word(value)
 
 
 def is_mixed(value: bytes) -> bool:

@@ -15,6 +15,7 @@ from typing import Final
 
 from service_record.redaction import ordinary_words, types
 from service_record.redaction.secrets import expand_parts
+from service_record.redaction.syntax import sql_columns, sql_rows
 from service_record.redaction.types import (
     MASK_BEGIN,
     ZEROS_FOR_DIGITS,
@@ -198,6 +199,7 @@ _COLUMNS: Final = rb"(?:[,;\t]" + _SECRET_COLUMN + rb"(?:[,;\t]|\r?$)|^" + _SECR
 TRIGGER: Final = (
     _COLUMNS + rb"|"
     rb"""chpasswd["'\\]*:"""
+    rb"""|[sS]ecrets["'\\]*:[ \t]*\{?[ \t]*(?:\\|\r?$)|\)[ \t]*(?i:values)[ \t]*(?:\\|\r?$)"""
     rb"""|-[ \t]["']?--?[a-z0-9-]*(?:pass(?:word|wd|phrase)?|token|secret|psk|key)["']?(?:[\\&%#]|\r?$)"""
     rb"""|(?:stringD|(?:^|[^A-Za-z])d)ata["'\\]*(?::|&|%3A)[ \t]*(?:\{|\\|&|%|$)|form-data;"""
 )
@@ -242,6 +244,13 @@ _XML_VALUE: Final = types.Finder(
 _MAP: Final = types.Finder(
     rb"""^([^\n]*?)["']?(stringData|data)["']?[ \t]*:[ \t]*\{?[ \t\r]*$""", groups=True
 )
+_SECRETS: Final = types.Finder(rb"""^([^\n]*?)["']?\b[sS]ecrets["']?[ \t]*:[ \t]*\{?[ \t\r]*$""", groups=True)
+_ROWS: Final = types.Finder(
+    rb"""(?i)\binto[ \t]+[^\s()']{1,128}[ \t]*\(([^()'\n]{1,1000})\)[ \t]*values[ \t\r]*"""
+    rb"""(?:\([^\n]*,[ \t\r]*)?$""",
+    groups=True,
+)
+"""Matches an INSERT whose rows follow on later lines. The group has the columns."""
 _PAIR: Final = types.Finder(
     rb"""^[^\n]*?["']?[A-Za-z0-9_.-]+["']?[ \t]*:[ \t]+"""
     rb"""(?:"([^"\n]+)|'([^'\n]+)|([^\s"'{\[|>&*!][^\n]*?))[ \t\r,"']*$""",
@@ -284,6 +293,7 @@ _ANY_NAME: Final = types.Finder(
         + _LIST_MARK
         + rb"|"
         + _COLUMNS
+        + rb"""|[sS]ecrets["']?[ \t]*:[ \t]*\{?[ \t\r]*$|\)[ \t]*(?i:values)[ \t\r]*(?:$|\()"""
     ),
 )
 """Matches every line that may have a name whose value is on a later line."""
@@ -300,6 +310,8 @@ _BEGINNINGS: Final = {
     "users": _USERS,
     "argument": _ARGUMENT,
     "map": _MAP,
+    "secrets": _SECRETS,
+    "rows": _ROWS,
     "table": _TABLE,
     "tokens": _TOKEN_LIST,
     "passwords": _PASSWORD_LIST,
@@ -312,6 +324,8 @@ _LETTERS: Final = {
     "users": b"chpasswd",
     "argument": b"- ",
     "map": b"ata",
+    "secrets": b"ecrets",
+    "rows": b"(",
     "table": b"",
     "tokens": b"",
     "passwords": b"",
@@ -320,9 +334,13 @@ _LETTERS: Final = {
     "env": b"e",
     "form": b"form-data",
 }
-_BLOCKS: Final = frozenset({"block", "stringData", "data", "users"})
+_BLOCKS: Final = frozenset({"block", "stringData", "data", "secrets", "users"})
 _LISTS: Final = frozenset({"tokens", "passwords"})
+_TABLES: Final = frozenset({"table", "rows"})
 _MAX_FIELDS: Final = 3
+_VALUE_BELOW: Final = types.Finder(
+    rb"""^[ \t]*["']?value["']?[ \t]*:[ \t]*([|>][-+0-9]*)?[ \t\r]*$""", groups=True
+)
 _FIELD: Final = types.Finder(rb"""^[ \t]+(?:type|description|sensitive)[ \t]*[:=]""")
 _KEY: Final = types.Finder(rb"^[A-Za-z0-9_.-]+:(?:[ \t]|$)")
 
@@ -334,7 +352,7 @@ class OpenName:
     form: str
     """A key of `_BEGINNINGS` except map, or `block`, or the name of a map: `data`, `stringData`."""
     head: bytes
-    """The text before the name in its line."""
+    """The text before the name in its line; of `table` the header, and of `rows` the columns."""
 
     @property
     def depth(self) -> int:
@@ -363,7 +381,7 @@ class ValueFollower:
     @property
     def is_in_block(self) -> bool:
         """Return True if the expected value may have several lines."""
-        return self._open is not None and self._open.form in _BLOCKS | _LISTS | {"table"}
+        return self._open is not None and self._open.form in _BLOCKS | _LISTS | _TABLES
 
     def spans(self, view: UnescapedText) -> Iterator[Found]:
         """Yield the values in the next line whose names are on earlier lines; remember names without one."""
@@ -376,20 +394,16 @@ class ValueFollower:
     def _values(self, line: bytes) -> Iterator[tuple[int, int]]:
         if self._open is not None and line.strip():
             self._lines += 1
-            spans = list(self._find_expected(self._open, line))
+            find = self._find_in_row if self._open.form in _TABLES else self._find_expected
+            spans = list(find(self._open, line))
             yield from spans
             if spans and self.name is None:
                 return
-        if (self._open is None or self._open.form == "data") and len(line) <= _MAX_FRAMED_BYTES:
+        if (self._open is None or self._open.form in {"data", "secrets"}) and len(line) <= _MAX_FRAMED_BYTES:
             self._remember_name(line)  # the search is slow, and longer lines are not written by hand
         yield from _values_in_json(line)
 
     def _find_expected(self, name: OpenName, line: bytes) -> Iterator[tuple[int, int]]:
-        if name.form == "table":
-            spans = _secret_cells(name.head, line)
-            self._open = name if spans is not None else None
-            yield from spans or ()
-            return
         start, depth = _skip_prefix(name.head, line), name.depth
         if start is None and self._is_within:
             start = depth = 0
@@ -408,11 +422,28 @@ class ValueFollower:
             return  # another field of the same item may precede the value
         else:
             self._open = None
+            below = _VALUE_BELOW.groups(text) if name.form == "env" else None
+            if below is not None:
+                head = line[: len(line) - len(text.lstrip(b" \t"))]
+                self.name = OpenName("block" if below[1][0] >= 0 else "scalar", head)
         if start is None or not (is_deeper or name.form in {"xml", "env", "form", "argument"}):
             return
         span = _find_value(name.form, text)
         if span:
             yield start + span[0], start + span[1]
+
+    def _find_in_row(self, name: OpenName, line: bytes) -> Iterator[tuple[int, int]]:
+        """Yield the secrets in a line of CSV or in rows of an INSERT. Another line ends the table."""
+        if name.form == "table":
+            spans = _secret_cells(name.head, line)
+            self._open = name if spans is not None else None
+            yield from spans or ()
+            return
+        self._open = name if line.rstrip().endswith(b",") else None
+        for column, start, end in sql_rows(line, sql_columns(name.head)):
+            check = _column_check(column)
+            if check is not None and check(line[start:end]):
+                yield start, end
 
     def _find_item(self, name: OpenName, text: bytes, start: int | None) -> Iterator[tuple[int, int]]:
         """Yield the item of a list in the text of the next line. A line without an item ends the list."""
@@ -478,15 +509,16 @@ def _is_scalar(value: bytes) -> bool:
 def _secret_columns(header: bytes) -> tuple[bytes, list[Callable[[bytes], bool] | None]]:
     """Return the separator of a CSV file, and the check for the values of each column; None if not secret."""
     separator = next(each for each in _CELL if each in header)
-    checks: list[Callable[[bytes], bool] | None] = []
-    for column in header.split(separator):
-        name = column.strip(b"\"'").lower()
-        is_password = name.endswith((b"password", b"passwd", b"passphrase"))
-        is_token = name.endswith((b"token", b"secret", b"api_key", b"api-key", b"apikey"))
-        checks.append(
-            ordinary_words.is_password if is_password else ordinary_words.is_token if is_token else None
-        )
-    return separator, checks
+    return separator, [_column_check(column.strip(b"\"'")) for column in header.split(separator)]
+
+
+def _column_check(name: bytes) -> Callable[[bytes], bool] | None:
+    """Return the check for the values of a column of a table; None if they are not secret."""
+    name = name.lower()
+    if name.endswith((b"password", b"passwd", b"passphrase")):
+        return ordinary_words.is_password
+    is_token = name.endswith((b"token", b"secret", b"api_key", b"api-key", b"apikey"))
+    return ordinary_words.is_token if is_token else None
 
 
 def _secret_cells(header: bytes, line: bytes) -> list[tuple[int, int]] | None:
@@ -535,6 +567,7 @@ _VALUES: Final = {
     "xml": (_XML_VALUE, ordinary_words.is_value),
     "stringData": (_PAIR, ordinary_words.is_value),
     "data": (_PAIR, _is_encoded),
+    "secrets": (_PAIR, ordinary_words.is_no_name),
 }
 """Form -> pattern and check of its values. A value of any other form is a single word on its line."""
 

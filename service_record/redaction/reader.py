@@ -6,7 +6,7 @@ docs/redaction.md, "How a line is read", describes the steps.
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import chain, repeat
 from typing import Any, Final, TypeAlias
@@ -45,6 +45,13 @@ _PUBLIC_NAME: Final = re.compile(
     rb"""(?:["'`>\]\s:=?,({-]|string|base64)*$)"""
 )
 """Matches names whose values are not secret although they end in `key` or `id`: `public_key`, `token_id`."""
+_NAME_OF_KEY: Final = re.compile(
+    rb"(?i:(?:passwords?|passwd|passphrase|token|credentials?)[_.-]?keys?)[\"'`]?\Z"
+)
+"""Matches names whose value mostly names a key in a Secret, as in values of Helm: `passwordKey`.
+
+A name such as `secretKey` is not among them: its value is a key itself.
+"""
 _MIN_APART_BYTES: Final = 4
 _MIN_REPEATED_BYTES: Final = 12
 """A shorter value may occur elsewhere in its line by chance."""
@@ -60,6 +67,8 @@ _LOCATION: Final = re.compile(rb"[A-Za-z0-9_./-]+:\d+(?::\d+)?[\]:]*")
 _PROGRAM: Final = re.compile(rb"[A-Za-z0-9_./@-]+(?:\[[0-9]+\])?")
 """Matches the name of a program in an error message, with its process ID."""
 _LABEL: Final = re.compile(rb"[A-Za-z][A-Za-z0-9_.@\[\]-]*:")
+_IDS: Final = re.compile(rb"[0-9]+:[0-9]+:")
+"""Matches the user and group after a password in lines as of passwd(5)."""
 _URL: Final = re.compile(rb"[a-z][a-z0-9+.-]*://|[a-z][a-z_]{2,}=(?![=>])|[A-Za-z_][A-Za-z0-9_.-]*=\"")
 """Matches a URL or the next field of logfmt. Neither is a password."""
 _BLANKS: Final = re.compile(rb"[ \t]*(?:(?:&[A-Za-z][A-Za-z0-9_-]*|!!?[a-z]+)[ \t]+(?=\S))?")
@@ -179,9 +188,10 @@ class Patterns:
         """Return the shapes whose names match `name`; none if the name is that of a public key or an ID."""
         if _PUBLIC_NAME.search(name):
             return ()
-        return tuple(
-            shape for shape, pattern in zip(self.names, self._bare, strict=True) if pattern.find(name)
-        )
+        named = (shape for shape, pattern in zip(self.names, self._bare, strict=True) if pattern.find(name))
+        if _NAME_OF_KEY.search(name):
+            named = (replace(shape, check=ordinary_words.is_no_name) for shape in named)
+        return tuple(named)
 
 
 @cache
@@ -424,7 +434,7 @@ class LineReader:
                     found.append((view.place(start), view.place(last), kind))
 
 
-def _is_value(  # noqa: PLR0911 - one return for each reason
+def _is_value(  # noqa: C901, PLR0911 - one return for each reason
     shape: SecretShape, line: Text, name: int, value: ValueSpan
 ) -> bool:
     """Return True if the value after a name is a secret. Prose, error messages and URLs are not."""
@@ -442,6 +452,8 @@ def _is_value(  # noqa: PLR0911 - one return for each reason
         return not (is_message and ordinary_words.is_sentence(secret))
     if not is_colon:
         return not ordinary_words.is_error(secret)
+    if text[value.start - 1 : value.start] == b":" and _IDS.match(secret):
+        return False
     if _URL.match(secret) or ordinary_words.is_sentence(secret):
         return False
     if value.is_line:

@@ -269,6 +269,10 @@ _LISTS: Final = {
     b"&": re.compile(rb"[&#]"),
     b"?": re.compile(rb"[&#]"),
 }
+_DOTTED_ITEM: Final = re.compile(
+    _LIST_ITEM.pattern + rb"|,[A-Za-z][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)+=(?![=>])"
+)
+"""Also matches a name with dots, after a name with dots: `auth.password=x,auth.user=y`."""
 _ESCAPED_BREAK: Final = re.compile(rb"""\\+(?:[nrt]|u00|x[0-2]|["'])""")
 _INNER_BREAK: Final = re.compile(rb"(?<!\\)" + _ESCAPED_BREAK.pattern)
 """Matches inside a value. Without the lookbehind, a long run of backslashes would take quadratic time."""
@@ -408,9 +412,12 @@ SQL_TRIGGER: Final = rb"(?i:values)[ \t]*\("
 _SQL_INSERT: Final = re.compile(rb"(?i:\binto)\s+[^\s()']{1,128}\s*\(([^()']{1,4096})\)\s*(?i:values)\s*\(")
 _SQL_STRING: Final = rb"'((?:[^'\\]|''|\\.)*)'"
 _SQL_VALUE: Final = re.compile(
-    rb"\s*(?:[A-Za-z0-9_]{0,32}(?:\(\s*%b\s*\)|%b)|[^,'()]*)\s*([,)])" % (_SQL_STRING, _SQL_STRING), re.DOTALL
+    rb"\s{0,8}(?:[A-Za-z0-9_]{0,32}(?:\(\s{0,8}%b\s{0,8}\)|%b)\s{0,8}|[^,'()]*)([,)])"
+    % (_SQL_STRING, _SQL_STRING),
+    re.DOTALL,
 )
 """Matches a string, a string in a function, or another value, and the mark after it."""
+_SQL_FIRST_ROW: Final = re.compile(rb"\s*\(")
 _SQL_NEXT_ROW: Final = re.compile(rb"\s*,\s*\(")
 
 
@@ -420,21 +427,41 @@ def sql_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
     for insert in _SQL_INSERT.finditer(text):
         if insert.start() < position:
             continue  # in a string of the last statement
-        columns = [column.strip(b' \t`"[]') for column in insert[1].split(b",")]
+        columns = sql_columns(insert[1])
         row: re.Match[bytes] | None = insert
         while row is not None:
-            position = row.end()
-            for column in columns:
-                value = _SQL_VALUE.match(text, position)
-                if value is None:
-                    break
-                position = value.end()
-                for group in (1, 2):
-                    if value[group]:
-                        yield column, *value.span(group)
-                if value[3] == b")":
-                    break
+            strings, position = sql_strings(text, row.end(), columns)
+            yield from strings
             row = _SQL_NEXT_ROW.match(text, position)
+
+
+def sql_strings(
+    text: bytes, position: int, columns: Sequence[bytes]
+) -> tuple[list[tuple[bytes, int, int]], int]:
+    """Return the column and the span of each string in a row that begins at `position`, and its end."""
+    found: list[tuple[bytes, int, int]] = []
+    for column in columns:
+        value = _SQL_VALUE.match(text, position)
+        if value is None:
+            break
+        position = value.end()
+        found += [(column, *value.span(group)) for group in (1, 2) if value[group]]
+        if value[3] == b")":
+            break
+    return found, position
+
+
+def sql_rows(text: bytes, columns: Sequence[bytes]) -> Iterator[tuple[bytes, int, int]]:
+    """Yield the column and the span of each string in a line of rows."""
+    row = _SQL_FIRST_ROW.match(text)
+    while row is not None:
+        strings, position = sql_strings(text, row.end(), columns)
+        yield from strings
+        row = _SQL_NEXT_ROW.match(text, position)
+
+
+def sql_columns(names: bytes) -> list[bytes]:
+    return [name.strip(b' \t`"[]') for name in names.split(b",")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,7 +533,8 @@ class Text:
         before = self.data[max(first, name - _MAX_NAME_BYTES) : name].rstrip(_NAME_BYTES)
         is_variable = self.data[name : name + 1].isupper() and b":" not in self.data[start - 2 : start]
         is_list = not (is_variable and self.data[name + 1 : name + 2].isupper())
-        item = _LISTS.get(before[-1:], _LIST_ITEM if is_list else None)
+        any_item = _DOTTED_ITEM if self.data.find(b".", name, start) >= 0 else _LIST_ITEM
+        item = _LISTS.get(before[-1:], any_item if is_list else None)
         end = self._line_end(name, start, first, limit, item, is_bounded=is_bounded)
         is_word = is_variable and not is_bounded  # a shell ends the value of a variable at a blank
         if end and ((has_blanks and not is_word) or self._find_next(_BLANK, start, end) >= end):

@@ -109,6 +109,28 @@ RULES = Rules()
         "INSERT INTO u (id, password) VALUES (7, '«a;B#c9dE»'), (8, MD5('«a;B#c8dE»')),(9,N'«a;B#c7dE»')",
         'INSERT INTO columns VALUES ("username", "password", "created_at")',
         'getPassword("user", "service") failed for password "root"',
+        "adminPasswordKey: postgres-password1",
+        '{"passwordKey":"redis-password","tokenKey":"token1abc","secretKey":"«9fk2l0dl2kq8Zs»"}',
+        "passwordKey=«Qw7rT2yU9iP4xZ»",
+        "apiKey: «9fk2l0dl2kq8Zs»",
+        "useradd --password '!!' bob; usermod --password ! eve; usermod --password '«!a;B#c9»' cy",
+        "bob:{PLAIN}pw:1000:1000::/home/bob",
+        "bob:{PLAIN}«hunter2x»:1000:1000::/home/bob",
+        "helm install x --set auth.password=«xQ7pV2rT9w»,auth.user=y --set db.password=«a;B#c1»",
+        "passwords: [see below]",
+        "passwords: [none, changed]",
+        '<state name="auth_token" value="running"/><state name="auth_token" value="«9fk2l0dl2kq8Zs»"/>',
+        "auth_token = «['9fk2l0dl2kq8Zs']»",
+        'user.set_password("bob", "«a;B#c9dE»")',
+        "auth.login('bob', '«a;B#c9dE»')",
+        "password=«<Qw7rT2yU9>»",
+        "password=<your password>",
+        "password=<PASSWORD1> password: <yourPassword1>",
+        "    password root «Qw7rT2yU9»",
+        "password   required   pam_pwquality.so",
+        "password include system-auth-ac9",
+        "password for user12345",
+        "chap_secret user * «Qw7rT2yU9» *",
     ],
 )
 def test_value_ends_where_its_syntax_says(text: str) -> None:
@@ -140,10 +162,43 @@ def test_value_ends_where_its_syntax_says(text: str) -> None:
             '  "node": "kfow02kd9s1y"',
         ],
         ["passwords = [", "  '«a;B#c,1»',", "]"],
+        [
+            "secrets:",
+            "  db: «Qw7rT2yU9iP4»",
+            '  api: "«9fk2l0dl2kq8Zs»"',
+            "  tls: app-tls-x7k2p",
+            "  image: quay.io/app/db:Ab3dE9x",
+            "  file: ./db_password1.txt",
+            "spec: Qw7rT2yU9iP4",
+        ],
+        [
+            "env:",
+            "- name: DB_PASSWORD",
+            "  value:",
+            "    «Qw7rT2yU9iP4»",
+            "- name: API_TOKEN",
+            "  value: |",
+            "    «a b c d»",
+            "  other: Qw7rT2yU9iP4",
+        ],
     ],
 )
 def test_items_of_lists_are_masked(lines: list[str], prefix: str) -> None:
     text = "".join(f"{prefix}{line}\n" for line in lines)
+    wanted = re.sub("«.*?»", "<redacted>", text)
+    after = redact(re.sub("[«»]", "", text).encode(), RULES).decode()
+    assert re.sub("<redacted:[a-z-]*>", "<redacted>", after) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "INSERT INTO u (id, password) VALUES\n  (7, '«a;B#c9dE»'),\n(8,MD5('«a;B#c8dE»'));\n(9, 'a;B#c7dE');",
+        "insert into u (token, x) values ('«9fk2l0dl2kq8»', 'a'),\n('«kfow02kd9s1x»', 'x9fk2l0dl2kq8');\n",
+        "INSERT INTO u (id, password) VALUES\n-- none\n('x', 'a;B#c9dE')",
+    ],
+)
+def test_rows_below_an_insert_are_masked(text: str) -> None:
     wanted = re.sub("«.*?»", "<redacted>", text)
     after = redact(re.sub("[«»]", "", text).encode(), RULES).decode()
     assert re.sub("<redacted:[a-z-]*>", "<redacted>", after) == wanted
