@@ -69,6 +69,8 @@ def _make(tree: Path, packages: tuple[str, ...]) -> None:
     if program is None:
         raise NoDebianError("debootstrap is not installed")
     part = tree.with_name("part")
+    for name in ("proc", "sys"):  # left mounted if an earlier debootstrap was killed
+        subprocess.run(["umount", "--lazy", part / name], check=False, stderr=subprocess.DEVNULL)
     shutil.rmtree(part, ignore_errors=True)
     command = [program, "--variant=minbase", f"--include={','.join(packages)}", SUITE, str(part), *_mirror()]
     try:
