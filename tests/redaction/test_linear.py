@@ -25,6 +25,11 @@ READERS: dict[str, tuple[Callable[[bytes], object], bytes, bytes]] = {
         b"",
         b"type=EXECVE ",
     ),
+    "blanks in a row of INSERT": (
+        lambda text: redact(text, Rules()),
+        b"INSERT INTO t (password) VALUES\n(",
+        b" ",
+    ),
     "empty lines of netrc": (lambda text: list(netrc(text.decode())), b"", b"\n"),
 }
 
