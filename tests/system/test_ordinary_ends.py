@@ -71,13 +71,13 @@ def machine(shared_machine: Machine) -> Machine:
     shared_machine.unit("hung-stat", ONESHOT, "ExecStart=/bin/true")
     shared_machine.unit("hung-systemctl", "ExecStart=/bin/false")
     shared_machine.unit("short-of-time", "ExecStart=/bin/false", "TimeoutStopSec=1900ms")
-    for unit, directory in (
+    for unit, folder in (
         ("slow-helper", "slow"),
         ("hung-stat", "hung"),
         ("hung-systemctl", "out"),
         ("short-of-time", "late"),
     ):
-        shared_machine.replace_path(unit, f"/observed/{directory}:/usr/bin:/bin")
+        shared_machine.replace_path(unit, f"/observed/{folder}:/usr/bin:/bin")
     shared_machine.unit(
         "with-own-programs",
         ONESHOT,
