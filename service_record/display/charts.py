@@ -1,7 +1,7 @@
-"""The model of a chart, rows of bars on one axis of time, and the charts of a history. Pure.
+"""Charts: rows of bars on one time axis, made from a history. Pure.
 
-`timeline` draws them in a terminal and as documents, `drawing` on a page. The collector makes rows of the
-same kind from the reports of a build.
+`timeline` draws a chart in a terminal and writes it as a document, `drawing` draws it on a page. The
+collector makes the rows from the reports of a build.
 """
 
 from bisect import bisect_left
@@ -206,7 +206,7 @@ class Bar(msgspec.Struct, frozen=True, kw_only=True):
     look: str
     """The class of its colour and pattern on a page: an outcome, `told` for a report, or `boot`."""
     sign: str | None = None
-    """None for the sign of its look."""
+    """The sign after the bar. If it is None, the sign of `look` is used."""
     word: str
     """The outcome in a word."""
     headline: str = ""
@@ -224,7 +224,7 @@ class Bar(msgspec.Struct, frozen=True, kw_only=True):
     marks: tuple[tuple[str, float], ...] = ()
     """Kind and offset of each mark on it: `typical`, its typical end, and `budget`, when it is overdue."""
     text: str = ""
-    """The bar in words, for its title; empty for the words of a run."""
+    """The tooltip of the bar. If it is empty, the tooltip is made from the other fields."""
 
     @property
     def took(self) -> str:

@@ -209,7 +209,7 @@ _CODES: Final = {
 """Ink -> its ANSI codes (SGR)."""
 
 Line: TypeAlias = tuple[tuple[str, Ink], ...]
-"""The pieces of one line, each with its ink."""
+"""A line of output: pieces of text, each with its style."""
 
 BLANK: Final[Line] = ()
 
@@ -247,7 +247,7 @@ ASCII: Final = Glyphs(
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """How lines are formatted. `width` is in terminal cells."""
+    """The format of the output: width in terminal cells, clock, and special characters."""
 
     width: int = 80
     clock: Clock = Clock.UTC

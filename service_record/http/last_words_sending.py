@@ -20,7 +20,7 @@ _RETRY_SECONDS: Final = 60.0
 class LastWordsSender:
     """Sends last lines of services of one host, if they have changed.
 
-    No method raises CollectorError: what cannot be sent is given up, and the reason is told once.
+    No method raises CollectorError: lines that cannot be sent are dropped, and the reason is printed once.
     """
 
     def __init__(

@@ -271,7 +271,7 @@ _TABLE: Final = types.Finder(
     rb"|" + _SECRET_COLUMN + rb"(?:[,;\t]" + _COLUMN + rb")+)[ \r]*$",
     groups=True,
 )
-"""Matches the first line of a CSV file."""
+"""Matches the header of a CSV file that has a column for a secret."""
 _CELL: Final = {
     separator: re.compile(rb'(?:"((?:[^"]|"")*)"|([^%b"]*))[ \r]*(?:%b|\Z)' % (separator, separator))
     for separator in (b",", b";", b"\t")

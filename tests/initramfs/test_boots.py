@@ -112,7 +112,7 @@ def test_good_boot_hands_its_record_over(tmp_path: Path, images: Images, collect
 def test_missing_root_device_is_reported(
     tmp_path: Path, images: Images, collector: Served, host_token: str
 ) -> None:
-    """The initrd has no curl: bash sends the report."""
+    """This initrd has no curl, so the report is sent by bash."""
     settings = {
         "url": url_for_guest(collector).encode() + b"\n",
         "host": HOST.encode() + b"\n",

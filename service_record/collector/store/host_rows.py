@@ -180,7 +180,7 @@ class StoredHostDetail:
     steps: tuple[Repeated[StepShown], ...]
     """The latest 500 steps, oldest first. Repeated rounds of steps are combined."""
     last_words: tuple[LastWordsShown, ...]
-    """The last lines of services in the same build, latest first."""
+    """What each service printed last in the build `shown_build`, the most recent first."""
     bundles: tuple[BundleShown, ...]
     """Latest first."""
     events: tuple[EventShown, ...]

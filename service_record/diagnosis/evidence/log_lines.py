@@ -257,7 +257,7 @@ def _installer_services(path: str) -> tuple[str, ...]:
 
 
 def _recognise_installer(head: bytes) -> tuple[str, ...]:
-    """Return the services that write such lines; empty for any other file."""
+    """Return the services whose log this is, by its first lines. Empty if it is no log of an installer."""
     return next(
         (services for _, lines, services in _INSTALLERS if lines and re.search(lines, head, re.MULTILINE)), ()
     )
