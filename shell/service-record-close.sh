@@ -360,10 +360,12 @@ take_file() { # FILE INVOCATION
 }
 
 # Logs a warning to the journal, because the service's own output may be redirected. units/service-record.catalog
-# explains it by its MESSAGE_ID. A name of a file must not add fields.
+# explains it by its MESSAGE_ID. journald may be too slow to find the unit of `logger`, so a field names it, which
+# `journalctl --unit` reads. A name of a file must not add fields.
 log_warning() { # TEXT
   printf '%s\n' "MESSAGE=${1//[[:cntrl:]]/?}" MESSAGE_ID=a15117ca27ad49d7a97840b08309a81d PRIORITY=4 \
-    SYSLOG_IDENTIFIER=service-record "SERVICE_RECORD_SERVICE=$name" "SERVICE_RECORD_RESULT=lost" |
+    SYSLOG_IDENTIFIER=service-record "SERVICE_RECORD_SERVICE=$name" "SERVICE_RECORD_RESULT=lost" \
+    ${unit:+"OBJECT_SYSTEMD_UNIT=$unit"} |
     limited 2 logger --journald || limited 2 logger --tag service-record --priority daemon.warning -- "$1"
 }
 
