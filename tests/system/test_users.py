@@ -87,6 +87,7 @@ def machine(shared_machine: Machine) -> Machine:
         systemctl stop live victim
         rest {" ".join(every)} twice victim
         ls -A /dev/shm/service-record >/observed/left
+        journalctl --sync
         journalctl --identifier=service-record --output=cat >/observed/journal
         journalctl --output=json MESSAGE_ID=a15117ca27ad49d7a97840b08309a81d >/observed/journal.json
     """)
