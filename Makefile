@@ -2,7 +2,7 @@
 
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help help-all report demo test test-thorough test-all matrix golden rules check fuzz bench bench-bundle bench-boot bench-growth examples bashes lock audit \
+.PHONY: help help-all report demo test test-thorough test-all matrix golden rules months check fuzz bench bench-bundle bench-boot bench-initramfs bench-growth examples bashes lock audit \
   dependencies man install deb rpm standalone clean torture standalone-debian11 executables test-executables \
   demo-collector bench-collector bench-scale bench-triage bench-planted torture-collector site dist release release-files mutants
 
@@ -59,6 +59,9 @@ matrix: $(UPKEEP) ### test under Python 3.11, 3.12 and 3.13, with the lowest and
 rules: $(READY) ### write the known causes as `analyze` reads them, after a change of their YAML
 	@$(VENV_PYTHON) -m packages.causes
 
+months: $(READY) ### write the months of all locales as journals print them, after a new version of the C library
+	@$(VENV_PYTHON) -m packages.months
+
 golden: $(READY) ## write what every output says of every example into tests/golden anew
 	@$(VENV_PYTHON) -m tests.golden
 
@@ -94,6 +97,9 @@ bench-growth: $(READY) ### measure how costs grow, and draw docs/project/perform
 
 bench-boot: $(READY) ### measure what the drop-in costs in a boot and a shutdown (as root), and rewrite a table in docs/project/performance.md
 	@$(WITH_BYTECODE) -m bench.boot
+
+bench-initramfs: $(READY) ### measure how much longer a boot in QEMU takes with dracut's module (as root), and rewrite a table in docs/initramfs.md
+	@$(WITH_BYTECODE) -m bench.initramfs
 
 bench-triage: $(READY) ### measure how fast bundles are judged and summarised, and rewrite the table in docs/triage.md
 	@$(WITH_BYTECODE) -m bench.triage

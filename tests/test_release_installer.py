@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from testing.debian import NoDebianError, rootfs
 from tests.programs import REPOSITORY
 from tests.standalone import can_be_built
-from tests.system.debian import NoDebianError, rootfs
 
 pytestmark = [
     pytest.mark.slow,

@@ -79,7 +79,9 @@ TIMES: Final = (
     r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"  # short, short-precise, syslog
     r"|[A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \S+"  # short-full, with-unit
     r"|\d{10}\.\d{6}"  # short-unix
-    r"|\[ *\d+\.\d{6}(?: < *\d+\.\d+ >)?\])"  # short-monotonic, short-delta
+    r"|\[ *\d+\.\d{6}(?: < *\d+\.\d+ >)?\]"  # short-monotonic, short-delta
+    # short in another language; the name of a month may have spaces: `ноя 05`, `de gen. 05`, ` 1月 05`
+    r"|[^\x00-\x1f\[<{\"=:#]{2,48}? [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?)"
 )
 """A pattern of the times at the beginning of a journal's lines, in every text form of journalctl."""
 _JOURNAL_LINE: Final = rf"{TIMES} (\S*[^\s:]) [^\s:\[\]]+(?:\[\d{{1,10}}\])?: ".encode()

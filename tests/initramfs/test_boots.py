@@ -11,11 +11,11 @@ import pytest
 
 from service_record.collector.domain.access import TokenKind
 from service_record.deploy.initramfs import initramfs_archive, newc_archive
+from testing.debian import NoDebianError
+from testing.virtual_machine import Images, boot, make_images, read_file
 from tests.collector.serving import Served, served, settings_in
 from tests.command_line import service_record
-from tests.initramfs.virtual_machine import Images, boot, make_images, read_file
 from tests.programs import needs
-from tests.system.debian import NoDebianError
 
 pytestmark = [
     pytest.mark.xdist_group("qemu"),  # one machine runs at a time

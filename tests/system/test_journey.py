@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 
 from service_record.history.outcome import Outcome
+from testing.debian import DebianMachine, NoDebianError
 from testing.machine import BASH_HEAD
 from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, Host
 from tests.assisted_server import AssistedServer, local_server
 from tests.command_line import service_record
 from tests.standalone import can_be_built
 from tests.system.applying import Config, apply
-from tests.system.debian import DebianMachine, NoDebianError
 from tests.system.reporter_host import EAGER_SERVICE, EAGER_TIMER, IN_A_MACHINE, PROXY, SOCKET, TOKEN, URL
 from tests.system.unix_relay import relay
 

@@ -298,7 +298,7 @@ def _read_packages(text: str) -> Iterator[NamedFact]:
 
 
 _BOOT: Final = re.compile(
-    r"\s*(?P<index>-?\d+)\s+(?P<id>[0-9a-f]{32})\s+[A-Z][a-z]{2} (?P<begun>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"
+    r"\s*(?P<index>-?\d+)\s+(?P<id>[0-9a-f]{32})\s+\S{1,20} (?P<begun>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"
 )
 
 

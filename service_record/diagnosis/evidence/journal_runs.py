@@ -21,7 +21,7 @@ from service_record.diagnosis.evidence.journal_forms import (
     convert_to_lines,
     read_fields,
 )
-from service_record.diagnosis.evidence.log_lines import Era, program_names, time_in_journal
+from service_record.diagnosis.evidence.log_lines import Era, is_without_year, program_names, time_in_journal
 from service_record.history.from_journal import JournalMessage, JournalMoment, JournalRuns
 from service_record.history.unit_events import UNIT
 from service_record.record.recognition import TIMES, FileForm
@@ -245,7 +245,7 @@ def _read_text(read: Read, era: Era, *, is_year_known: bool) -> JournalRuns:
                 before = window[max(start - _MAX_LOOKBACK_BYTES, 0) : start]
                 runs.set_lines(unit, _find_last_lines(before, unit), boot_id)
             time = time_of(match["time"])
-            runs.years_assumed |= not is_year_known and match["time"][0].isalpha()
+            runs.years_assumed |= not is_year_known and is_without_year(match["time"])
             moment = JournalMoment(
                 time.timestamp() if time is not None else None, _parse_uptime(match["time"])
             )

@@ -9,6 +9,8 @@ Patterns are plain strings: `re` compiles each on first use, and without files n
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from pkgutil import get_data
 from typing import Final
 
 import msgspec
@@ -315,6 +317,7 @@ _BARE: Final = rf"(?s)(?:.{{0,200}}?\[ *\d{{1,9}}\.\d{{6}}\] )?{_USER_SPACE[4:]}
 _CRI: Final = r"(?s)(?P<time>\d{4}-\d\d-\d\dT\S+) std(?:out|err) [FP] (?P<text>.*)"
 _KLOG: Final = r"[IWEF](?P<day>\d{4}) (?P<clock>\d\d:\d\d:\d\d(?:\.\d+)?)\s"
 _CLOCK: Final = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
+_SYSLOG_TIME: Final = r"(?P<month>[^\[]{2,48}?) (?P<day>[ \d]\d) (?P<clock>\d\d:\d\d:\d\d(?:\.\d+)?)"
 _STAMP: Final = rf"""(?x)(?:^|[\s\["=:]) (?:
         (?P<iso>\d{{4}}-\d\d-\d\d[T\ ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?)
       | (?P<slashed>\d{{4}}/\d\d/\d\d\ {_CLOCK})                                # log of Go, nginx
@@ -326,6 +329,8 @@ _STAMP_CHARACTERS: Final = 64
 _MARGIN: Final = timedelta(days=1)
 _HALF_A_YEAR: Final = timedelta(days=183)
 _MONTHS: Final = ("", "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+MONTH_NAMES: Final = "month_names.txt"
+"""The months in other languages, each with its number. `make months` writes the file from glibc's locales."""
 _AGENT_PROGRAMS: Final = frozenset({"agent", "next_step_runner", "assisted-installer", "installer"})
 _INSTALLING_PROGRAMS: Final = frozenset(
     {
@@ -439,9 +444,11 @@ def _service_name(unit: str) -> str:
 
 
 def time_in_journal(text: str, era: Era) -> datetime | None:
-    """Parse a time in one of the forms of `TIMES`; None for a time since boot."""
+    """Parse a time in one of the forms of `TIMES`; None for a time since boot, or in an unknown language."""
     if text[0] == "[":
         return None
+    if (match := re.fullmatch(_SYSLOG_TIME, text)) is not None:
+        return era.with_year(_month(match["month"]), _day(match["day"]), match["clock"])
     if re.match(r"\d+\.", text):
         return datetime.fromtimestamp(float(text), UTC)
     if text[0].isdigit():
@@ -449,7 +456,12 @@ def time_in_journal(text: str, era: Era) -> datetime | None:
     if text[4:8].isdigit():  # with weekday and zone name; the zone is assumed to be UTC
         _, day, clock, _ = text.split(" ", 3)
         return _parse_time(f"{day}T{clock}")
-    return _syslog_time(text, era)
+    return None
+
+
+def is_without_year(text: str) -> bool:
+    """Return True if a time in one of the forms of `TIMES` has a month but no year."""
+    return re.fullmatch(_SYSLOG_TIME, text) is not None
 
 
 def _kind_in_journal(kind: str, name: str, *, has_pid: bool) -> str:
@@ -481,14 +493,18 @@ def _find_own_time(text: str, era: Era) -> datetime | None:
     return _parse_time(stamp["iso"] or stamp["slashed"].replace("/", "-"))
 
 
-def _syslog_time(text: str, era: Era) -> datetime | None:
-    """Parse a syslog time, which has no year: `Nov 25 13:00:01`."""
-    return era.with_year(_month(text[:3]), _day(text[4:6]), text[7:])
-
-
 def _month(name: str) -> str:
-    """Return the number of a month; the invalid 00 for any other word."""
-    return f"{_MONTHS.index(name) if name in _MONTHS else 0:02}"
+    """Return the number of a month in any language; the invalid 00 for any other word."""
+    number = _MONTHS.index(name) if name in _MONTHS else _foreign_months().get(name.strip(), 0)
+    return f"{number:02}"
+
+
+@cache
+def _foreign_months() -> dict[str, int]:
+    data = get_data("service_record.diagnosis.evidence", MONTH_NAMES)
+    assert data is not None, MONTH_NAMES  # noqa: S101  # it is in the package
+    lines = (line.rpartition(" ") for line in data.decode().splitlines())
+    return {name: int(number) for name, _, number in lines}
 
 
 def _day(text: str) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from packages.stage import Package, place_package
-from tests.system.debian import rootfs
+from testing.debian import rootfs
 
 PACKAGES: Final = (
     *("systemd", "systemd-sysv", "udev", "kmod", "linux-image-cloud-amd64", "qemu-system-x86"),
@@ -43,6 +43,8 @@ Description=Power off once the record is written
 DefaultDependencies=no
 [Service]
 StandardOutput=journal+console
+ExecStartPre=/bin/sh -c "echo took \
+  $(systemctl show --value -p InitRDTimestampMonotonic -p UserspaceTimestampMonotonic) $(cat /proc/uptime)"
 ExecStart=/bin/sh -c "while [ -e /run/service-record-initramfs ]; do sleep 0.2; done; \\
   systemctl --force poweroff"
 """
@@ -137,9 +139,16 @@ def _run_in(tree: Path, script: str) -> None:
 
 @contextlib.contextmanager
 def boot(
-    images: Images, directory: Path, *arguments: str, initrd: Path, appended: tuple[bytes, ...] = ()
+    images: Images,
+    directory: Path,
+    *arguments: str,
+    initrd: Path,
+    appended: tuple[bytes, ...] = (),
+    options: tuple[str, ...] = (),
 ) -> Iterator[Boot]:
     """Boot with an initrd, archives appended to it and arguments of the kernel; pull the plug afterwards.
+
+    `options` are more of QEMU's.
 
     One machine runs at a time. The network of this host's loopback interface is 10.0.2.2.
     """
@@ -156,6 +165,7 @@ def boot(
         *("-device", "virtio-net-pci,netdev=network,romfile="),
         *("-drive", f"file={disk},if=virtio,format=raw", "-kernel", str(images.kernel)),
         *("-initrd", str(whole), "-append", " ".join([_KERNEL, *arguments])),
+        *options,
     ]
     with (tree.parent / "machine.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
