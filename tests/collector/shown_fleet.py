@@ -24,6 +24,7 @@ _TROUBLES = (
     ("stuck", "Packages has taken 4{}m, 99 of 100 take less than 12m (learnt)"),
     ("silent", "nothing heard for 3h {}m"),
 )
+_HARDWARE = ("Dell Inc. PowerEdge R640", "Supermicro SYS-1029P")
 _FAILED = """\
 + sgdisk --zap-all /dev/sda
 Problem opening /dev/sda for reading! Error is 2.
@@ -86,6 +87,8 @@ def _row(number: int, now: float) -> dict[str, Any]:
     return {
         "name": name,
         "group": f"dc{number % 4}/rack{number % 40}",
+        "release": f"4.{18 + number % 3}",
+        "hardware": _HARDWARE[number % 2],
         "first_seen": at - 600,
         "last_seen": at,
         "build": 1,
@@ -125,6 +128,8 @@ def _provision(client: Client, name: str, group: str, number: int) -> None:
         fields = {
             "group": group,
             "action": "rebuild" if number == 12 else "install",
+            "release": "4.19" if number % 3 else "4.18",
+            "hardware": _HARDWARE[number % 2] if at == 0 else "",
             "boot": f"boot-{at // 5}",
         }
         _report(client, name, step, "init", **fields, percentage=round(at * 100 / len(STEPS)))

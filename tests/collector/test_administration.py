@@ -159,6 +159,17 @@ def test_put_sets_group_and_release_before_first_report(server: Served) -> None:
     assert (found.summary.group, found.summary.release) == ("dc2", "9.6")
 
 
+def test_hardware_of_any_report_in_a_batch_stays(server: Served) -> None:
+    named = {"host": "web1", "name": "Disk setup", "hardware": "Dell Inc. R640"}
+    later = [{"host": "web1", "name": name} for name in ("Packages", "Reboot")]
+    server.client("admin").post("/api/v1/steps", {"reports": [named, *later]})
+    server.client("admin").step("web1", "Call home")
+
+    (found,) = server.client("reader").get("/api/v1/hosts", hardware="Dell Inc. R640").json["hosts"]
+    assert found["name"] == "web1"
+    assert server.client("reader").get("/api/v1/hosts", hardware="Dell Inc.").json["hosts"] == []
+
+
 def test_next_steps_belong_to_build_begun_by_administrator(server: Served) -> None:
     admin, host = server.client("admin"), server.client("host", "web1")
     assert host.step("web1", "Disk setup", "init").json["build"] == 1

@@ -126,6 +126,16 @@ def test_bundle_without_records_is_judged_by_its_files(server: Served, agent: Ag
     assert b'"verdict":"failed"' in verdict
 
 
+def test_bundle_names_the_hardware(server: Served, agent: Agent) -> None:
+    facts = {"hardware-vendor.txt": b"Dell Inc.\n", "hardware-model.txt": b"PowerEdge R640\n"}
+    files = (member(f"bootstrap/system/{name}", text) for name, text in facts.items())
+    agent.upload(gzip.compress(tar(record("crio", *failed_run()), *files)))
+    indexed(server, agent.host.id)
+
+    (found,) = server.client("reader").get("/api/v1/hosts", hardware="Dell Inc. PowerEdge R640").json["hosts"]
+    assert found["name"] == agent.host.id
+
+
 def test_repeated_bundle_is_stored_once(server: Served, agent: Agent) -> None:
     replies = [agent.upload(FAILED).status for _ in range(2)]
 

@@ -304,7 +304,16 @@ def test_statistics_show_failures_of_steps(visitor: Visitor) -> None:
     assert not any("dc1" in text for text in page.texts("td"))
 
 
-@pytest.mark.parametrize(("by", "first"), [("site", "dc1"), ("group", "dc1/rack1"), ("release", "")])
+@pytest.mark.parametrize(
+    ("by", "first"),
+    [
+        ("site", "dc1"),
+        ("rack", "dc1/rack1"),
+        ("group", "dc1/rack1"),
+        ("release", "4.18"),
+        ("hardware", "Dell Inc. PowerEdge R640"),
+    ],
+)
 def test_groups_page_counts_hosts_by_verdict(visitor: Visitor, by: str, first: str) -> None:
     page = visitor.page(f"/groups?by={by}")
 
@@ -314,7 +323,10 @@ def test_groups_page_counts_hosts_by_verdict(visitor: Visitor, by: str, first: s
 
 
 def test_search_finds_hosts_by_any_field(visitor: Visitor) -> None:
-    for text, host in (("NO MIRROR", "web14.dc1"), ("web14", "web14.dc1"), ("over 14 boots", "web07.dc2")):
+    for text, host in (
+        *(("NO MIRROR", "web14.dc1"), ("web14", "web14.dc1"), ("over 14 boots", "web07.dc2")),
+        ("r640", "web14.dc1"),
+    ):
         found = visitor.page(f"/?each=1&search={quote(text)}").texts("a")
         assert any(name.startswith(host) for name in found), text
         assert not any(name.startswith("web03.dc2") for name in found)

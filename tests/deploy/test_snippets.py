@@ -126,6 +126,21 @@ def test_steps_are_reported_and_recorded_whatever_is_in_their_names(
 
 
 @shells
+def test_first_step_names_vendor_and_model(shell: str, tmp_path: Path) -> None:
+    host = Installer(tmp_path, shell)
+    facts = tmp_path / "sys/class/dmi/id"
+    facts.mkdir(parents=True)
+    (facts / "sys_vendor").write_text("Dell Inc.\n")
+    (facts / "product_name").write_text("PowerEdge R640\n")
+    with step_collector() as collector:
+        steps = f"SERVICE_RECORD_ROOT={tmp_path}; service_record_step one init; service_record_step two init"
+        host.run(f"{functions('--url', collector.url)}\n{steps}", "-eu")
+
+    told = [report.fields.get("hardware") for report in collector.reported]
+    assert told == ["Dell Inc. PowerEdge R640", None]
+
+
+@shells
 @clients
 @pytest.mark.parametrize("server", ["black hole", "trickle"])
 def test_a_server_that_does_not_answer_takes_seconds_and_nothing_else(

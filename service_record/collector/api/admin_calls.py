@@ -102,14 +102,15 @@ async def list_audit(request: Request) -> Response:
 
 
 async def put_host(request: Request) -> Response:
-    """`PUT /api/v1/hosts/{host}`: create a host before it reports, or change its `group` or `release`.
+    """`PUT /api/v1/hosts/{host}`: create a host before it reports, or change its properties.
 
+    Those are `group`, `release` and `hardware`.
     With `id`, `cluster_id` and further fields, the host is mapped to a host of an assisted-service.
     """
     serving, grant = caller(request)
     host = host_name(request.path_params["host"])
     body = await named_fields(request)
-    fields: dict[str, str] = {name: body[name] for name in ("group", "release") if name in body}
+    fields: dict[str, str] = {name: body[name] for name in ("group", "release", "hardware") if name in body}
     if fields.get("group") and not access.is_group(fields["group"]):
         raise Refusal(HTTPStatus.BAD_REQUEST, access.GROUP_RULE)
     mapped = mapped_of(body)

@@ -49,10 +49,10 @@ class Hosts(msgspec.Struct):
 async def list_hosts(request: Request) -> Response:
     """`GET /api/v1/hosts?group=&machine=&verdict=&cause=&cluster=&all=&limit=&after=`: a page of hosts.
 
-    `group`, `machine`, `verdict`, `cause` and `cluster` may be repeated. Hosts in trouble come first, or
-    `sort` names another order. A host that moves in the order while pages are read is listed at the end, so
-    that none is missed. Hosts that were done more than a day ago are left out without `all=true`.
-    `earlier=true` adds the earlier builds of the listed hosts.
+    `group`, `machine`, `verdict`, `cause`, `cluster`, `release` and `hardware` may be repeated. Hosts in
+    trouble come first, or `sort` names another order. A host that moves in the order while pages are read is
+    listed at the end, so that none is missed. Hosts that were done more than a day ago are left out without
+    `all=true`. `earlier=true` adds the earlier builds of the listed hosts.
     """
     serving, grant = caller(request)
     query = request.query_params
@@ -64,6 +64,8 @@ async def list_hosts(request: Request) -> Response:
         verdicts=tuple(_check_verdict(verdict) for verdict in query.getlist("verdict")),
         causes=tuple(query.getlist("cause")),
         clusters=tuple(query.getlist("cluster")),
+        releases=tuple(query.getlist("release")),
+        hardware=tuple(query.getlist("hardware")),
         done_since=None if is_all else serving.collector.now() - SHOWN_DONE,
     )
     limit = whole_number(query.get("limit", str(_DEFAULT_LIMIT)), "limit", 1, _MAX_LIMIT)

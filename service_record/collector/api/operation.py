@@ -84,6 +84,8 @@ class StepReport(msgspec.Struct, omit_defaults=True):
     build: str = ""
     group: str = ""
     release: str = ""
+    hardware: str = ""
+    """Vendor and model of the machine."""
 
 
 class HostReport(StepReport, kw_only=True, omit_defaults=True):
@@ -140,6 +142,8 @@ class HostFields(msgspec.Struct, omit_defaults=True):
 
     group: GroupName = ""
     release: Short = ""
+    hardware: Short = ""
+    """Vendor and model of the machine."""
     id: Uuid = ""
     cluster_id: Uuid = ""
     infra_env_id: Uuid = ""

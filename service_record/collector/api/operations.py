@@ -176,6 +176,8 @@ OPERATIONS: Final = (
             "verdict": {"type": "array", "items": {"type": "string", "enum": list(FleetVerdict)}},
             "cause": _REPEATED,
             "cluster": _REPEATED,
+            "release": _REPEATED,
+            "hardware": _REPEATED,
             "all": {"type": "boolean"},
             "earlier": {"type": "boolean"},
             "sort": {"type": "string", "enum": list(Sort)},

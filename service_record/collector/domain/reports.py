@@ -56,6 +56,7 @@ def step_of(fields: Mapping[str, Any]) -> ReportedStep:
         sequence=_sequence(fields, notes),
         group=_text(fields, "group", notes),
         release=_text(fields, "release", notes),
+        hardware=_text(fields, "hardware", notes),
         notes=tuple(notes),
     )
 

@@ -55,6 +55,8 @@ class ReportedStep:
     """The number of this report among the reports of its host in one boot."""
     group: str = ""
     release: str = ""
+    hardware: str = ""
+    """Vendor and model of the machine, without a serial number."""
     notes: tuple[str, ...] = ()
     """Remarks on invalid values and their corrections."""
     is_known: bool = True

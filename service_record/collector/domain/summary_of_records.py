@@ -53,6 +53,8 @@ class RecordsLook(msgspec.Struct, frozen=True, omit_defaults=True):
     stage: str = ""
     boots: tuple[str, ...] = ()
     """Oldest first."""
+    hardware: str = ""
+    """Vendor and model of the machine, from the other files of a bundle."""
     left_out: tuple[str, ...] = ()
     """The parts that could not be read, with the reason."""
 
@@ -68,6 +70,8 @@ class JudgedRecords:
     """Service -> how many."""
     left_out: tuple[str, ...]
     """The parts that could not be read, with the reason."""
+    hardware: str = ""
+    """Vendor and model of the machine."""
 
 
 class BesideRecords(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,16 +113,17 @@ def judge_records(
         damaged=beside.damaged,
     )
     moment, units = _moment_of(history, silence), read_texts(beside.unit_texts)
-    diagnosis = judge(
+    judgement = judge(
         history,
         built_in_causes(),
         units,
         files=beside.files,
         now=moment,
         is_log_bundle=beside.is_log_bundle,
-    ).diagnosis
+    )
+    hardware = " ".join(fact.value for fact in judgement.facts.all("hardware"))[:_LONGEST_NAME]
     reasons = tuple(text[:_LONGEST] for text in left_out)[:_MOST_LEFT_OUT]
-    return JudgedRecords(history, moment, diagnosis, counts, reasons)
+    return JudgedRecords(history, moment, judgement.diagnosis, counts, reasons, hardware)
 
 
 def summarise(judged: JudgedRecords) -> RecordsLook:
@@ -127,6 +132,7 @@ def summarise(judged: JudgedRecords) -> RecordsLook:
     return RecordsLook(
         services=tuple(_service_fields(service, judged.entries) for service in judged.history.services),
         boots=judged.history.boots[-_MOST_BOOTS:],
+        hardware=judged.hardware,
         left_out=judged.left_out,
         **(_summary_fields(diagnosis) if diagnosis is not None else {}),
     )

@@ -184,7 +184,7 @@ def _masked(summary: BundleSeen) -> BundleSeen:
     """Return a copy with masked secrets. Bundles of other programs may contain some."""
     rules = Rules()
     try:
-        look = _with_masked_texts(summary.look, ("reason", "why"), outgoing_text, rules)
+        look = _with_masked_texts(summary.look, ("reason", "why", "hardware"), outgoing_text, rules)
         parts = ("verdict", "lead", "cause", "rest")
         return BundleSeen(look, _with_masked_texts(summary.analysis, parts, outgoing_page, rules))
     except LeakError:

@@ -89,7 +89,7 @@ def enrol(connection: Connection, grant: Grant, host: str, asked_group: str, now
 
 
 def put_host(connection: Connection, name: str, fields: dict[str, str], now: float) -> bool:
-    """Create a host, or change its group or release. Return True if it was created."""
+    """Create a host, or change its group, release or hardware. Return True if it was created."""
     insert_new = inserting(connection, hosts)
     row = connection.execute(
         insert_new.on_conflict_do_nothing(index_elements=["name"]).returning(hosts.c.id),

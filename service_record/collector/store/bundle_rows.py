@@ -11,6 +11,7 @@ import msgspec
 from sqlalchemy import Connection, delete, func, insert, or_, select, update
 
 from service_record.collector.domain.records_page import Analysis
+from service_record.collector.domain.steps import readable
 from service_record.collector.domain.summary_of_records import RecordsLook
 from service_record.collector.domain.verdicts import RecordsVerdict
 from service_record.collector.store import record_rows
@@ -187,6 +188,12 @@ def save(connection: Connection, bundle_id: int, look: RecordsLook, analysis: An
     }
     connection.execute(update(bundles).where(bundles.c.id == bundle_id).values(values))
     tell(connection, row.host_id, look, row.received_at)
+    if hardware := readable(look.hardware):
+        connection.execute(
+            update(hosts)
+            .where(hosts.c.id == row.host_id, hosts.c.hardware != hardware)
+            .values(hardware=hardware, revision=hosts.c.revision + 1)
+        )
     if services:
         _save_analysis(connection, row.host_id, bundle_id, analysis)
 

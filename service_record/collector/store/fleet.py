@@ -38,6 +38,9 @@ class Filters:
     verdicts: tuple[str, ...] = ()
     clusters: tuple[str, ...] = ()
     """Only hosts of the clusters with these ids or names."""
+    releases: tuple[str, ...] = ()
+    hardware: tuple[str, ...] = ()
+    """Only hosts with one of these vendors and models."""
     causes: tuple[str, ...] = ()
     """Only hosts in trouble with one of these causes."""
     confined_to: str = ""
@@ -55,6 +58,8 @@ class HostSummary:
     name: str
     group: str
     release: str
+    hardware: str
+    """Vendor and model of the machine; empty if unknown."""
     build: int
     """0 if the host has reported no step yet."""
     action: str
@@ -401,7 +406,7 @@ def groups(connection: Connection, confined_to: str = "") -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RollUp:
-    """The hosts of one group, site or release."""
+    """The hosts of one site, rack, group, release or hardware."""
 
     name: str
     counts: Mapping[str, int]
@@ -417,44 +422,63 @@ class RollUpBy(StrEnum):
 
     SITE = "site"
     """The first part of the group's name."""
+    RACK = "rack"
+    """The first two parts of the group's name."""
     GROUP = "group"
     RELEASE = "release"
+    HARDWARE = "hardware"
+    """Vendor and model."""
+
+
+_PARTS_OF_GROUP: Final = {RollUpBy.SITE: 1, RollUpBy.RACK: 2}
 
 
 def roll_up(connection: Connection, filters: Filters, by: RollUpBy) -> tuple[RollUp, ...]:
-    """Return the number of hosts of each verdict by group, site or release, most trouble first."""
-    column = hosts.c.release if by is RollUpBy.RELEASE else hosts.c.group
+    """Return the number of hosts of each verdict in each group, release and so on, most trouble first."""
+    column = hosts.c[by.value] if by in {RollUpBy.RELEASE, RollUpBy.HARDWARE} else hosts.c.group
     counted = select(column.label("name"), hosts.c.verdict, func.count().label("hosts"))
     counted = counted.where(and_(true(), *_conditions(filters))).group_by(column, hosts.c.verdict)
     sums: dict[str, Counter[str]] = {}
     for row in connection.execute(counted):
-        name = row.name.partition("/")[0] if by is RollUpBy.SITE else row.name
+        name = "/".join(row.name.split("/")[: _PARTS_OF_GROUP.get(by)])
         sums.setdefault(name, Counter())[row.verdict] += row.hosts
     rolled = [RollUp(name, dict.fromkeys(_ORDER, 0) | counts) for name, counts in sums.items()]
     return tuple(sorted(rolled, key=lambda one: (-sum(one.counts[verdict] for verdict in _BAD), one.name)))
 
 
 def _conditions(filters: Filters) -> list[ColumnElement[bool]]:
-    conditions = []
+    conditions: list[ColumnElement[bool]] = []
     if filters.confined_to:
         conditions.append(is_within(hosts.c.group, filters.confined_to))
     if filters.groups:
         conditions.append(or_(*(is_within(hosts.c.group, group) for group in filters.groups)))
     if filters.machines:
         conditions.append(or_(*(_named(hosts.c.name, machine.lower()) for machine in filters.machines)))
+    if filters.releases:
+        conditions.append(hosts.c.release.in_(filters.releases))
+    if filters.hardware:
+        conditions.append(hosts.c.hardware.in_(filters.hardware))
     if filters.causes:
         conditions.append(hosts.c.cause.in_(filters.causes))
     if filters.clusters:
         named = [name.lower() for name in filters.clusters]
-        of = select(clusters.c.id).where(func.lower(clusters.c.name).in_(named))
-        in_clusters = or_(installations.c.cluster_id.in_(named), installations.c.cluster_id.in_(of))
-        conditions.append(hosts.c.id.in_(select(installations.c.host_id).where(in_clusters)))
+        has_name = func.lower(clusters.c.name).in_(named)
+        conditions.append(_is_in_cluster(installations.c.cluster_id.in_(named), has_name))
     if filters.search:
-        fields = ("name", "group", "release", "action", "verdict", "reason", "message")
-        conditions.append(or_(*(hosts.c[name].icontains(filters.search, autoescape=True) for name in fields)))
+        fields = ("name", "group", "release", "hardware", "action", "verdict", "reason", "message")
+        found = (hosts.c[name].icontains(filters.search, autoescape=True) for name in fields)
+        has_id = installations.c.cluster_id.icontains(filters.search, autoescape=True)
+        is_named = clusters.c.name.icontains(filters.search, autoescape=True)
+        conditions.append(or_(*found, _is_in_cluster(has_id, is_named)))
     if filters.done_since is not None:
         conditions.append(or_(hosts.c.ended_at.is_(None), hosts.c.ended_at >= filters.done_since))
     return conditions
+
+
+def _is_in_cluster(has_id: ColumnElement[bool], has_name: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Return the condition that a host's installation has such a cluster id, or its cluster such a name."""
+    in_named = installations.c.cluster_id.in_(select(clusters.c.id).where(has_name))
+    return hosts.c.id.in_(select(installations.c.host_id).where(or_(has_id, in_named)))
 
 
 def is_within(column: Column[str], group: str) -> ColumnElement[bool]:

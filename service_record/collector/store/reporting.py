@@ -160,6 +160,7 @@ _UPDATE_HOSTS: Final = ManyRows(
     keys={"id": "of"},
     also=_NEXT_REVISION,
 )
+_UPDATE_HARDWARE: Final = ManyRows(hosts, ["hardware"], keys={"id": "of"}, also=_NEXT_REVISION)
 _INCREASE_REVISION: Final = (
     update(hosts).where(hosts.c.id == bindparam("of")).values(revision=hosts.c.revision + 1)
 )
@@ -325,6 +326,8 @@ class _Host:
     """Number of an earlier build -> time of its late report."""
     has_unknown: bool = False
     """True if the batch has a step that no operator defined."""
+    hardware: str = ""
+    """The hardware that a report of the batch names."""
 
 
 def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequence[Accepted | Exception]:
@@ -346,6 +349,7 @@ def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequen
         if (answer := seen.find(host, report, identity)) is not None:
             results.append(answer)
             continue
+        host.hardware = report.step.hardware or host.hardware
         if not report.step.is_known:
             # The answer will be a refusal: the step is stored, but changes neither verdicts nor deadlines.
             accepted = Accepted(number, host.progress.number if host.progress else 1, host.row.id)
@@ -529,6 +533,11 @@ def _write(
             changed_hosts.append(_host_change(host.row, host.progress, step, now, host.last.due_at))
             changed_builds += (_build_change(host.row.id, build) for build in (*host.left, host.progress))
         late += ({"of": host.row.id, "in": build, "updated_at": at} for build, at in host.late.items())
+    changed_hardware = [
+        {"of": host.row.id, "hardware": host.hardware}
+        for host in host_rows
+        if host.hardware not in {"", host.row.hardware}
+    ]
     with at_once(connection):
         _INSERT_STEPS.execute(connection, step_rows)
         _INSERT_DURATIONS.execute(connection, duration_rows)
@@ -537,6 +546,7 @@ def _write(
         _UPDATE_BUILDS.execute(connection, changed_builds)
         UPDATE_VERDICTS.execute(connection, overtaken)
         _UPDATE_EARLIER_BUILDS.execute(connection, late)
+        _UPDATE_HARDWARE.execute(connection, changed_hardware)
     changed = {host.row.id for host in host_rows if host.late or host.has_unknown}
     if changed:
         connection.execute(_INCREASE_REVISION, [{"of": host_id} for host_id in sorted(changed)])

@@ -44,6 +44,7 @@ hosts = Table(
     Column("name", String(253), nullable=False, unique=True),
     Column("group", String(255), nullable=False, server_default="", index=True),
     Column("release", String(255), nullable=False, server_default=""),
+    Column("hardware", String(255), nullable=False, server_default=""),  # vendor and model
     Column("first_seen", Double, nullable=False),
     Column("last_seen", Double, nullable=False),
     # The latest build, in short: the fleet is shown of this table alone.

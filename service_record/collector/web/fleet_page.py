@@ -72,6 +72,8 @@ class FleetFilters(Filters):
             verdicts=tuple(verdict for verdict in VERDICTS if verdict in query.getlist("verdict")),
             clusters=field_values(query.getlist("cluster")),
             causes=field_values(query.getlist("cause")),
+            releases=field_values(query.getlist("release")),
+            hardware=field_values(query.getlist("hardware")),
             search=next(iter(field_values(query.getlist("search"))), "")[:_MAX_SEARCH_CHARS],
             each=query.get("each", "") not in {"", "0"},
             all=query.get("all", "") not in {"", "0"},
@@ -86,6 +88,8 @@ class FleetFilters(Filters):
         fields += [("verdict", verdict) for verdict in self.verdicts]
         fields += [("cluster", cluster) for cluster in self.clusters]
         fields += [("cause", cause) for cause in self.causes]
+        fields += [("release", release) for release in self.releases]
+        fields += [("hardware", hardware) for hardware in self.hardware]
         fields += [("search", self.search)] * bool(self.search)
         fields += [("each", "1")] * self.each
         fields += [("all", "1")] * self.all
@@ -96,9 +100,8 @@ class FleetFilters(Filters):
     @property
     def is_narrowed(self) -> bool:
         """Return whether the filters leave out hosts."""
-        return bool(
-            self.groups or self.machines or self.verdicts or self.clusters or self.causes or self.search
-        )
+        names = (self.groups, self.machines, self.verdicts, self.clusters, self.causes, self.releases)
+        return bool(self.hardware or self.search) or any(names)
 
     @property
     def shows_clusters(self) -> bool:

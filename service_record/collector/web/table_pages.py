@@ -68,7 +68,7 @@ def _administrator(request: Request) -> tuple[Serving, Grant]:
 
 
 async def get_groups(request: Request) -> Response:
-    """`GET /groups?by=site|group|release`: the number of hosts of each verdict."""
+    """`GET /groups?by=site|rack|group|release|hardware`: the number of hosts of each verdict."""
     serving, grant = caller(request)
     word = request.query_params.get("by", "")
     by = RollUpBy(word) if word in set(RollUpBy) else RollUpBy.GROUP

@@ -156,6 +156,14 @@ service_record_report() {
     query=$query${in_url:+"&$field=$in_url"}
   done
   query="$query&priority=${service_record_priority:-0}"
+  # Once for each script: vendor and model of the machine.
+  if [ "$service_record_begun" != "$$" ]; then
+    vendor='' model=''
+    read -r vendor <"${SERVICE_RECORD_ROOT-}/sys/class/dmi/id/sys_vendor"
+    read -r model <"${SERVICE_RECORD_ROOT-}/sys/class/dmi/id/product_name"
+    service_record_spell "${vendor:+$vendor }$model"
+    query=$query${in_url:+"&hardware=$in_url"}
+  fi
   key=$boot-$$-$time-$service_record_number
   if ! printf '%s %s\n' "$key" "$query" >>"$spool"; then
     spool='' limit=$service_record_patience
