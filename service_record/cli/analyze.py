@@ -95,7 +95,8 @@ _NEEDS_DIRECTORY: Final = "--wait needs one directory of records that a host wri
 @click.option(
     "--brief",
     is_flag=True,
-    help="Print only the verdict, up to three lines of evidence and what to run next.",
+    help="Print only the verdict, up to three lines of evidence and what to run next; on this host from "
+    "fewer lines of the journal.",
 )
 @click.option("--wait", is_flag=True, help="Wait until all services have ended, or something is wrong.")
 @click.option(
@@ -164,7 +165,7 @@ def command(
         )
     judges = judging(budget, baseline, rules)
     expected = expected_services(expectations, judges.budgets.baseline)
-    question = _Question(request, judges, expected, is_waiting=wait)
+    question = _Question(request, judges, expected, is_waiting=wait, is_brief=brief)
     try:
         answer = _waited(question, timeout) if wait else question.answer()
     except Unreadable as refusal:
@@ -205,6 +206,7 @@ class _Question(msgspec.Struct, frozen=True):
     expected: Sequence[str] = ()
     """Services that must have started."""
     is_waiting: bool = False
+    is_brief: bool = False
 
     def answer(self) -> _Answer:
         try:
@@ -235,6 +237,7 @@ class _Question(msgspec.Struct, frozen=True):
             selects=self._selects,
             selects_services=bool(self.request.services),
             is_waiting=self.is_waiting,
+            is_brief=self.is_brief,
         )
         diagnosis = subject.judge(self.judging)
         unknown = set(unrecorded) - described_units(diagnosis)
@@ -259,6 +262,7 @@ class _Question(msgspec.Struct, frozen=True):
             unrecorded=self.request.services,
             selects=self._selects,
             is_waiting=self.is_waiting,
+            is_brief=self.is_brief,
         )
         diagnosis = subject.judge(self.judging)
         if diagnosis is None or not (diagnosis.failed_units or diagnosis.not_started or diagnosis.unrecorded):

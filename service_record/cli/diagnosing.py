@@ -161,6 +161,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     selects_services: bool = False
     """True if only some services are judged."""
     is_waiting: bool = False
+    is_brief: bool = False
+    """True for an answer at once, from fewer lines of the journal."""
 
     @property
     def is_here(self) -> bool:
@@ -190,7 +192,16 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         if self._reads_files(judging):
             from service_record.read.host_files import host_files  # only where there may be some
 
-            files = host_files(self.source, units, named=self.unrecorded, is_here=self.is_here, leave=_warn)
+            files = host_files(
+                self.source,
+                units,
+                named=self.unrecorded,
+                is_here=self.is_here,
+                is_brief=self.is_brief,
+                leave=_warn,
+            )
+            if self.is_here:
+                judging.causes.prepare()  # now, while the host's programs run
         return judge(
             self.history,
             judging.causes,

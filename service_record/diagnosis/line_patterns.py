@@ -2,24 +2,28 @@
 
 Patterns use RE2, which takes linear time for any pattern: neither messages nor rules are trusted. Compiling
 all patterns would take longer than everything else for a small bundle. So each pattern has needles: words of
-which every match contains at least one. A text is searched for all needles first, and only patterns with a
-needle in the text are compiled and tried.
+which every match contains at least one. A text is searched for all needles at once with the algorithm of Aho
+and Corasick, and only patterns with a needle in the text are compiled and tried.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final, Self, TypeAlias
+from heapq import merge
+from itertools import chain
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import msgspec
+
+if TYPE_CHECKING:
+    import ahocorasick_rs
 
 _GROUP: Final = re.compile(r"\(\?P?<([A-Za-z_]\w*)>")
 _UNUSUAL: Final = re.compile(r"(?a)\[:\^?[a-z]+:\]|\\[QpPxC\d]|\(\?\w*x")
 """Syntax that `_parse` does not know: [[:alpha:]], \\Q..\\E, \\p{Greek}, \\x{41}, (?x)."""
 _LEAST_NEEDLE_CHARACTERS: Final = 3
 _MOST_NEEDLES: Final = 12
-_HEAD_CHARACTERS: Final = 12
-"""The search for lines uses only this much of each needle: short to compile fast, long enough to be rare."""
 _MOST_TRIED: Final = 64
 """The most patterns tried one by one on one text. Only an attack has more needles in one line."""
 _MOST_REMEMBERED: Final = 4096
@@ -63,19 +67,38 @@ class LineSet:
 
     def __init__(self, patterns: Iterable[tuple[int, Pattern]]) -> None:
         self._patterns = tuple(patterns)
-        self._selected: dict[tuple[int, ...], _Selection] = {}
+        self._selected: dict[frozenset[int], _Selection] = {}
 
     def prepare(self) -> None:
-        """Compile the sets before worker processes are forked, so that they share the memory."""
-        if self._patterns:
-            self._heads.search(b"")
-            self.tests(b"")
+        """Compile the search before worker processes are forked, so that they share the memory."""
+        self.tests(b"")
 
     def tests(self, text: bytes) -> set[int]:
         """Return the numbers of the tests with a pattern that matches the text."""
-        if not self._patterns:
-            return set()
-        words = tuple(self._words.Match(text) or ())
+        return self._try_patterns(text, frozenset(word for word, _, _ in self._find_needles(text.lower())))
+
+    def lines(self, block: bytes, longest: int) -> Iterator[tuple[int, int, set[int]]]:
+        """Yield the start and the end of each line that matches, and the numbers of its tests.
+
+        Only the first `longest` bytes of a line are searched.
+        """
+        # This is the hot path of large bundles. Most lines contain no needle and cost no step in Python.
+        lowered = block.lower()
+        start = end = -1
+        words: set[int] = set()
+        for word, found, found_end in chain(self._find_needles(lowered), [(-1, len(block), 0)]):
+            if found >= end:  # in a later line; the last item only ends the loop
+                if words and (
+                    tests := self._try_patterns(block[start : min(end, start + longest)], frozenset(words))
+                ):
+                    yield start, end, tests
+                words.clear()
+                start, end = lowered.rfind(b"\n", 0, found) + 1, end_of_line(lowered, found)
+            if found_end <= start + longest:
+                words.add(word)
+
+    def _try_patterns(self, text: bytes, words: frozenset[int]) -> set[int]:
+        """Return the tests that match a text with these needles."""
         # Lines of one program have the same needles again and again: cache by the set of needles.
         known = self._selected.get(words)
         if known is None:
@@ -83,35 +106,18 @@ class LineSet:
                 self._selected.clear()
             known = self._selected[words] = self._select_patterns(words)
         certain, tried = known
-        if not tried:
-            return set(certain)
         if len(tried) > _MOST_TRIED:
             return self.tests_by_set(text)
         return {*certain, *(test for test, pattern in tried if pattern.search(text))}
 
     def _select_patterns(self, words: Iterable[int]) -> "_Selection":
         """Return the tests that these needles prove, and the patterns that can match with them."""
-        patterns = [self._patterns[index] for index in {i for word in words for i in self._by_number[word]}]
+        numbers = {index for word in words for index in self._by_number[word]}
+        patterns = [self._patterns[index] for index in sorted(numbers)]
         return (
             frozenset(test for test, pattern in patterns if pattern.is_word),
             tuple(one for one in patterns if not one[1].is_word),
         )
-
-    def lines(self, block: bytes, longest: int) -> Iterator[tuple[int, int, set[int]]]:
-        """Yield the start and the end of each line that matches, and the numbers of its tests.
-
-        Only the first `longest` bytes of a line are searched.
-        """
-        # This is the hot path of large bundles. A match extends to the end of its line, so that each line
-        # with a needle is one match, however many needles it contains.
-        at = 0
-        for head in self._heads.finditer(block) if self._patterns else ():
-            found, end = head.span()
-            if found < at:
-                continue  # the empty needle also matches at the end of a line
-            start, at = block.rfind(b"\n", at, found) + 1 or at, end + 1
-            if tests := self.tests(block[start : min(end, start + longest)]):
-                yield start, end, tests
 
     @cached_property
     def _by_word(self) -> dict[str, list[int]]:
@@ -120,30 +126,27 @@ class LineSet:
         for index, (_, pattern) in enumerate(self._patterns):
             for word in pattern.needles or ("",):
                 by_word.setdefault(word, []).append(index)
-        return by_word
+        return dict(sorted(by_word.items()))  # the empty needle is number 0
 
     @cached_property
     def _by_number(self) -> Sequence[Sequence[int]]:
         return tuple(self._by_word.values())
 
     @cached_property
-    def _words(self) -> Any:
-        """Compile the set of all needles, numbered as in `_by_number`."""
-        import re2  # as above
+    def _automaton(self) -> "ahocorasick_rs.BytesAhoCorasick":
+        import ahocorasick_rs  # needed only to search
 
-        return _compile_set(re2.escape(word) for word in self._by_word)
+        return ahocorasick_rs.BytesAhoCorasick([word.encode() for word in self._by_word if word])
 
-    @cached_property
-    def _heads(self) -> Any:
-        """Compile the pattern that finds the beginning of any needle and extends to the end of the line."""
-        import re2  # as above
-
-        options = _options()
-        options.never_capture = True
-        options.max_mem = _AUTOMATON_BYTES
-        heads = {word[:_HEAD_CHARACTERS] for word in self._by_word}
-        words = "|".join(map(re2.escape, sorted(heads)))
-        return re2.compile(rf"(?:{words})[^\n]*".encode(), options)
+    def _find_needles(self, lowered: bytes) -> Iterator[tuple[int, int, int]]:
+        """Yield the number, the start and the end of each needle, in the order of their lines."""
+        found = self._automaton.find_matches_as_indexes(lowered, overlapping=True)
+        if "" not in self._by_word:
+            yield from found
+            return
+        starts = [0, *(match.end() for match in re.finditer(rb"\n(?!\Z)", lowered))]
+        numbered = ((number + 1, start, end) for number, start, end in found)
+        yield from merge(((0, start, start) for start in starts), numbered, key=itemgetter(1))
 
     def tests_by_set(self, text: bytes) -> set[int]:
         """Return the same as `tests`, in linear time for any text. Compiling the set takes long."""
@@ -151,7 +154,16 @@ class LineSet:
 
     @cached_property
     def _set(self) -> Any:
-        return _compile_set(pattern.text for _, pattern in self._patterns)
+        import re2  # as above
+
+        options = _options()
+        options.never_capture = True
+        options.max_mem = _AUTOMATON_BYTES
+        compiled = re2.Set.SearchSet(options)
+        for _, pattern in self._patterns:
+            compiled.Add(pattern.text.encode())
+        compiled.Compile()
+        return compiled
 
 
 def end_of_line(text: bytes, at: int) -> int:
@@ -166,19 +178,6 @@ def _options() -> Any:
     options = re2.Options()
     options.case_sensitive = options.log_errors = False
     return options
-
-
-def _compile_set(patterns: Iterable[str]) -> Any:
-    import re2  # as above
-
-    options = _options()
-    options.never_capture = True
-    options.max_mem = _AUTOMATON_BYTES
-    compiled = re2.Set.SearchSet(options)
-    for pattern in patterns:
-        compiled.Add(pattern.encode())
-    compiled.Compile()
-    return compiled
 
 
 def find_needles(pattern: str) -> tuple[str, ...]:

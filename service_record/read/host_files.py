@@ -27,6 +27,7 @@ def host_files(
     *,
     named: Iterable[str] = (),
     is_here: bool = False,
+    is_brief: bool = False,
     leave: "Leave | None" = None,
     every_boot: bool = False,
 ) -> HostFiles | None:
@@ -34,6 +35,7 @@ def host_files(
 
     With `is_here` the records are this host's own, and the host itself is read, for at most three seconds:
     among other things the latest lines in the journal of the failed `units` and of the `named` services.
+    With `is_brief` fewer of the other lines are read. The host's programs start before this returns.
     `leave` is called with each file that was not read, and that opening the source has not reported. Of
     binary journals the latest two boots are read, or `every_boot`.
     """
@@ -42,14 +44,15 @@ def host_files(
     if not is_here:
         return None
     failed = [unit.name for unit in units or () if unit.is_failed]
-    return _live([*failed, *(f"{service}.service" for service in named)])
+    return _live([*failed, *(f"{service}.service" for service in named)], is_brief=is_brief)
 
 
-def _live(units: list[str]) -> HostFiles:
-    from service_record.read.live_host import live_contents  # only for this host
+def _live(units: list[str], *, is_brief: bool) -> HostFiles:
+    # Only for this host.
+    from service_record.read.live_host import BRIEF_JOURNAL_LINES, JOURNAL_LINES, live_contents
 
-    for name, data in live_contents(units):
-        yield name, BytesIO(data).read
+    contents = live_contents(units, journal_lines=BRIEF_JOURNAL_LINES if is_brief else JOURNAL_LINES)
+    return ((name, BytesIO(data).read) for name, data in contents)
 
 
 def _ignore(_: object) -> None:

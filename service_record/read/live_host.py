@@ -6,8 +6,8 @@ All programs run at the same time with one deadline, so that `analyze` does not 
 import errno
 import os
 import shutil
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from glob import glob
 from pathlib import Path
@@ -22,9 +22,11 @@ _MAX_TAIL_BYTES: Final = 256 << 10  # of one file, counted from its end
 _MAX_FILES: Final = 200
 _MAX_UNITS: Final = 20
 _JOURNAL: Final = ("journalctl", "--quiet", "--no-pager", "--output=short-iso-precise")
+JOURNAL_LINES: Final = 10_000
+BRIEF_JOURNAL_LINES: Final = 3_000
+"""For an answer within 0.3 s, of which 10,000 lines of a busy host would take half."""
 _PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
-    "journalctl --boot": (*_JOURNAL, "--boot", "--lines=10000"),
-    # systemd's own lines: a program that floods the journal pushes them out of the lines above.
+    # systemd's own lines: a program that floods the journal pushes them out of the latest lines.
     "journalctl --boot _PID=1": (*_JOURNAL, "--boot", "--lines=4000", "_PID=1"),
     "boot-1.log": (*_JOURNAL, "--boot=-1", "--lines=500"),
     **HOST_PROGRAMS,
@@ -45,28 +47,35 @@ _FILES: Final = (
 )
 
 
-def live_contents(units: Sequence[str] = (), seconds: float = SECONDS) -> Iterator[tuple[str, bytes]]:
-    """Yield each file and each program's output that this host has, as its name and content.
+def live_contents(
+    units: Sequence[str] = (), seconds: float = SECONDS, journal_lines: int = JOURNAL_LINES
+) -> Iterator[tuple[str, bytes]]:
+    """Start the programs, and return each file and each output that this host has: name and content.
 
     The latest journal lines of `units` are read separately, because other programs may flood the journal.
     A program that still runs after `seconds` is stopped, and its output is left out.
     """
     deadline = Deadline(seconds)
-    programs = dict(_PROGRAMS)
+    programs = {"journalctl --boot": (*_JOURNAL, "--boot", f"--lines={journal_lines}"), **_PROGRAMS}
     if units:
         of_units = (f"--unit={unit}" for unit in units[:_MAX_UNITS])
         programs["journalctl --unit"] = (*_JOURNAL, "--boot", "--lines=2000", *of_units)
-    with ThreadPoolExecutor(len(programs)) as pool:
-        environ = _environment()
-        outputs = {
-            name: pool.submit(printed, argv, environ, deadline, _MAX_OUTPUT_BYTES)
-            for name, argv in programs.items()
-        }
-        yield PROGRAMS_FILE, "\n".join(_programs()).encode()
-        yield from _files(deadline)
-        for name, output in outputs.items():
-            if data := output.result():
-                yield name, data
+    environ = _environment()
+    pool = ThreadPoolExecutor(len(programs))
+    outputs = {
+        name: pool.submit(printed, argv, environ, deadline, _MAX_OUTPUT_BYTES)
+        for name, argv in programs.items()
+    }
+    pool.shutdown(wait=False)  # each thread ends with its program
+    return _contents(outputs, deadline)
+
+
+def _contents(outputs: Mapping[str, Future[bytes]], deadline: Deadline) -> Iterator[tuple[str, bytes]]:
+    yield PROGRAMS_FILE, "\n".join(_programs()).encode()
+    yield from _files(deadline)
+    for name, output in outputs.items():
+        if data := output.result():
+            yield name, data
 
 
 def _programs() -> Iterator[str]:
