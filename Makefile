@@ -2,7 +2,7 @@
 
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help help-all report demo test test-thorough test-all matrix golden rules months check fuzz bench bench-bundle bench-boot bench-initramfs bench-growth examples bashes lock audit \
+.PHONY: help help-all report demo test test-thorough test-all matrix golden rules months check fuzz bench bench-bundle bench-boot bench-first-answer bench-initramfs bench-growth examples bashes lock audit \
   dependencies man install deb rpm standalone clean torture standalone-debian11 executables test-executables \
   demo-collector bench-collector bench-scale bench-triage bench-planted torture-collector site dist release release-files mutants
 
@@ -97,6 +97,9 @@ bench-growth: $(READY) ### measure how costs grow, and draw docs/project/perform
 
 bench-boot: $(READY) ### measure what the drop-in costs in a boot and a shutdown (as root), and rewrite a table in docs/project/performance.md
 	@$(WITH_BYTECODE) -m bench.boot
+
+bench-first-answer: $(READY) ### measure the command without a verb beside a long journal (as root), and rewrite a table in docs/project/performance.md
+	@$(WITH_BYTECODE) -m bench.first_answer
 
 bench-initramfs: $(READY) ### measure how much longer a boot in QEMU takes with dracut's module (as root), and rewrite a table in docs/initramfs.md
 	@$(WITH_BYTECODE) -m bench.initramfs

@@ -65,7 +65,7 @@ _NAMES: Final = (
 _FIELD: Final = re.compile(r"\{(pid|time|us|ns|name|uuid|hex|byte)\}")
 
 
-def _journal_text() -> bytes:
+def journal_text() -> bytes:
     """Return lines as `journalctl --output=short-iso-precise` prints them; the same each time."""
     chance = random.Random(20261121)
     text = bytearray()
@@ -106,7 +106,7 @@ def _time(second: float) -> str:
 def install(directory: Path, size: int) -> Path:
     """Make a `journalctl` in a directory of its own that prints about so many bytes, and return that."""
     block = directory / "block"
-    block.write_bytes(_journal_text())
+    block.write_bytes(journal_text())
     programs = directory / "bin"
     programs.mkdir()
     program = programs / "journalctl"

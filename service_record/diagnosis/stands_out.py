@@ -8,7 +8,7 @@ healthy hosts log it too.
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from pkgutil import get_data
 from typing import Final
 
@@ -133,6 +133,7 @@ def _are_alike(text: str, other: str) -> bool:
     return line_template(text) == line_template(other)
 
 
+@lru_cache(1024)  # as for `weight`
 def score_text(text: str, *, is_kernel: bool = False) -> float:
     """Return the score for the text of a line."""
     severity = _SEVERITIES[weight(text)]

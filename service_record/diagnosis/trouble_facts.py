@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -220,6 +221,7 @@ def is_labelled(line: str) -> bool:
     return weight(line.strip()) is LineWeight.LABELLED
 
 
+@lru_cache(1024)  # the same lines are weighed for each failure of a host
 def weight(line: str) -> LineWeight:
     """Return how much a line says about a problem. Only both ends of a very long line are searched."""
     line = _cut_middle(line)
