@@ -13,6 +13,7 @@ from starlette.responses import Response
 from service_record.collector.api.answering import Refusal, answer
 from service_record.collector.api.requests import whole_number
 from service_record.collector.api.serving import Serving, caller, host_name
+from service_record.collector.domain.build_days import DEFAULT_DAYS, MOST_DAYS
 from service_record.collector.domain.verdicts import FleetVerdict
 from service_record.collector.store.fleet import SHOWN_DONE, Cursor, Filters, HostSummary, Sort, fleet
 from service_record.collector.store.host_rows import (
@@ -98,9 +99,10 @@ async def show_build(request: Request) -> Response:
 
 
 async def show_statistics(request: Request) -> Response:
-    """`GET /api/v1/statistics?group=&release=&by=`: times and failures of each step.
+    """`GET /api/v1/statistics?group=&release=&by=&days=`: each step, and the builds of each day.
 
-    `group` and `release` filter and may be repeated. `by=group` and `by=release` split the statistics.
+    `group` and `release` filter and may be repeated. `by=group` and `by=release` split the statistics. Builds
+    are those of the last `days` days.
     """
     serving, grant = caller(request)
     query = request.query_params
@@ -108,8 +110,10 @@ async def show_statistics(request: Request) -> Response:
     if not by <= {"group", "release"}:
         raise Refusal(HTTPStatus.BAD_REQUEST, "by is group or release")
     groups = grant.readable_groups(query.getlist("group"))
-    releases = query.getlist("release")
-    return answer(await run_in_threadpool(serving.collector.baselines.statistics, groups, releases, by))
+    days = whole_number(query.get("days", str(DEFAULT_DAYS)), "days", 1, MOST_DAYS)
+    collector, releases = serving.collector, query.getlist("release")
+    statistics = collector.baselines.statistics
+    return answer(await run_in_threadpool(statistics, groups, releases, by, collector.now(), days))
 
 
 async def _read_detail(request: Request, build: int | None) -> StoredHostDetail:

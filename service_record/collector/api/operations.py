@@ -50,6 +50,7 @@ from service_record.collector.api.operation import (
     StepReport,
     Update,
 )
+from service_record.collector.domain.build_days import MOST_DAYS
 from service_record.collector.domain.verdicts import FleetVerdict
 from service_record.collector.ingest.baselines import Statistics
 from service_record.collector.store.cluster_rows import ClusterDetail
@@ -266,12 +267,13 @@ OPERATIONS: Final = (
     Operation(
         "GET /api/v1/statistics",
         host_calls.show_statistics,
-        "Show statistics of steps: durations and failures.",
+        "Show statistics of steps and of the builds of each day: durations and failures.",
         who=READERS,
         query={
             "group": _REPEATED,
             "release": _REPEATED,
             "by": _BY,
+            "days": {"type": "integer", "minimum": 1, "maximum": MOST_DAYS},
         },
         answers={200: Statistics},
     ),

@@ -9,9 +9,11 @@ from typing import Final
 
 from sqlalchemy import Connection
 
+from service_record.collector.domain.build_days import DAY, DEFAULT_DAYS, BuildSeries, build_series
 from service_record.collector.domain.silence import SilenceBudgets, Took
 from service_record.collector.domain.statistics import StepStatistics, statistics
 from service_record.collector.store import judging
+from service_record.collector.store.build_rows import read_ended_builds
 from service_record.collector.store.database import Database
 from service_record.collector.store.fleet import Filters, count_by_verdict
 
@@ -25,15 +27,17 @@ _RESTS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Statistics of steps."""
+    """Statistics of steps and builds."""
 
     steps: tuple[StepStatistics, ...]
     executions: int
     """The number of executions used, the latest ones."""
+    builds: tuple[BuildSeries, ...]
+    """Builds by day, for each group or release if they are split."""
 
 
-_Question = tuple[tuple[str, ...], tuple[str, ...], frozenset[str]]
-"""Groups, releases, and the columns that split the statistics."""
+_Question = tuple[tuple[str, ...], tuple[str, ...], frozenset[str], int]
+"""Groups, releases, the columns that split the statistics, and the number of days."""
 
 
 class LearnedBaselines:
@@ -67,30 +71,39 @@ class LearnedBaselines:
         took = {label: self._took[label][1] for label in undefined}
         return SilenceBudgets(default=self._default, given=self._given, took=took)
 
-    def statistics(self, groups: Iterable[str], releases: Iterable[str], by: Iterable[str]) -> Statistics:
-        """Return statistics of steps, split by `group`, `release` or both.
+    def statistics(
+        self,
+        groups: Iterable[str],
+        releases: Iterable[str],
+        by: Iterable[str],
+        now: float,
+        days: int = DEFAULT_DAYS,
+    ) -> Statistics:
+        """Return statistics of steps and builds, split by `group`, `release` or both.
 
-        Only these groups and releases are included; empty means all.
+        Only these groups and releases are included; empty means all. Builds are those of the last `days`
+        days.
         """
-        question = (tuple(groups), tuple(releases), frozenset(by))
+        question = (tuple(groups), tuple(releases), frozenset(by), days)
         with self._lock:  # who asks meanwhile gets the same answer
             until, answer = self._answers.get(question, (0.0, None))
             if answer is None or until < time.monotonic():
-                until, answer = self._ask(question)
+                until, answer = self._ask(question, now)
             self._answers[question] = until, answer
             self._answers.move_to_end(question)
             while len(self._answers) > _MOST_ANSWERS:
                 self._answers.popitem(last=False)
         return answer
 
-    def _ask(self, question: _Question) -> tuple[float, Statistics]:
+    def _ask(self, question: _Question, now: float) -> tuple[float, Statistics]:
         """Query the statistics. Return them and the time until which they are valid."""
         began = time.monotonic()
-        groups, releases, by = question
+        groups, releases, by, days = question
         with self._database.reading() as connection:
             executions = judging.executions(connection, groups, releases)
+            builds = read_ended_builds(connection, groups, releases, now - days * DAY)
         steps = statistics(executions, by_group="group" in by, by_release="release" in by)
-        answer = Statistics(steps, len(executions))
+        answer = Statistics(steps, len(executions), build_series(builds, by, days, now))
         ended = time.monotonic()
         return ended + _RESTS * (ended - began), answer
 

@@ -124,6 +124,16 @@ def times(number: int) -> str:
     return f"×{number}" if number > 1 else ""  # noqa: RUF001
 
 
+def per_cent(rate: float | None) -> str:
+    """Return a share in per cent. It is 0 % or 100 % only if none or all succeeded."""
+    if rate is None:
+        return ""
+    rounded = round(rate * 100)
+    if 0 < rate < 1:
+        rounded = min(max(rounded, 1), 99)
+    return f"{rounded} %"
+
+
 def counted(total: int, counts: Mapping[str, int], verdicts: Collection[str] = ()) -> str:
     """`31 hosts: 2 failed, 1 stuck, 28 done`."""
     counts_text = ", ".join(
@@ -155,6 +165,8 @@ def environment() -> Environment:
         "times": times,
         "stopped_at": stopped_at,
         "unrepeated": unrepeated,
+        "iso_day": iso_day,
+        "per_cent": per_cent,
     }
     templates.globals |= {
         "asset": lambda name: assets()[name].address,
@@ -180,6 +192,11 @@ def page(template: str, /, status: HTTPStatus = HTTPStatus.OK, **values: Any) ->
 def _moment(at: float) -> str:
     """`2026-11-21 03:12:05Z`."""
     return _iso(at).replace("T", " ")
+
+
+def iso_day(at: float) -> str:
+    """`2026-11-21`."""
+    return datetime.fromtimestamp(at, UTC).date().isoformat()
 
 
 def _iso(at: float) -> str:

@@ -13,14 +13,18 @@ from service_record.collector.api.mute_calls import finish_mute, make_mute, read
 from service_record.collector.api.requests import parse_form, whole_number
 from service_record.collector.api.serving import Serving, caller, plain_body
 from service_record.collector.domain.access import Grant
+from service_record.collector.domain.build_days import DEFAULT_DAYS
 from service_record.collector.domain.mutes import MuteKind, MuteScope
 from service_record.collector.domain.steps import readable
 from service_record.collector.store.fleet import Filters, RollUpBy, groups, roll_up
 from service_record.collector.web.fleet_page import field_values
 from service_record.collector.web.login import check_origin
 from service_record.collector.web.pages import page
+from service_record.collector.web.trend_chart import draw_trend
 
 _DURATIONS: Final = ("1h", "4h", "8h", "1d", "3d", "7d", "30d")
+_SPANS: Final = (14, 30, 90, 365)
+"""Days that a reader can choose from."""
 _LONGEST: Final = 255
 _MOST_SUMS: Final = 500
 _MOST: Final = 2**53
@@ -86,17 +90,22 @@ async def get_groups(request: Request) -> Response:
 
 
 async def get_statistics(request: Request) -> Response:
-    """`GET /statistics?group=...&release=...&by=group&by=release`: each step, over the latest builds."""
+    """`GET /statistics?group=...&release=...&by=group&days=...`: the builds of each day, and each step."""
     serving, grant = caller(request)
     query = request.query_params
     named, releases = field_values(query.getlist("group")), field_values(query.getlist("release"))
     by = {"group", "release"} & set(query.getlist("by"))
+    days = next((each for each in _SPANS if str(each) == query.get("days")), DEFAULT_DAYS)
+    collector = serving.collector
     statistics = await run_in_threadpool(
-        serving.collector.baselines.statistics, grant.readable_groups(named), releases, by
+        collector.baselines.statistics, grant.readable_groups(named), releases, by, collector.now(), days
     )
     return page(
         "statistics.html",
         steps=statistics.steps,
+        trends=[draw_trend(series) for series in statistics.builds],
+        days=days,
+        spans=_SPANS,
         ended=statistics.executions,
         groups=await serving.ask(lambda connection: groups(connection, grant.confined_to)),
         group=next(iter(named), ""),
