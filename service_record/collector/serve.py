@@ -16,16 +16,19 @@ import ssl
 import sys
 import threading
 from collections import Counter
+from http import HTTPStatus
 from ipaddress import ip_address, ip_network
-from typing import Any, Final
+from typing import Any, ClassVar, Final, cast
 
 import httptools
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from starlette.applications import Starlette
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from service_record.collector import logs
 from service_record.collector.api.app import application
+from service_record.collector.api.direct_reports import DirectReports, match_host
 from service_record.collector.api.guard import address_of
 from service_record.collector.process import Collector, StepsError
 from service_record.collector.serving_settings import CollectorSettings
@@ -39,6 +42,12 @@ _MOST_PIPELINED: Final = 32
 """Maximum number of pipelined requests on a connection."""
 _MOST_HALF_OPEN: Final = 1_024
 """Maximum number of connections of one address without a first request. Does not apply to trusted proxies."""
+_MAX_DIRECT_BYTES: Final = 64 * 1024
+"""The application takes reports with a longer body."""
+_DIRECT_SECONDS: Final = 0.25
+"""The application takes reports whose body does not arrive within this time after the head. It has its own
+time limit.
+"""
 _READING: Final = 60.0
 """A client that reads nothing of its answer for this time is disconnected."""
 
@@ -46,8 +55,9 @@ _READING: Final = 60.0
 class Config(uvicorn.Config):
     """uvicorn's configuration, and the limits of connections."""
 
-    def __init__(self, app: Any, *, seconds: float, most_connections: int, **settings: Any) -> None:
+    def __init__(self, app: Starlette, *, seconds: float, most_connections: int, **settings: Any) -> None:
         super().__init__(app, http=Connection, ws="none", **settings)
+        self.direct_reports: DirectReports = app.state.direct_reports
         self.seconds = seconds
         """Time limit for a request's head, from its first byte."""
         self.most_connections = most_connections
@@ -81,13 +91,20 @@ class Connection(HttpToolsProtocol):
         self._size = 0
         """Number of bytes since the last complete head, without bodies."""
         self._is_in_body = False
+        self._is_head_due = False
+        """True from the first byte of a request until its head is complete."""
+        self._is_proxied = False
+        self._report_of = ""
+        """The host of the report whose body is expected, if it will be answered directly; otherwise empty."""
+        self._report = bytearray()
+        self._until_report: asyncio.TimerHandle | None = None
         self._half_open = ""
         """The address for which this connection counts as half-open; empty after its first request."""
 
     @property
     def _is_idle(self) -> bool:
         """Return True if no request is being answered."""
-        cycle: RequestResponseCycle | None = self.cycle
+        cycle: RequestResponseCycle | _DirectAnswer | None = self.cycle
         return cycle is None or cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -96,7 +113,8 @@ class Connection(HttpToolsProtocol):
             transport.abort()
             return
         address = self.client[0] if self.client else ""
-        if not self.config.is_proxy(address):
+        self._is_proxied = self.config.is_proxy(address)
+        if not self._is_proxied:
             self._half_open = address_of(address)
             self.config.half_open[self._half_open] += 1
             if self.config.half_open[self._half_open] > _MOST_HALF_OPEN:
@@ -108,12 +126,17 @@ class Connection(HttpToolsProtocol):
         self._is_no_longer_half_open()
         self._head_is_here()
         self._is_read()
+        self._end_report()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._is_idle:  # it is the beginning of a head, or the rest of a body that was refused
-            self._expect_head()
+        if self._is_idle and not self._report_of:  # the beginning of a head, or the rest of a refused body
+            self._is_head_due = True
         super().data_received(data)
+        if self._is_head_due:  # most heads arrive at once, and need no timer
+            self._expect_head()
+        if self._report_of and self._until_report is None:
+            self._until_report = self.loop.call_later(_DIRECT_SECONDS, self._leave_to_application)
         if not self._is_in_body:
             self._size += len(data)
             if self._size > _LONGEST_HEAD + _READ and not self.transport.is_closing():
@@ -121,11 +144,55 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._expect_head()
+        self._is_head_due = True
+
+    def on_body(self, body: bytes) -> None:
+        if not self._report_of:
+            super().on_body(body)
+            return
+        self._report += body
+        if len(self._report) > _MAX_DIRECT_BYTES:
+            self._leave_to_application()
 
     def on_message_complete(self) -> None:
         self._is_in_body = False
+        if self._report_of:
+            if self._answer_report():
+                return
+            self._leave_to_application()
         super().on_message_complete()
+
+    def _answer_report(self) -> bool:
+        """Answer the report that is complete. Returns False if the application must do that."""
+        answer = _DirectAnswer(self)
+        is_taken = self.config.direct_reports.take(
+            self._report_of,
+            self.headers,
+            bytes(self._report),
+            self.client,
+            answer.send,
+            is_tls=self.scheme == "https",
+        )
+        if is_taken:
+            self._end_report()
+            if not answer.response_complete:
+                self.cycle = cast("RequestResponseCycle", answer)
+        return is_taken
+
+    def _leave_to_application(self) -> None:
+        """Let the application answer the report, and receive the rest of its body."""
+        body = bytes(self._report)
+        self._end_report()
+        super().on_headers_complete()
+        if body:
+            super().on_body(body)
+
+    def _end_report(self) -> None:
+        self._report_of = ""
+        self._report.clear()
+        if self._until_report is not None:
+            self._until_report.cancel()
+            self._until_report = None
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if len(self.headers) >= _MOST_HEADERS or len(name) + len(value) > _LONGEST_HEAD:
@@ -138,7 +205,22 @@ class Connection(HttpToolsProtocol):
         self._is_in_body = True
         if len(self.pipeline) >= _MOST_PIPELINED:
             raise httptools.HttpParserError("too many requests at once")
-        super().on_headers_complete()
+        self._report_of = self._match_report()
+        if not self._report_of:
+            super().on_headers_complete()
+
+    def _match_report(self) -> str:
+        """Return the host if this request may be answered directly, or an empty text.
+
+        The application reads what proxies say about their clients, and answers pipelined requests in order.
+        """
+        parser = self.parser
+        if parser.get_method() != b"POST" or not self._is_idle or self._is_proxied or self.flow.write_paused:
+            return ""
+        is_plain = parser.get_http_version() == "1.1" and parser.should_keep_alive()
+        if not is_plain or self.expect_100_continue or parser.should_upgrade():
+            return ""
+        return match_host(self.url)
 
     def _is_no_longer_half_open(self) -> None:
         address, self._half_open = self._half_open, ""
@@ -162,6 +244,7 @@ class Connection(HttpToolsProtocol):
 
     def _head_is_here(self) -> None:
         self._size = 0
+        self._is_head_due = False
         if self._until_head is not None:
             self._until_head.cancel()
             self._until_head = None
@@ -177,6 +260,34 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
         else:  # it is the next request that does not come: this one still is answered
             self.cycle.keep_alive = False
+
+
+class _DirectAnswer:
+    """A report that the collector answers itself. uvicorn's connection sees it as a cycle of its own."""
+
+    message_event: ClassVar = asyncio.Event()
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.disconnected = False
+        self.keep_alive = True
+        self.response_complete = False
+
+    def send(self, status: HTTPStatus, headers: bytes, body: bytes) -> None:
+        self.response_complete = True
+        transport = self._connection.transport
+        if self.disconnected or transport.is_closing():
+            return
+        general = b"".join([
+            b"%b: %b\r\n" % header for header in self._connection.server_state.default_headers
+        ])  # fmt: skip
+        if not self.keep_alive:
+            general += b"connection: close\r\n"
+        length = b"content-length: %d\r\n\r\n" % len(body)
+        transport.write(b"".join((STATUS_LINE[status], general, headers, length, body)))
+        if not self.keep_alive:
+            transport.close()
+        self._connection.on_response_complete()
 
 
 _DESCRIPTORS: Final = 65_536

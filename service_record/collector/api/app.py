@@ -1,10 +1,9 @@
 """The ASGI application: routes, middleware and error responses."""
 
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import Final, cast
+from typing import Final
 
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -16,7 +15,6 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service_record.collector.api import bundle_calls
 from service_record.collector.api.answering import (
@@ -27,13 +25,13 @@ from service_record.collector.api.answering import (
     refused,
 )
 from service_record.collector.api.assisted_calls import BASE
+from service_record.collector.api.direct_reports import DirectReports
 from service_record.collector.api.guard import Guard
 from service_record.collector.api.metrics import Metrics, Observed
-from service_record.collector.api.operation import AgentError, Handler, Operation
+from service_record.collector.api.operation import AgentError, Operation
 from service_record.collector.api.operations import OPERATIONS
 from service_record.collector.api.requests import NUMBER
 from service_record.collector.api.serving import REFUSED, Serving, guarded, refusal_of
-from service_record.collector.api.step_calls import post_step
 from service_record.collector.domain.installation_rules import CallRefused
 from service_record.collector.logs import fault_of, log
 from service_record.collector.process import Collector
@@ -82,36 +80,6 @@ def route_of(operation: Operation) -> Route:
 
 _WORTH_COMPRESSING: Final = 1024
 """Answers of at least this size are compressed. Event streams never are."""
-_REPORT: Final = re.compile("/api/v1/hosts/([^/]+)/steps")
-
-
-class ReportsFirst:
-    """Middleware that passes reports of steps to their handler without routing.
-
-    Nearly all requests are such reports, and routing takes a fifth of their processor time. The handler is
-    that of the route, so authentication and errors are the same.
-    """
-
-    def __init__(self, app: ASGIApp, route: Route) -> None:
-        self._app = app
-        self._route = route
-        self._handler = cast("Handler", route.endpoint)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_post = scope["type"] == "http" and scope["method"] == "POST"
-        path = _REPORT.fullmatch(scope["path"]) if is_post else None
-        if path is None:
-            await self._app(scope, receive, send)
-            return
-        scope["route"], scope["path_params"] = self._route, {"host": path[1]}
-        request = Request(scope, receive)
-        try:
-            response = await self._handler(request)
-        except REFUSED as error:
-            response = await _refused(request, error)
-        except _NO_DATABASE as error:
-            response = await _no_database(request, error)
-        await response(scope, receive, send)
 
 
 def application(collector: Collector) -> Starlette:
@@ -130,12 +98,10 @@ def application(collector: Collector) -> Starlette:
     environment()  # compiles all templates: a broken one must prevent the start
     counted = Metrics(collector, {one.path: one.counted for one in OPERATIONS if one.counted})
     routes = [route_of(operation) for operation in OPERATIONS]
-    reports = routes[next(i for i, one in enumerate(OPERATIONS) if one.handler is post_step)]
     app = Starlette(
         routes=[*routes, *PAGES],
         middleware=[
             Middleware(Observed, metrics=counted),
-            Middleware(ReportsFirst, route=reports),
             Middleware(GZipMiddleware, minimum_size=_WORTH_COMPRESSING, compresslevel=5),
             Middleware(EitherSlash, prefix=BASE),
         ],
@@ -149,7 +115,8 @@ def application(collector: Collector) -> Starlette:
     app.state.analyses = Analyses(collector)
     app.state.views = events.Views(collector)
     app.state.metrics = counted
-    app.state.serving = Serving(collector, guard)
+    app.state.serving = serving = Serving(collector, guard)
+    app.state.direct_reports = DirectReports(serving, counted)
     return app
 
 

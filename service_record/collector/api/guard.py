@@ -159,14 +159,30 @@ class Guard:
 
     async def grant_of(self, token: Presented, request: Request, *, is_counted: bool = True) -> Grant:
         """Return the rights of this token, for example from a login form. Raises Refusal like `grant`."""
-        cached = self._known.get(token.id)
-        if cached is None or not cached.matches(token) or cached.until < time.monotonic():
-            cached = await self._look_up(token, request)
-        request.state.token_id = cached.grant.token_id
+        grant = self.find_cached(token) or await self._look_up(token, request)
+        request.state.token_id = grant.token_id
         if is_counted:
             path = request.path_params
-            await self.admit_report(cached.grant, path.get("host") or path.get("host_id") or "")
+            await self.admit_report(grant, path.get("host") or path.get("host_id") or "")
+        return grant
+
+    def find_cached(self, token: Presented) -> Grant | None:
+        """Return the rights of a token that was valid a moment ago, or None: it must be looked up."""
+        cached = self._known.get(token.id)
+        if cached is None or cached.until < time.monotonic() or not cached.matches(token):
+            return None
         return cached.grant
+
+    def admit_at_once(self, grant: Grant, host: str) -> bool:
+        """Count one report of a host if it is within its limit now.
+
+        Otherwise nothing is counted: `admit_report` decides whether it waits or is refused.
+        """
+        limits = self._limits(grant, host)
+        if len(limits) > 1:  # the first report of a host with this token
+            return False
+        buckets, bucket, _ = limits[0]
+        return not buckets.take(bucket, time.monotonic())
 
     async def admit_report(self, grant: Grant, host: str) -> None:
         """Count one report of a host. Waits up to `_PATIENCE_SECONDS` if the limit is exceeded.
@@ -209,6 +225,16 @@ class Guard:
 
         Returns the seconds until the report is within all limits, and a refusal if that takes too long.
         """
+        longest = 0.0
+        for buckets, bucket, what in self._limits(grant, host):
+            wait = buckets.take(bucket, time.monotonic(), patience)
+            if wait > patience:
+                return wait, _too_many_requests(f"more than {buckets.per_second:g} {what} a second", wait)
+            longest = max(longest, wait)
+        return longest, None
+
+    def _limits(self, grant: Grant, host: str) -> list[tuple[Buckets, object, str]]:
+        """Return the limits of a report: the buckets, the key of the bucket, and what it counts."""
         needed: list[tuple[Buckets, object, str]] = []
         if grant.kind is TokenKind.GROUP and host:
             # One limit for each host: hosts of a group that boot together must not use up one limit.
@@ -221,13 +247,7 @@ class Guard:
             needed.append((self._tokens, str(grant.token_id), "requests of this host"))
         else:
             needed.append((self._tokens, grant.token_id, "requests with this token"))
-        longest = 0.0
-        for buckets, bucket, what in needed:
-            wait = buckets.take(bucket, time.monotonic(), patience)
-            if wait > patience:
-                return wait, _too_many_requests(f"more than {buckets.per_second:g} {what} a second", wait)
-            longest = max(longest, wait)
-        return longest, None
+        return needed
 
     def admit(self, grant: Grant, request: Request) -> None:
         """Count one request of a login session. Raises Refusal 429."""
@@ -243,7 +263,7 @@ class Guard:
         if cached := self._known.get(token_id):
             cached.until = 0.0
 
-    async def _look_up(self, token: Presented, request: Request) -> _CachedToken:
+    async def _look_up(self, token: Presented, request: Request) -> Grant:
         def read_grant() -> Grant | None:
             with self._collector.database.reading() as connection:
                 return tokens.grant_of(connection, token, self._collector.now())
@@ -252,9 +272,8 @@ class Guard:
         now = time.monotonic()
         if grant is None:
             raise self._count_failure(request, now)
-        cached = _CachedToken(token, grant, now + TOKEN_CACHE_SECONDS)
-        _remember(self._known, token.id, cached)
-        return cached
+        _remember(self._known, token.id, _CachedToken(token, grant, now + TOKEN_CACHE_SECONDS))
+        return grant
 
     def _count_failure(self, request: Request, now: float) -> Refusal:
         """Count an invalid token. Return the refusal: 401, or 429 if its address presented too many.
@@ -270,10 +289,15 @@ class Guard:
 
 def _read_token(request: Request) -> Presented | None:
     """Return the token from `Authorization: Bearer`, or from `X-Secret-Key` of an assisted agent."""
-    scheme, _, value = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer":
-        return presented(value.strip())
+    if (token := bearer_token(request.headers.get("authorization", ""))) is not None:
+        return presented(token)
     return presented(request.headers.get("x-secret-key", "").strip())
+
+
+def bearer_token(header: str) -> str | None:
+    """Return the token in an Authorization header, or None if the header has another scheme."""
+    scheme, _, value = header.partition(" ")
+    return value.strip() if scheme.lower() == "bearer" else None
 
 
 def _unauthorized(reason: str) -> Refusal:

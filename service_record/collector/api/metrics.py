@@ -1,6 +1,7 @@
 """Prometheus metrics, logging of refused requests, and health checks."""
 
 import asyncio
+import itertools
 import secrets
 import time
 from collections.abc import Iterator, Mapping
@@ -188,6 +189,29 @@ def _write_probe(connection: Connection) -> None:
 
 
 _NO_ROUTE = "none"
+_ID_START: Final = secrets.token_hex(4)
+_ID_NUMBERS: Final = itertools.count(1)
+
+
+def new_request_id() -> str:
+    """Return an id that is unique among all processes and restarts, for practical purposes.
+
+    Do not draw random bytes for each request: meanwhile another thread would take the interpreter lock.
+    """
+    return f"{_ID_START}{next(_ID_NUMBERS):08x}"
+
+
+def log_fault(request_id: str, event: Mapping[str, object], fault: Exception) -> Refusal:
+    """Log an exception that no handler expected. Return the answer to the request."""
+    log().error("fault", request=request_id, **event, **fault_of(fault))
+    reason = f"internal error of the collector; its log has it as {request_id}"
+    return Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, reason)
+
+
+def log_refusal(request_id: str, event: Mapping[str, object], status: int, seconds: float) -> None:
+    """Log an answer with an error status."""
+    fields = {**event, "status": status, "milliseconds": round(seconds * 1000, 1)}
+    log().info("refused", request=request_id, **fields)
 
 
 class Observed:
@@ -204,7 +228,7 @@ class Observed:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id, began = secrets.token_hex(8), time.perf_counter()
+        request_id, began = new_request_id(), time.perf_counter()
         status = 0
 
         async def send_observed(message: Message) -> None:
@@ -218,22 +242,15 @@ class Observed:
         try:
             await self._app(scope, receive, send_observed)
         except Exception as fault:  # noqa: BLE001  # a bug in a handler must not stop the server
-            log().error("fault", request=request_id, **_loggable(scope), **fault_of(fault))
+            refusal = log_fault(request_id, _loggable(scope), fault)
             if status == 0:
-                await refused(_sorry(request_id), scope["path"])(scope, receive, send_observed)
+                await refused(refusal, scope["path"])(scope, receive, send_observed)
         finally:
             seconds = time.perf_counter() - began
             results = scope.get("state", {}).get("results")
             self._metrics.count(_route(scope), scope["method"], status, seconds, results)
             if status >= HTTPStatus.BAD_REQUEST:
-                event = _loggable(scope) | {"status": status, "milliseconds": round(seconds * 1000, 1)}
-                log().info("refused", request=request_id, **event)
-
-
-def _sorry(request_id: str) -> Refusal:
-    return Refusal(
-        HTTPStatus.INTERNAL_SERVER_ERROR, f"internal error of the collector; its log has it as {request_id}"
-    )
+                log_refusal(request_id, _loggable(scope), status, seconds)
 
 
 def _loggable(scope: Scope) -> dict[str, object]:

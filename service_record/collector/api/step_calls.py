@@ -107,12 +107,13 @@ async def _check_token_in_path(request: Request, kind: TokenKind) -> Grant:
 async def _store_step(request: Request, grant: Grant, host: str, step: ReportedStep) -> Response:
     """Store a step. Return the answer once it is on disk."""
     serving = Serving.of(request)
-    report = _report(serving, grant, host_name(host), step, request.headers.get("idempotency-key", ""))
+    report = make_report(serving, grant, host_name(host), step, request.headers.get("idempotency-key", ""))
     (result,) = await serving.collector.writer.add(record_steps, [report])
-    return answer(_accepted(serving, report, result), HTTPStatus.CREATED)
+    return answer(accept_report(serving, report, result), HTTPStatus.CREATED)
 
 
-def _report(serving: Serving, grant: Grant, host: str, step: ReportedStep, key: str) -> Report:
+def make_report(serving: Serving, grant: Grant, host: str, step: ReportedStep, key: str) -> Report:
+    """Return a report of a step that is received now."""
     defined = serving.collector.definitions
     step = defined.applied(step)
     now = serving.collector.now()
@@ -120,7 +121,7 @@ def _report(serving: Serving, grant: Grant, host: str, step: ReportedStep, key: 
     return Report(host, step, now, grant, defined.is_last(step), due_at, key)
 
 
-def _accepted(serving: Serving, report: Report, result: Accepted | Exception) -> StepsAccepted:
+def accept_report(serving: Serving, report: Report, result: Accepted | Exception) -> StepsAccepted:
     """Return the answer to a stored report. Raises the result if it is an exception, and Refusal."""
     if isinstance(result, Exception):
         raise result
@@ -181,7 +182,7 @@ async def post_reports(request: Request) -> Response:
                 raise Refusal(HTTPStatus.BAD_REQUEST, "a report is an object")
             host = host_name(str(fields.get("host") or ""))
             own_key = str(fields.get("key") or "") or (key and f"{key}/{number}")
-            reports[number] = _report(serving, grant, host, step_of(fields), own_key)
+            reports[number] = make_report(serving, grant, host, step_of(fields), own_key)
         except REFUSED as fault:
             answers[number] = _refused_report(fault)
     refusals = await serving.guard.admit_reports(grant, [report.host for report in reports.values()])
@@ -192,7 +193,7 @@ async def post_reports(request: Request) -> Response:
     results = await serving.collector.writer.add(record_steps, list(reports.values())) if reports else ()
     for (number, report), result in zip(reports.items(), results, strict=True):
         try:
-            accepted = _accepted(serving, report, result)
+            accepted = accept_report(serving, report, result)
         except REFUSED as fault:
             answers[number] = _refused_report(fault)
         else:

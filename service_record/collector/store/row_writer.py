@@ -7,13 +7,14 @@ transaction. With PostgreSQL, the next transaction begins while previous commits
 import asyncio
 import contextlib
 import logging
-import queue
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from sqlalchemy import Connection
@@ -57,18 +58,23 @@ class Batched(Protocol[Item_contra, Result_co]):
     ) -> Sequence[Result_co | Exception]: ...
 
 
+Deliver = Callable[[Any], None]
+"""Gives a caller its result, or an exception. It must not raise one."""
+
+
 @dataclass(slots=True)
 class _Change:
-    """A waiting change and its caller's future: `done` of a thread, or `answer` of an event loop."""
+    """A waiting change, and how its caller gets the result.
 
+    It is either a function, `do`, or items that one call of `batch` writes together with others.
+    """
+
+    deliver: Deliver
+    loop: asyncio.AbstractEventLoop | None = None
+    """The event loop that calls `deliver`; without one, the writer's thread does."""
     do: Callable[[Connection], Any] = lambda _: None
-    done: "Future[Any] | None" = None
-    answer: "asyncio.Future[Any] | None" = None
     batch: "Batched[Any, Any] | None" = None
     items: Sequence[Any] = ()
-
-
-_Outcomes = list[tuple["asyncio.Future[Any]", Any]]
 
 
 class DatabaseWriter:
@@ -80,7 +86,9 @@ class DatabaseWriter:
     def __init__(self, database: Database, after: Callable[[], None] = lambda: None) -> None:
         self._database = database
         self._after = after
-        self._waiting: queue.Queue[_Change | None] = queue.Queue(_WAITING)
+        self._waiting: deque[_Change] = deque()
+        self._has_changes = threading.Event()
+        """Set while changes wait, and for ever after `close`."""
         self._is_closed = threading.Event()
         self._closing = threading.Lock()
         # Threads take changes and execute their statements in turn, and only commit side by side. So reports
@@ -109,7 +117,7 @@ class DatabaseWriter:
         """Queue a change. The future gets the result once it is on disk, or the exception."""
         done: Future[T] = Future()
         done.set_running_or_notify_cancel()  # a caller that gives up cannot cancel it any more
-        self._take(_Change(do, done=done))
+        self._take(_Change(partial(_settle, done), do=do))
         return done
 
     async def add(self, batch: "Batched[Any, T]", items: Sequence[Any]) -> Sequence[T | Exception]:
@@ -118,20 +126,31 @@ class DatabaseWriter:
         Raises Unavailable if none of them is on disk.
         """
         answer: asyncio.Future[Sequence[T | Exception]] = asyncio.get_running_loop().create_future()
-        self._take(_Change(answer=answer, batch=batch, items=items))
+        self.submit(batch, items, answer.get_loop(), partial(_settle, answer))
         return await answer
+
+    def submit(
+        self,
+        batch: "Batched[Any, Any]",
+        items: Sequence[Any],
+        loop: asyncio.AbstractEventLoop,
+        deliver: Deliver,
+    ) -> None:
+        """Write items like `add`, but call `deliver` in the event loop with the result.
+
+        This costs neither a future nor a task. Raises Unavailable if the items are not accepted.
+        """
+        self._take(_Change(deliver, loop, batch=batch, items=items))
 
     def waiting(self) -> int:
         """Return the number of waiting changes."""
-        return self._waiting.qsize()
+        return len(self._waiting)
 
     def close(self) -> None:
         """Accept no more changes, and write the accepted ones."""
         with self._closing:
-            was_open = not self._is_closed.is_set()
             self._is_closed.set()
-        if was_open:
-            self._waiting.put(None)
+            self._has_changes.set()
         for thread in self._threads:
             thread.join()
 
@@ -139,10 +158,11 @@ class DatabaseWriter:
         with self._closing:  # nothing comes after the end
             if self._is_closed.is_set():
                 raise Unavailable("the collector is shutting down")
-            try:
-                self._waiting.put_nowait(change)
-            except queue.Full:
-                raise Unavailable("too many changes wait for the database") from None
+            if len(self._waiting) >= _WAITING:
+                raise Unavailable("too many changes wait for the database")
+            self._waiting.append(change)
+        if not self._has_changes.is_set():  # waking a thread is expensive: once for many changes
+            self._has_changes.set()
 
     def _run(self) -> None:
         while (batch := self._next()) is not None:
@@ -160,23 +180,21 @@ class DatabaseWriter:
         Returns None after `close`.
         """
         with self._taking:  # until the last is taken: another thread must not take one between them
-            first = self._waiting.get()
-            if first is None:
-                self._waiting.put(None)  # for the next thread
-                return None
+            while not self._waiting:
+                if self._is_closed.is_set():
+                    return None
+                self._has_changes.wait()
+                with self._closing:  # a change that comes after this sets it again
+                    if not self._waiting and not self._is_closed.is_set():
+                        self._has_changes.clear()
             self._turn.acquire()
             self._is_no_commit.wait(_GATHER_SECONDS)
-            batch, size = [first], len(first.items)
-            while len(batch) + size < _MOST:
-                try:
-                    change = self._waiting.get_nowait()
-                except queue.Empty:
-                    break
-                if change is None:  # close() was called: handle it after these changes
-                    self._waiting.put(None)
-                    break
+            batch: list[_Change] = []
+            size = 0
+            while self._waiting and size < _MOST:
+                change = self._waiting.popleft()
                 batch.append(change)
-                size += len(change.items)
+                size += len(change.items) or 1
             return batch
 
     def _write(self, changes: Sequence[_Change]) -> bool:
@@ -244,28 +262,29 @@ def _answer(changes: Sequence[_Change], results: Sequence[Any]) -> None:
 
     Wakes each event loop only once: waking is as expensive as a whole report.
     """
-    by_loop: dict[asyncio.AbstractEventLoop, _Outcomes] = {}
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Deliver, Any]]] = {}
     for change, result in zip(changes, results, strict=True):
-        if change.answer is not None:
-            by_loop.setdefault(change.answer.get_loop(), []).append((change.answer, result))
-        elif change.done is not None:
-            if isinstance(result, Exception):
-                change.done.set_exception(result)
-            else:
-                change.done.set_result(result)
-    for loop, outcomes in by_loop.items():
-        with contextlib.suppress(RuntimeError):  # the event loop was closed, so its callers are gone
-            loop.call_soon_threadsafe(_set_results, outcomes)
-
-
-def _set_results(outcomes: _Outcomes) -> None:
-    for answer, result in outcomes:
-        if answer.done():  # its client disconnected
-            continue
-        if isinstance(result, Exception):
-            answer.set_exception(result)
+        if change.loop is not None:
+            by_loop.setdefault(change.loop, []).append((change.deliver, result))
         else:
-            answer.set_result(result)
+            change.deliver(result)
+    for loop, results_of_loop in by_loop.items():
+        with contextlib.suppress(RuntimeError):  # the event loop was closed, so its callers are gone
+            loop.call_soon_threadsafe(_deliver, results_of_loop)
+
+
+def _deliver(results: Sequence[tuple[Deliver, Any]]) -> None:
+    for deliver, result in results:
+        deliver(result)
+
+
+def _settle(future: "asyncio.Future[Any] | Future[Any]", result: Any) -> None:
+    if future.done():  # its client disconnected
+        return
+    if isinstance(result, Exception):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
 
 
 class _NotTogether(Exception):  # noqa: N818  # used for control flow
