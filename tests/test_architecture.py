@@ -140,6 +140,12 @@ def test_one_room_speaks_http() -> None:
     assert not wrong
 
 
+def test_one_module_runs_programs_for_their_output() -> None:
+    """`triage/engines` starts judges, which answer one request after another."""
+    users = {name_of(path) for path in MODULES if "subprocess" in imported(path)}
+    assert users == {"record/programs.py", "triage/engines.py"}
+
+
 def test_pages_are_made_in_one_way() -> None:
     """Templates with autoescape, of the one environment."""
     making = {

@@ -156,7 +156,10 @@ def _with_derived(source: Source, places: Sequence[str], *, warns: bool) -> Sour
 def _journal_of_this_host(source: Source | None) -> Source | None:
     from service_record.read.derived import journal_of_this_host  # as above
 
-    return journal_of_this_host(source)
+    try:
+        return journal_of_this_host(source)
+    except SourceError as error:
+        raise Unreadable(visible(str(error))) from None
 
 
 def check_names(services: Iterable[str], recorded: Sequence[str], place: str) -> None:

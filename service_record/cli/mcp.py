@@ -21,6 +21,13 @@ from service_record.http.address import is_collector
 from service_record.read.examples import resolve_example
 from service_record.read.source import recorded_services
 from service_record.record.directory import Records
+from service_record.record.programs import (
+    Deadline,
+    ProgramError,
+    ProgramTimeoutError,
+    TooMuchOutputError,
+    run,
+)
 from service_record.record.visible import visible
 from service_record.redaction import LeakError, Rules, known_secrets, outgoing_text
 from service_record.version import __version__
@@ -30,6 +37,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_SECONDS: Final = 60.0
 _TRIAGE_TIMEOUT_SECONDS: Final = 600.0
+_MAX_ANSWER_BYTES: Final = 256 << 20  # of one verb, before its page is taken
 _MAX_CHARACTERS: Final = 100_000  # in one answer: assistants have a limited context
 _MAX_AROUND: Final = 200  # lines before and after the requested one
 _MAX_LINE_CHARACTERS: Final = 2_000
@@ -135,23 +143,29 @@ class Questions:
 
         The verb runs in a child process, so that it can be killed after `seconds`.
         """
-        child = await asyncio.create_subprocess_exec(
-            *_PROGRAM,
-            *arguments,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=self._environment(),
-        )
+        deadline = Deadline(seconds)
+        command = (*_PROGRAM, *arguments)
         try:
-            out, error = await asyncio.wait_for(child.communicate(), seconds)
-        except TimeoutError:
-            child.kill()
-            await child.wait()
+            status, out, error = await asyncio.to_thread(
+                run,
+                command,
+                os.environ,
+                deadline,
+                _MAX_ANSWER_BYTES,
+                variables=self._environment(),
+                directory=str(Path.cwd()),  # sources may be relative paths
+            )
+        except ProgramTimeoutError:
             raise QuestionError(f"no answer within {seconds:g} s; ask about a smaller source") from None
+        except TooMuchOutputError:
+            raise QuestionError("the answer is too long; ask about a smaller source") from None
+        except ProgramError as failure:
+            raise QuestionError(self.masked(str(failure))) from None
+        finally:
+            deadline.cut_short()  # if this task was cancelled, the thread ends its program
         if not out:
             lines = error.decode(errors="replace").strip().splitlines()
-            reason = lines[-1].removeprefix("Error: ") if lines else f"exit code {child.returncode}"
+            reason = lines[-1].removeprefix("Error: ") if lines else f"exit code {status}"
             raise QuestionError(self.masked(reason))
         try:
             return json.loads(self.masked(out.decode(errors="replace")))

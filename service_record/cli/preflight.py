@@ -29,7 +29,7 @@ from service_record.preflight.probes import (
     check_time,
 )
 from service_record.preflight.registry import Image, check_images, read_image
-from service_record.read.programs import Deadline
+from service_record.record.programs import Deadline
 from service_record.record.visible import visible
 from service_record.reporter.gather.network import Question
 

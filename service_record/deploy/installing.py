@@ -7,7 +7,6 @@ edited meanwhile.
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +18,11 @@ from service_record.deploy.installed import FILE, NOTHING_INSTALLED, Installed, 
 from service_record.deploy.planning import Action, DeployStep, after, aside, beside, to_install, to_uninstall
 from service_record.deploy.root import NOTHING, PathSeen, Root
 from service_record.record import systemd
+from service_record.record.programs import Deadline, ProgramError, run
 from service_record.reporter.paths import Places
 
 _SECONDS: Final = 60
+_MAX_OUTPUT_BYTES: Final = 1 << 20
 _UNITS: Final = "/systemd/system/"
 
 
@@ -41,15 +42,13 @@ def run_on(root: Root, *command: str) -> Iterator[str]:
     if not runs_on(root):
         return
     try:
-        done = subprocess.run(
-            command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS
-        )
-    except (OSError, subprocess.SubprocessError) as error:
+        status, _, errors = run(command, os.environ, Deadline(_SECONDS), _MAX_OUTPUT_BYTES)
+    except ProgramError as error:
         yield f"{' '.join(command)}: {error}; run it yourself"
         return
-    if done.returncode != 0:
-        message = done.stderr.strip().splitlines()[:1]
-        yield f"{' '.join(command)}: {message[0] if message else f'exit {done.returncode}'}; run it yourself"
+    if status != 0:
+        message = errors.decode(errors="replace").strip().splitlines()[:1]
+        yield f"{' '.join(command)}: {message[0] if message else f'exit {status}'}; run it yourself"
 
 
 _INBOX: Final = "/dev/shm/service-record"  # noqa: S108  # root's, and sticky

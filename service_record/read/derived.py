@@ -1,7 +1,7 @@
 """Derive records from the journals and installers' logs of a source, or from this host's own journal."""
 
+import os
 import re
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from io import BytesIO
@@ -26,8 +26,9 @@ from service_record.history.from_installers import (
 from service_record.history.from_installers import entries as installer_entries
 from service_record.history.from_journal import merge
 from service_record.read.host_files import host_files
-from service_record.read.source import Source
+from service_record.read.source import Source, SourceError
 from service_record.record.entry import Entry, Phase, Piece, Result
+from service_record.record.programs import Deadline, NoProgramError, ProgramError, reading
 from service_record.record.recognition import HEAD_BYTES, LOGS, FileForm, recognise
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ _JOURNALCTL: Final = (
 _MAX_FAILED: Final = 50
 """Failed units whose own lines are read from this host's journal."""
 _LIVE: Final = "the journal of this host"
+_LIVE_SECONDS: Final = 60.0  # for reading it, including the search for runs in it
+_MAX_JOURNAL_BYTES: Final = 4 << 30
 
 Records = Mapping[str, Sequence[Entry]]
 
@@ -71,15 +74,23 @@ def derived_records(files: Iterable[tuple[str, Read]]) -> Records:
 
 
 def journal_of_this_host(source: Source | None) -> Source | None:
-    """Return the records of this host with what its journal tells; None where it tells nothing.
+    """Return the records of this host with the runs in its journal; None if there are neither.
 
-    `source` has the records, and is None where there are none.
+    `source` has the records, and is None if there are none. A journal that is not read whole is left out:
+    its runs would seem to go on. Raises SourceError for such a journal if there is no source.
     """
-    records = _live_records()
-    if not records and source is None:
-        return None
+    try:
+        records = _live_records()
+    except NoProgramError:
+        records = {}
+    except ProgramError as error:
+        if source is None:
+            raise SourceError(f"{_LIVE} cannot be read: {error}") from None
+        from service_record.bundle import LeftOut  # few hosts need it
+
+        return replace(source, left_out=(*source.left_out, LeftOut(_LIVE, f"not read: {error}")))
     if source is None:
-        return _with_records(Source(_LIVE, ()), records)
+        return _with_records(Source(_LIVE, ()), records) if records else None
     return replace(_with_records(source, records), name=f"{source.name}, {_LIVE}")
 
 
@@ -189,8 +200,9 @@ def _with_records(source: Source, derived: Records) -> Source:
 
 
 def _live_records() -> Records:
-    """Read what systemd logged, and then the lines of the units that failed."""
-    runs = read_runs(FileForm.JOURNAL_JSON, BytesIO(_printed("_PID=1")).read, Era()).records()
+    """Read what systemd logged, and then the lines of the units that failed. Raises ProgramError."""
+    deadline = Deadline(_LIVE_SECONDS)
+    runs = _read_journal(deadline, "_PID=1")
     failed = [
         service
         for service, entries in runs.items()
@@ -201,14 +213,9 @@ def _live_records() -> Records:
     units = chain.from_iterable(
         ("+", f"_SYSTEMD_UNIT={service}.service") for service in failed[-_MAX_FAILED:]
     )
-    return read_runs(FileForm.JOURNAL_JSON, BytesIO(_printed("_PID=1", *units)).read, Era()).records()
+    return _read_journal(deadline, "_PID=1", *units)
 
 
-def _printed(*matches: str) -> bytes:
-    try:
-        done = subprocess.run(
-            (*_JOURNALCTL, *matches), stdin=subprocess.DEVNULL, capture_output=True, check=False
-        )
-    except OSError:
-        return b""
-    return done.stdout
+def _read_journal(deadline: Deadline, *matches: str) -> Records:
+    with reading((*_JOURNALCTL, *matches), os.environ, deadline, _MAX_JOURNAL_BYTES) as (_, read):
+        return read_runs(FileForm.JOURNAL_JSON, read, Era()).records()

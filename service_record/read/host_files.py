@@ -1,16 +1,17 @@
 """Yield the files of a host that are not records: from a bundle, a directory, a file or the running host."""
 
-import subprocess
+import os
 import tempfile
 from collections.abc import Callable, Iterable
+from functools import partial
 from io import BytesIO
 from pathlib import Path
-from shutil import which
 from typing import TYPE_CHECKING, Final
 
 from service_record.diagnosis.causes import HostFiles
 from service_record.diagnosis.units import Unit
 from service_record.read.source import Source
+from service_record.record.programs import Deadline, ProgramError, program_path, reading
 from service_record.record.recognition import HEAD_BYTES, FileForm, recognise
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES: Final = 1 << 20
 _LINK: Final = "a symbolic link"
+_JOURNAL_SECONDS: Final = 600.0  # for one boot of binary journals, including the search of its lines
+_MAX_JOURNAL_BYTES: Final = 4 << 30
 
 
 def host_files(
@@ -77,7 +80,7 @@ def _read_contents(source: Source, leave: "Leave", *, every_boot: bool) -> HostF
             head = content.read(HEAD_BYTES)
             if recognise(head) is not FileForm.JOURNAL_BINARY:
                 yield content.path, _from_beginning(head, content.read)
-            elif which("journalctl") is None:
+            elif program_path("journalctl", os.environ) is None:
                 report(_not_installed(content.path))
             else:
                 _copy(Path(directory, f"{len(journals)}.journal"), head, content.read)
@@ -131,10 +134,19 @@ def _printed_journals(
     folder = path.rpartition("/")[0]
     for boot, name in boots:
         command = ("journalctl", "--quiet", f"--directory={directory}", boot, "--output=export")
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
-            if child.stdout is None:
-                continue
-            yield f"{folder}/{name}".lstrip("/"), child.stdout.read
-            child.stdout.close()
-        if child.returncode > 0 and name == "journal.export":
-            report(LeftOut(path, f"a binary journal that journalctl cannot read: exit {child.returncode}"))
+        failure = ""
+
+        def read(size: int, read_output: Callable[[int], bytes]) -> bytes:
+            nonlocal failure
+            try:
+                return read_output(size)
+            except ProgramError as error:
+                failure = str(error)
+                return b""
+
+        with reading(command, os.environ, Deadline(_JOURNAL_SECONDS), _MAX_JOURNAL_BYTES) as (child, output):
+            yield f"{folder}/{name}".lstrip("/"), partial(read, read_output=output)
+        if not failure and child.status and name == "journal.export":
+            failure = f"exit {child.status}"
+        if failure:
+            report(LeftOut(path, f"a binary journal that journalctl cannot read: {failure}"))

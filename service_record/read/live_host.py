@@ -5,7 +5,6 @@ All programs run at the same time with one deadline, so that `analyze` does not 
 
 import errno
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -14,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from service_record.diagnosis.judged_host import PROGRAMS_FILE, SOFTWARE
-from service_record.read.programs import HOST_PROGRAMS, Deadline, printed
+from service_record.read.host_table import HOST_PROGRAMS
+from service_record.record.programs import Deadline, ProgramError, program_path, run
 
 SECONDS: Final = 3.0  # for everything together
 _MAX_OUTPUT_BYTES: Final = 4 << 20  # of one program
@@ -62,10 +62,7 @@ def live_contents(
         programs["journalctl --unit"] = (*_JOURNAL, "--boot", "--lines=2000", *of_units)
     environ = _environment()
     pool = ThreadPoolExecutor(len(programs))
-    outputs = {
-        name: pool.submit(printed, argv, environ, deadline, _MAX_OUTPUT_BYTES)
-        for name, argv in programs.items()
-    }
+    outputs = {name: pool.submit(_read_output, argv, environ, deadline) for name, argv in programs.items()}
     pool.shutdown(wait=False)  # each thread ends with its program
     return _contents(outputs, deadline)
 
@@ -78,11 +75,19 @@ def _contents(outputs: Mapping[str, Future[bytes]], deadline: Deadline) -> Itera
             yield name, data
 
 
+def _read_output(command: Sequence[str], environ: Mapping[str, str], deadline: Deadline) -> bytes:
+    """Return the end of a program's output; empty if it is missing or does not end before the deadline."""
+    try:
+        return run(command, environ, deadline, _MAX_OUTPUT_BYTES, keeps_end=True)[1]
+    except ProgramError:
+        return b""
+
+
 def _programs() -> Iterator[str]:
     """Yield the installed programs of SOFTWARE. `analyze` suggests only commands that this host has."""
-    path = _environment()["PATH"]
+    environ = _environment()
     for software in SOFTWARE.values():
-        yield from (name for name in sorted(software.programs) if shutil.which(name, path=path))
+        yield from (name for name in sorted(software.programs) if program_path(name, environ))
 
 
 def _environment() -> dict[str, str]:

@@ -22,6 +22,7 @@ _HEXADECIMAL: Final = frozenset("0123456789abcdef")
 _SERVICE: Final = ".service"
 _SCOPE: Final = ".scope"
 _UNIT_NAME: Final = r"(?a:[\w:.\\@-]+)"
+_MAX_OUTPUT_BYTES: Final = 4 << 20  # of journalctl or systemctl, from the end
 
 _DROP_IN: Final = "10-service-record.conf"
 _UNIT_DIRECTORIES: Final = ("/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system")
@@ -253,27 +254,17 @@ def journal_lines(invocation: str, since: float, lines: int, timeout: float = 2.
 
 def _output_of(command: list[str], timeout: float) -> str | None:
     try:
-        import subprocess  # costs more than the rest of a recording program together
+        # Costs more than the rest of a recording program together.
+        from service_record.record.programs import Deadline, ProgramError, run
     except ImportError:  # after a chroot, where there is no program to run either
         return None
     try:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
-    except (OSError, ValueError) as error:
+        status, output, _ = run(command, os.environ, Deadline(timeout), _MAX_OUTPUT_BYTES, keeps_end=True)
+    except (ProgramError, OSError) as error:
         if is_foreign(error):
             raise
         return None
-    with process:  # at its end waits for the process alone, not for a child of it that keeps the pipe
-        try:
-            output, _ = process.communicate(timeout=timeout)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            if is_foreign(error):
-                raise
-            return None
-        finally:
-            process.kill()
-    return output.decode(errors="replace") if process.returncode == 0 else None
+    return output.decode(errors="replace") if status == 0 else None
 
 
 def _read(path: str) -> str | None:

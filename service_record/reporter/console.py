@@ -4,7 +4,7 @@ agetty(8) prints the files of issue.d, and expands backslash sequences (`\n` is 
 backslashes are doubled. This early, a console may have no font beyond ASCII: other characters become `?`.
 """
 
-import subprocess
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -12,10 +12,12 @@ from typing import Final
 from service_record.display.text import cut_within, wrap
 from service_record.record import systemd
 from service_record.record.atomic_write import write_whole
+from service_record.record.programs import Deadline, ProgramError, run
 from service_record.record.visible import visible
 from service_record.reporter.paths import Places
 
 _TIMEOUT_SECONDS: Final = 10
+_MAX_OUTPUT_BYTES: Final = 1 << 20
 
 
 def run_systemctl(places: Places, *arguments: str) -> None:
@@ -28,10 +30,8 @@ def run_on_host(places: Places, *command: str) -> None:
     """Run a program for at most ten seconds, unless the root is a mounted disk. Errors are ignored."""
     if places.root != Path("/"):
         return
-    with suppress(OSError, subprocess.SubprocessError):
-        subprocess.run(
-            command, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT_SECONDS
-        )
+    with suppress(ProgramError):
+        run(command, os.environ, Deadline(_TIMEOUT_SECONDS), _MAX_OUTPUT_BYTES)
 
 
 _WIDTH: Final = 79

@@ -1,16 +1,17 @@
 """What `analyze` asks the running host: programs of any behaviour neither hold it nor fill its memory."""
 
+import json
 import os
-import subprocess
-import sys
 import textwrap
 import time
 from pathlib import Path
 
 import pytest
 
+from service_record.read import derived
+from service_record.read.host_table import HOST_PROGRAMS
 from service_record.read.live_host import live_contents, read_tail
-from service_record.read.programs import HOST_PROGRAMS, Deadline, printed
+from service_record.read.source import Source, SourceError
 from service_record.reporter.gather.collectors import COLLECTORS
 from service_record.reporter.gather.take import ProgramSource
 from tests.waiting import wait_for
@@ -52,26 +53,19 @@ def test_program_without_end_is_left_out_at_the_deadline(programs: Path) -> None
     assert "timedatectl" not in dict(live_contents(seconds=1.0))
 
 
-def test_end_of_a_flood_is_kept_within_bounded_memory(programs: Path) -> None:
-    write_program(programs / "flood", "head -c 300000000 /dev/zero; echo the end")
-    # VmHWM is the peak of this process. ru_maxrss would also count the parent from before the exec.
-    code = """if True:
-        import os, re
-        from pathlib import Path
-        from service_record.read.programs import Deadline, printed
-        output = printed(("flood",), os.environ, Deadline(60), 1000)
-        peak = re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())
-        print(len(output), output.endswith(b"the end\\n"), peak[1])
-    """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    size, has_end, kibibytes = done.stdout.split()
+def test_journal_that_is_not_read_whole_is_left_out(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its runs would seem to go on: their ends may be in the rest."""
+    monkeypatch.setattr(derived, "_LIVE_SECONDS", 1.0)
+    entry = {"MESSAGE": "Starting job.service - Job...", "UNIT": "job.service", "_PID": "1"}
+    entry |= {"MESSAGE_ID": "7d4958e842da4a758f6c1cdc7b36dcc5", "__REALTIME_TIMESTAMP": "1764378000000000"}
+    write_program(programs / "journalctl", f"echo '{json.dumps(entry)}'; exec sleep 600")
+    source = derived.journal_of_this_host(Source("here", ()))
 
-    assert (size, has_end) == ("1000", "True")
-    assert int(kibibytes) < 100_000
-
-
-def test_missing_program_prints_nothing() -> None:
-    assert printed(("no-such-program",), os.environ, Deadline(5), 1000) == b""
+    assert source is not None
+    assert source.records == ()
+    assert [part.reason for part in source.left_out] == ["not read: journalctl did not end within its time"]
+    with pytest.raises(SourceError, match="the journal of this host cannot be read: journalctl did not end"):
+        derived.journal_of_this_host(None)
 
 
 @pytest.mark.timeout(10)

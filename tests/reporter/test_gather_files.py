@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.read.programs import Deadline
+from service_record.record.programs import Deadline
 from service_record.reporter.gather.files import find_files, resolve_in_root
 from service_record.reporter.gather.model import GatherError
 

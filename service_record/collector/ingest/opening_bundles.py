@@ -5,10 +5,8 @@ One pass produces both the summary and the page of the records.
 
 import os
 import resource
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,6 +29,7 @@ from service_record.collector.domain.summary_of_records import (
     summarise,
 )
 from service_record.diagnosis.causes import HostFiles
+from service_record.record.programs import Deadline, ProgramError, ProgramTimeoutError, run
 from service_record.redaction import LeakError, outgoing_page, outgoing_text
 from service_record.redaction.rules import Rules
 
@@ -39,8 +38,7 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value", bound=msgspec.Struct)
 _MIB: Final = 1 << 20
-_LOOK: Final = 0.2
-"""Interval at which the parent checks whether to stop."""
+_MAX_RESULT_BYTES: Final = 256 * _MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,19 +70,24 @@ def _run_confined(
     `arguments` begin at `sys.argv[3]`. Raises OSError, ReadingStopped or _NotRead.
     """
     allowed = allowed or Allowed()
+    is_stopped = is_stopped or threading.Event()
+    deadline = Deadline(3.0 * allowed.seconds, stop=is_stopped)
     command = (sys.executable, "-m", __name__, str(allowed.memory), str(allowed.seconds), *arguments)
     with file.open("rb") as stream:
-        child = subprocess.Popen(
-            command, stdin=stream, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/", env=_environment()
-        )
-    with child:
-        output = _told_by(child, 3.0 * allowed.seconds, is_stopped or threading.Event())
-    if output is None:
-        raise _NotRead(f"it takes more than {3 * allowed.seconds} s")
-    out, error = output
-    if child.returncode < 0:
+        try:
+            # Without the collector's environment, which has secrets.
+            status, out, error = run(
+                command, {}, deadline, _MAX_RESULT_BYTES, stdin=stream, variables=_find_modules()
+            )
+        except ProgramTimeoutError:
+            if is_stopped.is_set():
+                raise ReadingStopped from None
+            raise _NotRead(f"it takes more than {3 * allowed.seconds} s") from None
+        except ProgramError as reason:
+            raise _NotRead(str(reason)) from None
+    if status is None or status < 0:
         raise _NotRead(f"it takes more than {allowed.seconds} s of a processor, or too much memory")
-    if child.returncode > 0:
+    if status > 0:
         last = (error.decode(errors="replace").strip().splitlines() or ["no reason"])[-1]
         raise _NotRead(f"the reading of it failed: {last[:200]}")
     return out
@@ -104,26 +107,8 @@ def _confine(arguments: list[str]) -> int:
     return memory
 
 
-def _told_by(
-    child: subprocess.Popen[bytes], seconds: float, is_stopped: threading.Event
-) -> tuple[bytes, bytes] | None:
-    """Return the output of the process once it has ended; None when that takes too long. Raises Stopped."""
-    until = time.monotonic() + seconds
-    while True:
-        try:
-            return child.communicate(timeout=_LOOK)
-        except subprocess.TimeoutExpired:
-            if not is_stopped.is_set() and time.monotonic() < until:
-                continue
-        child.kill()
-        child.communicate()
-        if is_stopped.is_set():
-            raise ReadingStopped
-        return None
-
-
-def _environment() -> dict[str, str]:
-    """Return the environment that Python needs to find the modules, without the collector's secrets."""
+def _find_modules() -> dict[str, str]:
+    """Return the environment variables with which Python finds the modules of this process."""
     return {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONDONTWRITEBYTECODE": "1"}
 
 

@@ -4,12 +4,15 @@ ignition-validate and butane are asked about it, too, where they are installed.
 """
 
 import json
+import os
 import posixpath
 import re
-import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+
+from service_record.record.programs import Deadline, ProgramError, run
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +218,7 @@ def minor_of(version: object) -> int:
 
 
 _SECONDS = 60.0
+_MAX_OUTPUT_BYTES = 64 << 20  # butane prints the config it makes
 _REPORTED = re.compile(r"(error|warning) at \$\.?(\S*?)(?:, line \d+ col \d+)?: (.*)")
 _UNKNOWN_VERSION = ("unsupported config version", "No translator exists")
 """Older tools say it of newer configs, which they cannot judge."""
@@ -234,17 +238,22 @@ def validate_butane(config: bytes) -> None:
 
 
 def _judge(command: Sequence[str], config: bytes) -> tuple[str, ...]:
-    try:
-        done = subprocess.run(command, input=config, capture_output=True, check=False, timeout=_SECONDS)
-    except (OSError, subprocess.TimeoutExpired):
-        return ()
-    output = (done.stderr + done.stdout).decode(errors="replace")
+    with tempfile.TemporaryFile() as stdin:
+        stdin.write(config)
+        stdin.seek(0)
+        try:
+            status, printed, _ = run(
+                command, os.environ, Deadline(_SECONDS), _MAX_OUTPUT_BYTES, is_merged=True, stdin=stdin
+            )
+        except ProgramError:
+            return ()
+    output = printed.decode(errors="replace")
     if any(words in output for words in _UNKNOWN_VERSION):
         return ()
     reported = list(_reported(output))
-    if done.returncode != 0:
+    if status != 0:
         errors = tuple(fault for kind, fault in reported if kind == "error")
-        why = " ".join(done.stderr.decode(errors="replace").split()) or f"exit status {done.returncode}"
+        why = " ".join(output.split()) or f"exit status {status}"
         raise BadConfigError(errors or (ConfigFault("", f"{command[0]}: {why}"),))
     return tuple(f"{fault}; {command[0]} says it" for kind, fault in reported if kind == "warning")
 

@@ -5,7 +5,7 @@ Paths in the bundle are those of OpenShift's own gather, if it has the same file
 
 from typing import Final
 
-from service_record.read.programs import HOST_PROGRAMS
+from service_record.read.host_table import HOST_PROGRAMS
 from service_record.reporter.gather import host_facts, network
 from service_record.reporter.gather.journal import FailedRuns, FailedUnits, Journal, UnitProperties
 from service_record.reporter.gather.model import GatherRow

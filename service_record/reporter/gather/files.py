@@ -9,8 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from service_record.read.programs import Deadline
 from service_record.record.appending import open_regular
+from service_record.record.programs import Deadline
 from service_record.reporter.gather.model import GatherError, GatherStatus
 
 _OPEN_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from service_record.read.programs import Deadline, program_path
+from service_record.record.programs import Deadline, program_path
 from service_record.reporter.gather.files import resolve_in_root
 from service_record.reporter.gather.model import (
     Begin,

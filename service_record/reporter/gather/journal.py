@@ -5,11 +5,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from service_record.read.programs import Deadline
 from service_record.record import systemd
 from service_record.record.appending import record_name
 from service_record.record.directory import Records
 from service_record.record.entry import Entry, Phase, Result
+from service_record.record.programs import Deadline
 from service_record.reporter.gather.model import (
     Begin,
     Context,

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from service_record.read.programs import Deadline
+from service_record.record.programs import Deadline
 from service_record.version import __version__
 
 
@@ -39,7 +39,7 @@ class Context:
     root: Path = Path("/")
     """The directory that files are read below. Programs are those on PATH all the same."""
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The environment. Programs get only its PATH and HOME; see `service_record.read.programs`."""
+    """The environment. Programs get only its PATH and HOME; see `service_record.record.programs`."""
     boot_id: str | None = None
     cursor: str | None = None
     """The journal cursor after which entries are new. None for the whole boot."""

@@ -17,8 +17,8 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeAlias
 
-from service_record.read import programs
-from service_record.read.programs import Deadline, ProgramError
+from service_record.record import programs
+from service_record.record.programs import Deadline, ProgramError
 from service_record.reporter.gather import files
 from service_record.reporter.gather.model import Begin, GatherError, GatherStatus, Pieces, Task
 

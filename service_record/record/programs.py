@@ -1,8 +1,11 @@
-"""Run programs of the host for their output, within a time limit and a size limit.
+"""Run a program for its output, within a time limit and a size limit.
 
-A program runs in a session of its own, so that all its children can be stopped with it. It has no input and
-the locale C.UTF-8.
+This is the only module that starts programs for their output. A program runs in a session of its own, so that
+all its children can be stopped with it. Unless the caller says otherwise, it starts in `/`, has no input, and
+gets an environment without secrets.
 """
+
+from __future__ import annotations
 
 import fcntl
 import os
@@ -13,26 +16,16 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import IO, Final, Self
+from contextlib import contextmanager, suppress
 
-HOST_PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
-    "ip-addr": ("ip", "-d", "addr"),
-    "ip-route": ("ip", "-d", "route", "show", "table", "all"),
-    "ip-6-route": ("ip", "-6", "-d", "route", "show", "table", "all"),
-    "lsblk": (
-        "lsblk",
-        "--output=NAME,MAJ:MIN,TYPE,SIZE,RO,RM,FSTYPE,LABEL,UUID,MOUNTPOINT,MODEL,SERIAL,STATE",
-    ),
-    "df.txt": ("df", "--local", "--print-type", "--all"),
-    "timedatectl": ("timedatectl", "status"),
-    "chrony-tracking.txt": ("chronyc", "-n", "tracking"),
-    "chrony-sources.txt": ("chronyc", "-n", "sources"),
-    "rpm-ostree_status": ("rpm-ostree", "status"),
-    "efibootmgr.txt": ("efibootmgr",),
-}
-"""Programs whose output explains a host, on the host and in its bundle. Rules know the output by the name."""
+from service_record.record import is_foreign
+
+TYPE_CHECKING = False  # as in `service_record.record`
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import IO, Final
+
 CHUNK_BYTES: Final = 256 << 10
 ERROR_BYTES: Final = 4 << 10  # kept of the error output, from its end
 
@@ -60,10 +53,13 @@ class TooMuchOutputError(ProgramError):
 class Deadline:
     """A moment on the monotonic clock. Any thread may bring it forward to now."""
 
-    def __init__(self, seconds: float, outer: Self | None = None) -> None:
-        """The deadline is `seconds` from now, or the moment of `outer` if that is earlier."""
+    def __init__(
+        self, seconds: float, outer: Deadline | None = None, stop: threading.Event | None = None
+    ) -> None:
+        """The deadline is `seconds` from now, the moment of `outer`, or when `stop` is set: the earliest."""
         self._until = time.monotonic() + seconds
         self._outer = outer
+        self._stop = stop
 
     def seconds_left(self) -> float:
         """Return the seconds left, 0 from the deadline on."""
@@ -79,6 +75,8 @@ class Deadline:
 
     def moment(self) -> float:
         """Return the deadline as a value of time.monotonic()."""
+        if self._stop is not None and self._stop.is_set():
+            self.cut_short()
         return self._until if self._outer is None else min(self._until, self._outer.moment())
 
 
@@ -97,31 +95,38 @@ class Program:
         *,
         is_merged: bool = False,
         prefix: Sequence[str] = (),
+        stdin: IO[bytes] | None = None,
+        variables: Mapping[str, str] | None = None,
+        directory: str = "/",
     ) -> None:
         """Start the program; with `is_merged`, its error output is part of its output.
 
-        The command behind `prefix` runs with it in front, such as `systemd-run`. Raises ProgramError.
+        Of `environ` it gets PATH and HOME, and all of `variables`. The command behind `prefix` runs with it
+        in front, such as `systemd-run`. Raises ProgramError.
         """
         self.errors = b""
         """The end of the error output."""
         self.status: int | None = None
         """The exit status as `subprocess` has it; None while it runs, and if it was stopped."""
         self.name = command[0]
+        self._is_closed = False
         path = program_path(self.name, environ)
         if path is None:
             raise NoProgramError(f"no program {self.name}")
         try:
             self._process = subprocess.Popen(
                 [*prefix, path, *command[1:]],
-                cwd="/",
-                env=_environment(environ),
-                stdin=subprocess.DEVNULL,
+                cwd=directory,
+                env=_environment(environ) | dict(variables or {}),
+                stdin=stdin or subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT if is_merged else subprocess.PIPE,
                 start_new_session=True,
             )
-        except OSError as error:
-            raise ProgramError(f"{path}: {error.strerror}") from error
+        except (OSError, ValueError) as error:  # ValueError: a NUL character in an argument
+            if is_foreign(error):
+                raise
+            raise ProgramError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
 
     def chunks(self, deadline: Deadline, most: int) -> Iterator[bytes]:
         """Yield the output until the program ends, even if one of its children keeps the pipe open.
@@ -150,8 +155,9 @@ class Program:
             while open_ones.get_map():
                 has_ended = self._has_ended()
                 ready = open_ones.select(0 if has_ended else min(deadline.seconds_left(), _LOOK_SECONDS))
-                if has_ended and not (ready and deadline.seconds_left()):
+                if has_ended and not ready:
                     return
+                # Also when it has ended: output that is still in the pipe would be missing without a word.
                 self._still_has_time(deadline)
                 for key, _ in ready:
                     stream = key.fileobj  # type: ignore[assignment]  # registered above
@@ -178,7 +184,10 @@ class Program:
             return True
 
     def close(self) -> None:
-        """Stop the program and all processes of its session."""
+        """Stop the program and all processes of its session. A second call does nothing."""
+        if self._is_closed:  # its number may belong to another process by now
+            return
+        self._is_closed = True
         if self._has_ended():
             self._signal(signal.SIGKILL)
             self.status = self._process.wait()
@@ -203,22 +212,58 @@ class Program:
             os.killpg(self._process.pid, number)
 
 
-def printed(command: Sequence[str], environ: Mapping[str, str], deadline: Deadline, max_bytes: int) -> bytes:
-    """Return the last `max_bytes` of a program's output.
+def run(
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    deadline: Deadline,
+    max_bytes: int,
+    *,
+    keeps_end: bool = False,
+    is_merged: bool = False,
+    stdin: IO[bytes] | None = None,
+    variables: Mapping[str, str] | None = None,
+    directory: str = "/",
+) -> tuple[int | None, bytes, bytes]:
+    """Return a program's exit status, its output and the end of its error output.
 
-    Empty if the program is missing, or does not end before the deadline.
+    More than `max_bytes` of output are an error, or lose their beginning with `keeps_end`. Raises
+    ProgramError: it is missing or did not start, did not end before the deadline, or printed too much.
     """
+    program = Program(
+        command, environ, is_merged=is_merged, stdin=stdin, variables=variables, directory=directory
+    )
     kept: deque[bytes] = deque()
     size = 0
+    for chunk in program.chunks(deadline, sys.maxsize if keeps_end else max_bytes):
+        kept.append(chunk)
+        size += len(chunk)
+        while size - len(kept[0]) >= max_bytes:
+            size -= len(kept.popleft())
+    return program.status, b"".join(kept)[-max_bytes:], program.errors
+
+
+@contextmanager
+def reading(
+    command: Sequence[str], environ: Mapping[str, str], deadline: Deadline, max_bytes: int
+) -> Iterator[tuple[Program, Callable[[int], bytes]]]:
+    """Start a program, and give it with a function that reads its output; stop it at the end.
+
+    Raises ProgramError, as the function does.
+    """
+    program = Program(command, environ)
+    chunks = program.chunks(deadline, max_bytes)
+    rest = b""
+
+    def read(size: int) -> bytes:
+        nonlocal rest
+        rest = rest or next(chunks, b"")
+        piece, rest = rest[:size], rest[size:]
+        return piece
+
     try:
-        for chunk in Program(command, environ).chunks(deadline, sys.maxsize):
-            kept.append(chunk)
-            size += len(chunk)
-            while size - len(kept[0]) >= max_bytes:
-                size -= len(kept.popleft())
-    except ProgramError:
-        return b""
-    return b"".join(kept)[-max_bytes:]
+        yield program, read
+    finally:
+        program.close()
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -230,5 +275,8 @@ def _environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _widen(stream: IO[bytes]) -> None:
     """Make the pipe larger where the host allows it; see pipe(7)."""
-    with suppress(OSError):
+    try:
         fcntl.fcntl(stream.fileno(), fcntl.F_SETPIPE_SZ, 1 << 20)
+    except OSError as error:
+        if is_foreign(error):
+            raise
