@@ -110,6 +110,49 @@ def test_drag_zooms_and_keys_move_and_reset(page: Page, files: Path) -> None:
     assert abs(box_of(page)[1] - width) < 2  # the bar in focus has a wider edge
 
 
+def test_stages_fold_and_a_filter_finds_them_all_the_same(page: Page, files: Path) -> None:
+    opened(page, files / "timeline.html")
+    whole = shown_rows(page)
+    fold = page.get_by_role("button", name="Stages of bootkube")
+    fold.press("Enter")
+    assert [row for row in whole if row not in shown_rows(page)] == [
+        "bootkube: etcd-bootstrap",
+        "bootkube: wait-for-etcd",
+        "bootkube: cvo-bootstrap",
+    ]
+    expect(fold).to_have_attribute("aria-expanded", "false")
+    page.get_by_label("Filter", exact=True).fill("cvo")
+    assert shown_rows(page) == ["bootkube", "bootkube: cvo-bootstrap"]
+    page.get_by_label("Filter", exact=True).fill("")
+    page.get_by_role("button", name="Fold stages").click()
+    assert not [row for row in shown_rows(page) if ":" in row]
+    page.get_by_role("button", name="Fold stages").click()
+    assert shown_rows(page) == whole
+
+
+def test_overview_shows_and_moves_the_part_that_is_zoomed(page: Page, files: Path) -> None:
+    opened(page, files / "timeline.html")
+    strip, frame = page.locator(".overview svg"), page.locator(".overview .frame")
+    expect(strip).to_be_hidden()
+    page.get_by_role("button", name="Zoom in (+)").click()
+    around, before = strip.bounding_box(), frame.bounding_box()
+    assert around is not None
+    assert before is not None
+    assert abs(before["width"] - around["width"] / 2) < 4
+    page.mouse.move(around["x"] + around["width"] / 2, around["y"] + 5)
+    page.mouse.down()
+    page.mouse.move(around["x"] + around["width"], around["y"] + 5, steps=4)
+    page.mouse.up()
+    after = frame.bounding_box()
+    assert after is not None
+    assert abs(after["x"] + after["width"] - around["x"] - around["width"]) < 4, (
+        "the frame stays in the chart"
+    )
+    assert page.locator(".selection").count() == 0
+    page.get_by_role("button", name="Whole").click()
+    expect(strip).to_be_hidden()
+
+
 def test_wheel_with_ctrl_zooms_where_the_pointer_is(page: Page, files: Path) -> None:
     opened(page, files / "timeline.html")
     left, width = box_of(page)

@@ -111,6 +111,7 @@ function filter(words, onlyTroubles) {
   }
   for (const item of items) item.hidden = !found.has(item);
   const isFiltered = words.length > 0 || onlyTroubles;
+  for (const list of document.querySelectorAll(".chart")) list.classList.toggle("filtered", isFiltered);
   for (const part of document.querySelectorAll("main section")) {
     const inside = [...part.querySelectorAll(ITEMS)];
     part.hidden = isFiltered && inside.length > 0 && inside.every((item) => item.hidden);
@@ -179,7 +180,9 @@ function offset(seconds) {
 
 const HINT = matchMedia("(pointer: coarse)").matches ? "two fingers zoom" : "drag over the bars to zoom";
 const SVG = "http://www.w3.org/2000/svg";
-const windows = new Map(); // the part that is shown of each chart, kept while a live page is drawn anew
+// Kept while a live page is drawn anew: the part that is shown of each chart, and the services that are folded.
+const windows = new Map();
+const foldedServices = new Set();
 
 class Chart {
   constructor(list) {
@@ -194,6 +197,8 @@ class Chart {
       this.drawn.push({ part, left: parseFloat(at), width, isGrid });
     }
     this.addButtons();
+    this.addFolding();
+    this.addOverview();
     this.addPointers();
     [this.left, this.right] = windows.get(this.id) || [0, 100];
     if (windows.has(this.id)) this.draw();
@@ -228,6 +233,71 @@ class Chart {
         keys[event.key]();
       });
     }
+  }
+
+  // A button after the name of each service with stages hides them; a filter shows what it finds all the same.
+  addFolding() {
+    const folds = [];
+    for (const row of this.list.querySelectorAll(":scope > .depth-0[data-service]")) {
+      const { service } = row.dataset;
+      const stages = [...this.list.querySelectorAll(":scope > li[data-service]:not(.depth-0)")].filter(
+        (each) => each.dataset.service === service,
+      );
+      if (!stages.length) continue;
+      const key = `${this.id} ${service}`;
+      const fold = (isFolded) => {
+        foldedServices[isFolded ? "add" : "delete"](key);
+        for (const stage of stages) stage.classList.toggle("folded", isFolded);
+        toggle.setAttribute("aria-expanded", String(!isFolded));
+        toggle.textContent = isFolded ? `▸ ${stages.length}` : "▾";
+      };
+      const name = `Stages of ${service}`;
+      const toggle = button("", { class: "fold", "aria-label": name, title: name }, () => fold(!foldedServices.has(key)));
+      row.querySelector(".label").append(" ", toggle);
+      fold(foldedServices.has(key));
+      folds.push([key, fold]);
+    }
+    if (folds.length < 2) return;
+    const foldAll = () => {
+      const isFolded = folds.some(([key]) => !foldedServices.has(key));
+      for (const [, fold] of folds) fold(isFolded);
+    };
+    this.tools.prepend(button("Fold stages", { title: "Hide or show the stages of all services" }, foldAll));
+  }
+
+  // While a part is shown: a strip of the whole chart, with a frame around that part. A pointer moves the frame.
+  addOverview() {
+    const rows = [...this.list.querySelectorAll(":scope > .depth-0[data-name]")];
+    const height = Math.min(Math.max(rows.length * 4, 16), 48);
+    const strip = document.createElementNS(SVG, "svg");
+    strip.style.height = `${height}px`;
+    const rect = (x, width, y, tall, look) => {
+      const made = document.createElementNS(SVG, "rect");
+      for (const [name, value] of [["x", `${x}%`], ["width", `${width}%`], ["y", y], ["height", tall], ["class", look]])
+        made.setAttribute(name, value);
+      strip.append(made);
+      return made;
+    };
+    for (const { part, left, width } of this.drawn) {
+      const row = rows.indexOf(part.closest("li"));
+      if (row < 0 || !part.matches("a rect:not(.silence)")) continue;
+      const step = height / rows.length;
+      rect(left, width, row * step, Math.max(step - 1, 1), part.getAttribute("class"));
+    }
+    this.frame = rect(0, 100, 0, height, "frame");
+    this.overview = element("li", { class: "overview", "aria-hidden": "true" }, element("span"), element("span"), strip);
+    this.overview.hidden = true;
+    this.list.querySelector(".axis").before(this.overview);
+    const move = (event) => {
+      event.stopPropagation(); // or the chart would begin a selection
+      if (!event.buttons) return;
+      strip.setPointerCapture(event.pointerId);
+      const box = strip.getBoundingClientRect();
+      const width = this.right - this.left;
+      this.pan((((event.clientX - box.left) / box.width) * 100 - this.left - width / 2) / width);
+    };
+    strip.addEventListener("pointerdown", move);
+    strip.addEventListener("pointermove", move);
   }
 
   // The place of a pointer, in percent of what is shown.
@@ -339,6 +409,9 @@ class Chart {
       if (part.localName === "rect") part.setAttribute("width", `${width * scale}%`);
       part.style.display = isGrid && !isWhole ? "none" : "";
     }
+    this.overview.hidden = isWhole;
+    this.frame.setAttribute("x", `${this.left}%`);
+    this.frame.setAttribute("width", `${this.right - this.left}%`);
     for (const line of this.list.querySelectorAll(".zoomed")) line.remove();
     if (!isWhole) this.drawTicks(scale);
     const [begin, end] = [this.seconds(this.left), this.seconds(this.right)];
