@@ -1,6 +1,11 @@
-"""The programs and files that explain a host: by name, for the host itself and for its bundle."""
+"""The table of what explains a host: its programs, files and logs, each with a name.
 
-from typing import Final
+`live_host` reads all of these on the host itself. `reporter/gather/collectors` puts them into a bundle, with
+their places there, and adds what only people read. Rules know the evidence by the names of files and by the
+names in HOST_PROGRAMS; see `classify_file`.
+"""
+
+from typing import Final, NamedTuple
 
 HOST_PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
     "ip-addr": ("ip", "-d", "addr"),
@@ -11,10 +16,59 @@ HOST_PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
         "--output=NAME,MAJ:MIN,TYPE,SIZE,RO,RM,FSTYPE,LABEL,UUID,MOUNTPOINT,MODEL,SERIAL,STATE",
     ),
     "df.txt": ("df", "--local", "--print-type", "--all"),
+    "df-inodes.txt": ("df", "--local", "--inodes", "--all"),
     "timedatectl": ("timedatectl", "status"),
     "chrony-tracking.txt": ("chronyc", "-n", "tracking"),
     "chrony-sources.txt": ("chronyc", "-n", "sources"),
     "rpm-ostree_status": ("rpm-ostree", "status"),
     "efibootmgr.txt": ("efibootmgr",),
+    "secure-boot.txt": ("mokutil", "--sb-state"),
 }
-"""Programs whose output explains a host, on the host and in its bundle. Rules know the output by the name."""
+"""Name -> command. The output has this name on the host."""
+
+HOST_FILES: Final = {
+    "hostname": "/proc/sys/kernel/hostname",
+    "resolv-conf": "/etc/resolv.conf",
+    "nsswitch-conf": "/etc/nsswitch.conf",
+    "proc-mounts": "/proc/1/mounts",
+    "memory": "/proc/meminfo",
+    "swaps": "/proc/swaps",
+    "modules": "/proc/modules",
+    "kernel-command-line": "/proc/cmdline",
+    "os-release": "/etc/os-release",
+}
+"""Name -> path."""
+
+
+class LogFiles(NamedTuple):
+    """The logs below a directory that match one of the patterns, which are absolute."""
+
+    base: str
+    patterns: tuple[str, ...]
+
+
+HOST_LOGS: Final = {
+    "pstore": LogFiles("/sys/fs/pstore", ("/sys/fs/pstore/*",)),
+    "pstore-kept": LogFiles(
+        "/var/lib/systemd/pstore", ("/var/lib/systemd/pstore/*/*", "/var/lib/systemd/pstore/*/*/*")
+    ),
+    "installer-logs": LogFiles(
+        "/var/log",
+        (
+            "/var/log/cloud-init*.log",
+            "/var/log/anaconda/*.log",
+            "/var/log/installer/*.log",
+            "/var/log/installer/*/*.log",
+            "/var/log/curtin/*.log",
+        ),
+    ),
+    "agent-logs": LogFiles(
+        "/var/log", ("/var/log/agent*/*.log", "/var/log/agent*.log", "/var/log/assisted-installer*.log")
+    ),
+    # Links in /var/log/containers lead to the same files.
+    "pod-logs": LogFiles("/var/log/pods", ("/var/log/pods/*/*/*.log",)),
+    "control-plane-logs": LogFiles(
+        "/var/log/bootstrap-control-plane", ("/var/log/bootstrap-control-plane/*.log",)
+    ),
+}
+"""Name -> logs."""

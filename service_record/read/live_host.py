@@ -3,7 +3,6 @@
 All programs run at the same time with one deadline, so that `analyze` does not hang on a host in trouble.
 """
 
-import errno
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,7 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from service_record.diagnosis.judged_host import PROGRAMS_FILE, SOFTWARE
-from service_record.read.host_table import HOST_PROGRAMS
+from service_record.read.host_table import HOST_FILES, HOST_LOGS, HOST_PROGRAMS
+from service_record.record.appending import open_regular
+from service_record.record.file_end import read_tail
 from service_record.record.programs import Deadline, ProgramError, program_path, run
 
 SECONDS: Final = 3.0  # for everything together
@@ -32,19 +33,7 @@ _PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
     **HOST_PROGRAMS,
 }
 """Name -> command. `log_lines.classify_file` finds the kind of the lines by the name."""
-_FILES: Final = (
-    *(
-        "/etc/resolv.conf",
-        "/etc/nsswitch.conf",
-        "/proc/sys/kernel/hostname",
-        "/proc/cmdline",
-        "/proc/meminfo",
-    ),
-    *("/proc/swaps", "/proc/modules", "/proc/1/mounts", "/etc/os-release", "/sys/fs/pstore/*"),
-    *("/var/lib/systemd/pstore/*/dmesg.txt", "/var/log/cloud-init*.log", "/var/log/anaconda/*.log"),
-    *("/var/log/installer/*.log", "/var/log/curtin/*.log", "/var/log/agent*.log", "/var/log/pods/*/*/*.log"),
-    *("/var/log/containers/*.log", "/var/log/bootstrap-control-plane/*.log"),
-)
+_FILES: Final = (*HOST_FILES.values(), *(pattern for logs in HOST_LOGS.values() for pattern in logs.patterns))
 
 
 def live_contents(
@@ -102,14 +91,13 @@ def _files(deadline: Deadline) -> Iterator[tuple[str, bytes]]:
         if not deadline.seconds_left():
             return
         with suppress(OSError):
-            yield path, read_tail(Path(path))
+            yield path, read_file_end(Path(path))
 
 
-def read_tail(path: Path) -> bytes:
+def read_file_end(path: Path) -> bytes:
     """Return the end of a regular file. Raises OSError, also for anything else: a named pipe would block."""
-    if not path.is_file():
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
-    with path.open("rb") as stream:
-        if path.stat().st_size > _MAX_TAIL_BYTES:
-            stream.seek(-_MAX_TAIL_BYTES, 2)
-        return stream.read(_MAX_TAIL_BYTES)
+    descriptor = open_regular(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        return b"".join(read_tail(descriptor, _MAX_TAIL_BYTES)[1])
+    finally:
+        os.close(descriptor)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from service_record.read import derived
-from service_record.read.host_table import HOST_PROGRAMS
-from service_record.read.live_host import live_contents, read_tail
+from service_record.read.host_table import HOST_FILES, HOST_LOGS, HOST_PROGRAMS
+from service_record.read.live_host import live_contents, read_file_end
 from service_record.read.source import Source, SourceError
 from service_record.reporter.gather.collectors import COLLECTORS
-from service_record.reporter.gather.take import ProgramSource
+from service_record.reporter.gather.take import File, ProgramSource, Tree
 from tests.waiting import wait_for
 
 
@@ -72,17 +72,20 @@ def test_journal_that_is_not_read_whole_is_left_out(programs: Path, monkeypatch:
 def test_named_pipe_in_place_of_a_log_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "agent.log")
     with pytest.raises(OSError, match="not a regular file"):
-        read_tail(tmp_path / "agent.log")
+        read_file_end(tmp_path / "agent.log")
 
 
 def test_end_of_a_linked_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "0.log").write_bytes(b"first" + bytes(1 << 18) + b"last\n")
     (tmp_path / "pod.log").symlink_to("0.log")
-    tail = read_tail(tmp_path / "pod.log")
+    tail = read_file_end(tmp_path / "pod.log")
     assert (len(tail), tail[-5:]) == (1 << 18, b"last\n")
 
 
-def test_bundle_has_the_programs_that_analyze_runs_on_the_host() -> None:
-    gathered = {row.take.argv for row in COLLECTORS if isinstance(row.take, ProgramSource)}
+def test_bundle_has_all_evidence_that_analyze_reads_on_the_host() -> None:
+    sources = [row.take for row in COLLECTORS]
 
-    assert set(HOST_PROGRAMS.values()) <= gathered
+    assert set(HOST_PROGRAMS.values()) <= {one.argv for one in sources if isinstance(one, ProgramSource)}
+    assert set(HOST_FILES.values()) <= {one.path for one in sources if isinstance(one, File)}
+    trees = {(one.base, one.patterns) for one in sources if isinstance(one, Tree)}
+    assert set(HOST_LOGS.values()) <= trees

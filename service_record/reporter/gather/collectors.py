@@ -5,7 +5,7 @@ Paths in the bundle are those of OpenShift's own gather, if it has the same file
 
 from typing import Final
 
-from service_record.read.host_table import HOST_PROGRAMS
+from service_record.read.host_table import HOST_FILES, HOST_LOGS, HOST_PROGRAMS
 from service_record.reporter.gather import host_facts, network
 from service_record.reporter.gather.journal import FailedRuns, FailedUnits, Journal, UnitProperties
 from service_record.reporter.gather.model import GatherRow
@@ -137,9 +137,9 @@ COLLECTORS: Final = (
         ProgramSource(("ovs-vsctl", "--timeout=5", "show")),
         needs=("/run/openvswitch/db.sock",),
     ),
-    GatherRow("hostname", "bootstrap/network/hostname.txt", File("/proc/sys/kernel/hostname")),
-    GatherRow("resolv-conf", "bootstrap/network/resolv.conf", File("/etc/resolv.conf")),
-    GatherRow("nsswitch-conf", "bootstrap/network/nsswitch.conf", File("/etc/nsswitch.conf")),
+    GatherRow("hostname", "bootstrap/network/hostname.txt", File(HOST_FILES["hostname"])),
+    GatherRow("resolv-conf", "bootstrap/network/resolv.conf", File(HOST_FILES["resolv-conf"])),
+    GatherRow("nsswitch-conf", "bootstrap/network/nsswitch.conf", File(HOST_FILES["nsswitch-conf"])),
     GatherRow("hosts", "bootstrap/network/hosts", File("/etc/hosts")),
     *(
         GatherRow(
@@ -187,13 +187,13 @@ COLLECTORS: Final = (
     _program_row(
         "mounts", "bootstrap/storage/findmnt.txt", "findmnt", "--real", "--notruncate", "--task", "1"
     ),
-    GatherRow("proc-mounts", "bootstrap/storage/mounts.txt", File("/proc/1/mounts")),
+    GatherRow("proc-mounts", "bootstrap/storage/mounts.txt", File(HOST_FILES["proc-mounts"])),
     _program_row("block-devices", "bootstrap/storage/lsblk.txt", *HOST_PROGRAMS["lsblk"]),
     _program_row("disk-space", "bootstrap/storage/df.txt", *HOST_PROGRAMS["df.txt"]),
-    _program_row("inodes", "bootstrap/storage/df-inodes.txt", "df", "--local", "--inodes", "--all"),
+    _program_row("inodes", "bootstrap/storage/df-inodes.txt", *HOST_PROGRAMS["df-inodes.txt"]),
     GatherRow("disk-statistics", "bootstrap/storage/diskstats.txt", File("/proc/diskstats")),
     # memory, pressure, time
-    _system_file_row("memory", "/proc/meminfo"),
+    _system_file_row("memory", HOST_FILES["memory"]),
     _system_file_row("load", "/proc/loadavg"),
     *(_system_file_row(f"pressure-{what}", f"/proc/pressure/{what}") for what in ("cpu", "io", "memory")),
     _program_row(
@@ -213,7 +213,7 @@ COLLECTORS: Final = (
     ),
     # the operating system and its installation
     GatherRow(
-        "os-release", "bootstrap/system/os-release.txt", File("/etc/os-release", "/usr/lib/os-release")
+        "os-release", "bootstrap/system/os-release.txt", File(HOST_FILES["os-release"], "/usr/lib/os-release")
     ),
     _system_file_row("kernel-version", "/proc/version"),
     _system_file_row("selinux", "/sys/fs/selinux/enforce"),
@@ -224,12 +224,14 @@ COLLECTORS: Final = (
             ("coredumpctl", "--no-pager", "list"), absent=("No coredumps found", "No journal files")
         ),
     ),
-    _system_file_row("kernel-command-line", "/proc/cmdline"),
+    _system_file_row("kernel-command-line", HOST_FILES["kernel-command-line"]),
     _system_file_row("hardware-vendor", "/sys/class/dmi/id/sys_vendor"),
     _system_file_row("hardware-model", "/sys/class/dmi/id/product_name"),
-    _system_file_row("swaps", "/proc/swaps"),
-    _system_file_row("modules", "/proc/modules"),
-    _program_row("secure-boot", "bootstrap/system/secure-boot.txt", "mokutil", "--sb-state", needs=_EFI),
+    _system_file_row("swaps", HOST_FILES["swaps"]),
+    _system_file_row("modules", HOST_FILES["modules"]),
+    _program_row(
+        "secure-boot", "bootstrap/system/secure-boot.txt", *HOST_PROGRAMS["secure-boot.txt"], needs=_EFI
+    ),
     _program_row(
         "boot-entries", "bootstrap/system/efibootmgr.txt", *HOST_PROGRAMS["efibootmgr.txt"], needs=_EFI
     ),
@@ -270,14 +272,14 @@ COLLECTORS: Final = (
     GatherRow(
         "pod-logs",
         "bootstrap/pod-logs/",
-        Tree("/var/log/pods", ("/var/log/pods/*/*/*.log",)),
+        Tree(*HOST_LOGS["pod-logs"]),
         seconds=30,
         bytes=128 << 10,
     ),
     GatherRow(
         "control-plane-logs",
         "bootstrap/containers/bootstrap-control-plane/",
-        Tree("/var/log/bootstrap-control-plane", ("/var/log/bootstrap-control-plane/*.log",)),
+        Tree(*HOST_LOGS["control-plane-logs"]),
         seconds=30,
         bytes=256 << 10,
     ),
@@ -286,23 +288,12 @@ COLLECTORS: Final = (
     GatherRow(
         "agent-logs",
         "bootstrap/agent/",
-        Tree(
-            "/var/log", ("/var/log/agent*/*.log", "/var/log/agent*.log", "/var/log/assisted-installer*.log")
-        ),
+        Tree(*HOST_LOGS["agent-logs"]),
     ),
     GatherRow(
         "installer-logs",
         "bootstrap/installer/",
-        Tree(
-            "/var/log",
-            (
-                "/var/log/cloud-init*.log",
-                "/var/log/anaconda/*.log",
-                "/var/log/installer/*.log",
-                "/var/log/installer/*/*.log",
-                "/var/log/curtin/*.log",
-            ),
-        ),
+        Tree(*HOST_LOGS["installer-logs"]),
         bytes=256 << 10,
     ),
     # certificates, for their dates and names; keys in the same files are left out
@@ -320,11 +311,11 @@ COLLECTORS: Final = (
         )
     ),
     # the last messages of a kernel that crashed
-    GatherRow("pstore", "bootstrap/pstore/", Tree("/sys/fs/pstore", ("/sys/fs/pstore/*",))),
+    GatherRow("pstore", "bootstrap/pstore/", Tree(*HOST_LOGS["pstore"])),
     GatherRow(
         "pstore-kept",
         "bootstrap/pstore/kept/",
-        Tree("/var/lib/systemd/pstore", ("/var/lib/systemd/pstore/*/*", "/var/lib/systemd/pstore/*/*/*")),
+        Tree(*HOST_LOGS["pstore-kept"]),
     ),
     # the journals of earlier boots, and of this one; last, because they are the longest
     *(

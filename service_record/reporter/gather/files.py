@@ -3,7 +3,6 @@
 import errno
 import os
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -14,7 +13,6 @@ from service_record.record.programs import Deadline
 from service_record.reporter.gather.model import GatherError, GatherStatus
 
 _OPEN_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
-_CHUNK_BYTES: Final = 256 << 10
 _MAX_LINKS: Final = 40  # the limit of the kernel; see path_resolution(7)
 _MAX_MATCHES: Final = 10_000
 """The limit of examined matches for one pattern."""
@@ -74,28 +72,6 @@ def open_file(path: Path) -> int:
     except OSError as error:
         why = "a link" if error.errno == errno.ELOOP else error.strerror or "not a regular file"
         raise GatherError(GatherStatus.FAILED, f"{path}: {why}") from error
-
-
-def read_tail(descriptor: int, most: int) -> tuple[int, Iterator[bytes]]:
-    """Return the number of skipped bytes, and chunks of the rest of an open file.
-
-    At most `most` bytes are read, even if the file grows. A file of /proc has the size 0, and is read from
-    its beginning.
-    """
-    size = os.fstat(descriptor).st_size
-    skipped = max(size - most, 0)
-    return skipped, _chunks(descriptor, skipped, most)
-
-
-def _chunks(descriptor: int, offset: int, most: int) -> Iterator[bytes]:
-    os.lseek(descriptor, offset, os.SEEK_SET)
-    remaining = most
-    while remaining > 0:
-        chunk = os.read(descriptor, min(remaining, _CHUNK_BYTES))
-        if not chunk:
-            return
-        remaining -= len(chunk)
-        yield chunk
 
 
 def find_files(root: Path, patterns: tuple[str, ...], deadline: Deadline) -> dict[Path, str]:

@@ -13,6 +13,7 @@ from service_record.export import FORMS
 from service_record.record.appending import DAMAGED_SUFFIX, SUFFIX
 from service_record.record.directory import Records
 from service_record.record.entry import Entry, Malformed
+from service_record.record.file_end import read_tail
 from service_record.reporter.gather import files
 from service_record.reporter.gather.model import Begin, Context, GatherError, GatherStatus, Pieces, Task
 
@@ -103,7 +104,7 @@ def _reopen_array(_dropped: int) -> bytes:
 def _read_damaged_file(path: Path, most: int) -> Iterator[bytes]:
     if path.exists():
         with os.fdopen(files.open_file(path), "rb") as stream:
-            _, chunks = files.read_tail(stream.fileno(), most)
+            _, chunks = read_tail(stream.fileno(), most)
             yield from chunks
         yield b"\n"
 

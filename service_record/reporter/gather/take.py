@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeAlias
 
 from service_record.record import programs
+from service_record.record.file_end import read_tail
 from service_record.record.programs import Deadline, ProgramError
 from service_record.reporter.gather import files
 from service_record.reporter.gather.model import Begin, GatherError, GatherStatus, Pieces, Task
@@ -197,7 +198,7 @@ def _find_files(patterns: tuple[str, ...], task: Task) -> dict[Path, str]:
 def _read_file(member: str, path: Path, most: int, mask: Mask | None = None) -> Pieces:
     descriptor = files.open_file(path)
     try:
-        skipped, chunks = files.read_tail(descriptor, most)
+        skipped, chunks = read_tail(descriptor, most)
         yield Begin(member, os.fstat(descriptor).st_mtime, skipped)
         yield from chunks if mask is None else (mask(path, b"".join(chunks)),)
     except OSError as error:
