@@ -59,6 +59,10 @@ write_reason() {
   [[ ! -f $cloud_init ]] || printf '%s\n' "$text" >>"$cloud_init"
   mkdir -p -- "$directory"
   printf '%s\n' "$text" >"$reason"
+  # units/service-record.catalog explains this message by its id.
+  printf '%s\n' "MESSAGE=$service.service failed; the reason is in $reason" PRIORITY=3 SYSLOG_IDENTIFIER=service-record \
+    MESSAGE_ID=7ff3d9f6b97f4d6acdcbfcef01dc0f98 "SERVICE_RECORD_SERVICE=$service" SERVICE_RECORD_RESULT=failed \
+    "OBJECT_SYSTEMD_UNIT=$service.service" | timeout 2 logger --journald 2>/dev/null
 }
 
 seen='' explained=''

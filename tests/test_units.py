@@ -9,8 +9,10 @@ from configparser import RawConfigParser
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from service_record.reporter.log import VERDICT_ID
+from service_record.cli import VERBS, main
+from service_record.record.journal_sending import MessageKind
 from tests.programs import needs
 
 UNITS = Path(__file__).resolve().parents[1] / "units"
@@ -99,5 +101,30 @@ def test_catalog_explains_each_message(tmp_path: Path) -> None:
     subprocess.run([*ask, "--update-catalog"], check=True, capture_output=True)
     listed = subprocess.run([*ask, "--list-catalog"], check=True, capture_output=True, text=True).stdout
 
-    warning = re.findall(r"\bMESSAGE_ID=(\w+)", (UNITS.parent / "shell/service-record-close.sh").read_text())
-    assert {line.split()[0] for line in listed.splitlines()} == {VERDICT_ID, *warning}
+    assert {line.split()[0] for line in listed.splitlines()} == {kind.message_id for kind in MessageKind}
+
+
+def test_shell_programs_send_known_messages() -> None:
+    programs = "".join(path.read_text() for path in (UNITS.parent / "shell").rglob("*.sh"))
+    sent = set(re.findall(r"(?:\bMESSAGE_ID=|\blog \d )([0-9a-f]{32})", programs))
+    by_shell = {"ENTRIES_LOST", "BOOTSTRAP_FAILED", "INITRAMFS_FAILED", "INITRAMFS_REPORT"}
+    assert sent == {MessageKind[name].message_id for name in by_shell}
+
+
+def test_commands_of_the_catalog_exist() -> None:
+    catalog = (UNITS / "service-record.catalog").read_text()
+    entries = re.split(r"(?m)^-- [0-9a-f]{32}$", catalog)[1:]
+    for entry in entries:
+        commands = re.findall(r"(?m)^    ((?:service-record|journalctl) .*)$", entry)
+        assert commands, entry
+        for command in commands:
+            program, *words = re.sub(r"@\w+@", "name", command).split()
+            if program == "service-record":
+                assert CliRunner().invoke(main, [*words, "--help"]).exit_code == 0, command
+            elif words[0].startswith("MESSAGE_ID="):
+                assert words[0].removeprefix("MESSAGE_ID=") in catalog
+        fields = set(re.findall(r"@(\w+)@", entry))
+        assert fields <= {"MESSAGE", *(f"SERVICE_RECORD_{name}" for name in ("SERVICE", "STAGE", "RESULT"))}
+        (page,) = re.findall(r"(?m)^Documentation: man:(\S+)\(1\)$", entry)
+        verb = page.removeprefix("service-record").lstrip("-")
+        assert page == "bootstrap-service-record.sh" or not verb or verb in VERBS

@@ -243,13 +243,39 @@ def _report_errors(command: Callable[[], str]) -> Iterator[None]:
     except BrokenPipeError:
         _drop_output()
         raise click.exceptions.Exit(_CLOSED_PIPE) from None
+    except click.ClickException as error:
+        if not _log_to_journal(error.format_message()):
+            raise
+        raise click.exceptions.Exit(error.exit_code) from None
     except OSError as error:
         # An error of open(2) has the name of its file; one of write(2), e.g. to standard output, does not.
         where = "" if error.filename or error.errno not in _FULL else "the output could not be written: "
-        click.echo(f"Error: {where}{system_error_line(error)}", err=True)
+        show_error(f"{where}{system_error_line(error)}")
         raise click.exceptions.Exit(UNREADABLE) from None
     except ModuleNotFoundError as error:
         raise missing_extra(error) or error from None
+
+
+def show_error(text: str) -> None:
+    """Print an error; in a service, send it to the journal."""
+    if not _log_to_journal(text):
+        click.echo(f"Error: {text}", err=True)
+
+
+def _log_to_journal(text: str) -> bool:
+    """Send an error to the journal with its MESSAGE_ID. Return False if standard error does not lead there.
+
+    Only root can tell journald the unit of a message. Otherwise `journalctl --unit` would lack the error,
+    because this process ends at once.
+    """
+    if "JOURNAL_STREAM" not in os.environ or os.geteuid() != 0:
+        return False
+    from service_record.record.journal_sending import MessageKind, is_journal, send_message
+    from service_record.record.systemd import unit_of_process
+
+    if not is_journal(2, os.environ):
+        return False
+    return send_message(MessageKind.COMMAND_FAILED, f"Error: {text}", 3, unit=unit_of_process())
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from service_record.cli import NOT_DELIVERED, REFUSED, missing_extra, require_extra
+from service_record.cli import NOT_DELIVERED, REFUSED, missing_extra, require_extra, show_error
 
 if TYPE_CHECKING:
     from service_record.reporter.paths import Places
@@ -109,8 +109,7 @@ def _round(places: "Places", *, due: bool, dry_run: bool) -> None:
 def _log_once(root: Path, text: str) -> None:
     """Write one line to standard error, unless it was the last such line in this boot.
 
-    The timer starts a round each minute, and the error would be there each time. In the journal the line has
-    the priority of an error, which LogLevelMax= of the unit keeps.
+    The timer starts a round each minute, and the error would be there each time.
     """
     line = " ".join(text.split())
     last = root / _LAST_ERROR
@@ -119,8 +118,7 @@ def _log_once(root: Path, text: str) -> None:
             return
     with suppress(OSError):
         last.write_text(line, encoding="utf-8", errors="replace")
-    mark = "<3>" if "JOURNAL_STREAM" in os.environ else ""
-    click.echo(f"{mark}Error: {line}", err=True)
+    show_error(line)
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> None:

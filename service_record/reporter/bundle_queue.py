@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from service_record.http.answers import Outcome, Unreachable, printable
 from service_record.record.atomic_write import clear_the_way, place_by_moving, remove_torn, sync_names
+from service_record.record.journal_sending import MessageKind
 from service_record.reporter import log
 from service_record.reporter.assisted_service import succeeded
 from service_record.reporter.host_state import HostEvidence
@@ -160,19 +161,28 @@ class BundleQueue:
                 bundled = self._make_bundle(places, state, min(most_bytes, spool.most_bytes))
             except OSError as error:
                 shutil.rmtree(places.work_directory, ignore_errors=True)
-                self._say.error(f"no bundle: {error.filename or places.work_directory}: {error.strerror}")
+                self._say.error(
+                    f"no bundle: {error.filename or places.work_directory}: {error.strerror}",
+                    MessageKind.NO_BUNDLE,
+                )
                 continue
             if bundled.leak is not None:
                 self.leak = bundled.leak
                 bundled.path.unlink(missing_ok=True)
-                self._say.error(f"no bundle: a secret would have left the host with it ({bundled.leak})")
+                self._say.error(
+                    f"no bundle: a secret would have left the host with it ({bundled.leak})",
+                    MessageKind.NO_BUNDLE,
+                )
                 return withheld(state, self._evidence)
             spooled = spool.keep(bundled.path)
             if isinstance(spooled, str):
                 bundled.path.unlink(missing_ok=True)
-                self._say.error(f"no bundle: {spooled}")
+                self._say.error(f"no bundle: {spooled}", MessageKind.NO_BUNDLE)
                 continue
-            self._say.notice(f"a bundle was made: {bundled.bytes} bytes, {bundled.masked} secrets masked")
+            self._say.notice(
+                f"a bundle was made: {bundled.bytes} bytes, {bundled.masked} secrets masked",
+                MessageKind.BUNDLE_MADE,
+            )
             if spool is self._in_memory:
                 self._spool.drop()  # its bundle is older
             else:
@@ -227,11 +237,18 @@ class BundleQueue:
         except ValueError as error:
             outcome = Unreachable(str(error), tries=0)
         if succeeded(outcome):
-            self._say.notice(f"{shipment.kind}: shipped {spooled.path.name}, {spooled.bytes} bytes")
+            self._say.notice(
+                f"{shipment.kind}: shipped {spooled.path.name}, {spooled.bytes} bytes", MessageKind.DELIVERED
+            )
         elif classify(Call.UPLOAD, outcome) is ResponseClass.NEVER_AGAIN:
-            self._say.warning(f"{shipment.kind}: refused, and not tried again: {outcome_text(outcome)}")
+            self._say.warning(
+                f"{shipment.kind}: refused, and not tried again: {outcome_text(outcome)}",
+                MessageKind.UNDELIVERED,
+            )
         else:
-            self._say.warning(f"{shipment.kind}: not shipped, and kept: {outcome_text(outcome)}")
+            self._say.warning(
+                f"{shipment.kind}: not shipped, and kept: {outcome_text(outcome)}", MessageKind.UNDELIVERED
+            )
         return outcome
 
     def drop_delivered(self, state: ReporterState) -> ReporterState:

@@ -1,7 +1,6 @@
-"""The log of a round, with priorities if it goes to the journal; and the phrases in its lines."""
+"""The log of a round, with fields if it goes to the journal; and the phrases in its lines."""
 
 import os
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,69 +10,61 @@ from typing import Final
 from service_record.display.phrases import location_text
 from service_record.display.sentences import verdict_sentence
 from service_record.http.answers import Answered, Outcome
+from service_record.record import systemd
+from service_record.record.journal_sending import MessageKind, is_journal, send_message
 from service_record.record.visible import visible
 from service_record.reporter.host_state import HostEvidence
 from service_record.reporter.host_view import HostView, NoHost, Refused, View
 from service_record.reporter.policy.round_context import RoundPlan
 
 _STDERR: Final = 2
-VERDICT_ID: Final = "5aeb94e9446242c68262500552bf2dd8"
-"""The MESSAGE_ID of a verdict. units/service-record.catalog explains it."""
-_ERROR: Final = 3
-_JOURNAL: Final = "/run/systemd/journal/socket"
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Writes lines to a file descriptor, unbuffered. Errors are ignored: the reader may have exited."""
+    """Logs to the journal, or writes lines to a file descriptor. Ignores errors: nobody may read it."""
 
     descriptor: int
     is_journal: bool
-    """True if lines begin with their priority, a level of syslog(3), as in `<4>`; see sd-daemon(3)."""
-    journal: str = _JOURNAL
-    """The socket for messages with fields; see systemd.journal-fields(7)."""
+    """True if the descriptor leads to the journal. Then messages are sent with fields."""
+    unit: str | None = None
+    """The service that this process is part of."""
+    socket: str | None = None
+    """The socket of journald. [default: that of this host]"""
 
-    def error(self, text: str) -> None:
+    def error(self, text: str, kind: MessageKind = MessageKind.TROUBLE) -> None:
         """Log a problem that somebody has to solve. The round continues."""
-        self._write(3, text)
+        self._write(3, text, kind)
 
-    def warning(self, text: str) -> None:
+    def warning(self, text: str, kind: MessageKind = MessageKind.TROUBLE) -> None:
         """Log a failure that a later round may not have."""
-        self._write(4, text)
+        self._write(4, text, kind)
 
-    def notice(self, text: str) -> None:
+    def notice(self, text: str, kind: MessageKind = MessageKind.ROUND) -> None:
         """Log an action that is visible outside the reporter."""
-        self._write(5, text)
+        self._write(5, text, kind)
 
-    def info(self, text: str) -> None:
-        self._write(6, text)
+    def info(self, text: str, kind: MessageKind = MessageKind.ROUND) -> None:
+        self._write(6, text, kind)
 
     def failure(self, text: str, fields: Mapping[str, str]) -> None:
         """Log the verdict on a service that failed, with fields. Only to the journal: people see the page."""
-        if not self.is_journal:
-            return
-        named = {"MESSAGE": text, "MESSAGE_ID": VERDICT_ID, "PRIORITY": str(_ERROR), **fields}
-        # `visible` leaves no line end, so no value can add a field.
-        lines = "".join(f"{name}={visible(value)}\n" for name, value in named.items() if value)
-        try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as client:
-                client.sendto(f"SYSLOG_IDENTIFIER=service-record\n{lines}".encode(), self.journal)
-        except OSError:  # journald does not answer, or the message is too long for it
-            self._write(_ERROR, text)
+        if self.is_journal:
+            self._write(3, text, MessageKind.VERDICT, fields)
 
-    def _write(self, priority: int, text: str) -> None:
-        mark = f"<{priority}>" if self.is_journal else ""
+    def _write(
+        self, priority: int, text: str, kind: MessageKind, fields: Mapping[str, str] | None = None
+    ) -> None:
+        if self.is_journal and send_message(kind, text, priority, fields, unit=self.unit, path=self.socket):
+            return
+        mark = f"<{priority}>" if self.is_journal else ""  # see sd-daemon(3)
         with suppress(OSError):
             os.write(self.descriptor, f"{mark}{visible(text)}\n".encode())
 
 
 def open_log(environ: Mapping[str, str]) -> Log:
-    """Return a log on standard error. $JOURNAL_STREAM shows if that is the journal; see systemd.exec(5)."""
-    device, _, inode = environ.get("JOURNAL_STREAM", "").partition(":")
-    with suppress(OSError):
-        status = os.fstat(_STDERR)
-        return Log(_STDERR, (str(status.st_dev), str(status.st_ino)) == (device, inode))
-    return Log(_STDERR, is_journal=False)
+    """Return a log on standard error."""
+    return Log(_STDERR, is_journal(_STDERR, environ), systemd.unit_of_process())
 
 
 _NO_RUNS: Final = "no service has recorded a run on this host"

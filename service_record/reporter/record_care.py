@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from service_record.record.directory import Records
+from service_record.record.journal_sending import MessageKind
 from service_record.record.visible import visible
 from service_record.reporter.log import Log
 from service_record.reporter.paths import Places
@@ -43,11 +44,11 @@ def send_records(places: Places, environ: Mapping[str, str], settings: Settings,
         try:
             sent = _send_new_entries(where, host, settings, Records(places.records), mask)
         except (NotTaken, CollectorError, LeakError) as fault:
-            say.warning(f"{where}: records were not sent: {visible(str(fault))}")
+            say.warning(f"{where}: records were not sent: {visible(str(fault))}", MessageKind.UNDELIVERED)
         except OSError as error:
             say.warning(f"{error.filename or places.records}: {error.strerror}; its records were not sent")
         else:
-            say.info(f"{where}: {sent} bytes of records were sent")
+            say.info(f"{where}: {sent} bytes of records were sent", MessageKind.DELIVERED)
 
 
 def _send_new_entries(

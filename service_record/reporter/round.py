@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from service_record.record import systemd
 from service_record.record.atomic_write import clear_the_way
+from service_record.record.journal_sending import MessageKind
 from service_record.reporter import console, log
 from service_record.reporter.assisted_service import succeeded
 from service_record.reporter.bundle_queue import BundleQueue
@@ -121,7 +122,7 @@ class Round:
 
     def run(self) -> RoundResult:
         for fault in self.settings.faults:
-            self.say.warning(fault)
+            self.say.warning(fault, MessageKind.SETTING)
         self._clean_up_leftovers()
         self.evidence = observe(self.places, own=(self.places.service.name,))
         self._save(with_offer(self.settings, begin_round(self.state, self.evidence), self.evidence))
@@ -199,11 +200,15 @@ class Round:
         text = f"{'the verdict' if report.place else report.fact} (stage {report.stage})"
         if succeeded(outcome):
             self.is_view_old = True
-            self.say.notice(f"reported to the service: {text}")
+            self.say.notice(f"reported to the service: {text}", MessageKind.DELIVERED)
         elif classify(Call.STAGE if report.is_new_stage else Call.INFO, outcome) is ResponseClass.OTHER_FORM:
-            self.say.notice(f"the service has no stage {report.stage}: reported as information")
+            self.say.notice(
+                f"the service has no stage {report.stage}: reported as information", MessageKind.DELIVERED
+            )
         else:
-            self.say.warning(f"not reported to the service: {text}: {outcome_text(outcome)}")
+            self.say.warning(
+                f"not reported to the service: {text}: {outcome_text(outcome)}", MessageKind.UNDELIVERED
+            )
         results = [StepResult(step=report, outcome=outcome)]
         self._save(apply_results(self.state, self.plan, results, self.evidence))
         if has_moved(self.state, results):
@@ -328,7 +333,7 @@ class Round:
         return VOLATILE_PLACE if bundle is not None and bundle.is_volatile else PLACE
 
     def _stop(self, end: Stop) -> RoundResult:
-        self.say.notice(f"stopped permanently: {end.reason}")
+        self.say.notice(f"stopped permanently: {end.reason}", MessageKind.STOPPED)
         if end.is_undelivered:
             self.show_verdict(f"{self._bundle_place()}. Log in: service-record analyze")
         remains = stop_as_configured(

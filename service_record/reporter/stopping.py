@@ -9,6 +9,7 @@ from typing import Final
 from service_record.record import systemd
 from service_record.record.array_file import is_locked
 from service_record.record.atomic_write import clear_the_way_of_all
+from service_record.record.journal_sending import MessageKind
 from service_record.reporter.cleanup import PURGE, UNDELIVERED, newest_bundle, purge, stop, undelivered_bundle
 from service_record.reporter.console import run_systemctl
 from service_record.reporter.log import Log
@@ -87,7 +88,7 @@ def stop_by_hand(places: Places, environ: Mapping[str, str], say: Log, *, purges
     for line in remains:
         say.error(line)
     if not remains:
-        say.notice(f"stopped permanently: {places.tombstone} stays, and the records")
+        say.notice(f"stopped permanently: {places.tombstone} stays, and the records", MessageKind.STOPPED)
     log_undelivered(places, say, is_undelivered=is_undelivered)
     return not remains
 
@@ -100,7 +101,10 @@ def log_undelivered(places: Places, say: Log, *, is_undelivered: bool) -> None:
     bundle = newest_bundle(places) if is_undelivered else undelivered_bundle(places)
     if bundle is not None:
         how_long = " until this host reboots" if bundle.parent == places.volatile.spool_directory else ""
-        say.notice(f"{bundle} stays{how_long}: not every destination has it; remove it with: {PURGE}")
+        say.notice(
+            f"{bundle} stays{how_long}: not every destination has it; remove it with: {PURGE}",
+            MessageKind.UNDELIVERED,
+        )
 
 
 def _has_undelivered(places: Places) -> bool:

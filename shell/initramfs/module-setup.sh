@@ -16,7 +16,7 @@ install() {
   local unit
   inst_multiple cat ln mkdir rm sed sleep
   # bash sends over http where there is no curl.
-  inst_multiple -o curl bash dmesg
+  inst_multiple -o curl bash dmesg logger
   inst_simple "$moddir/service-record-initramfs.sh" /usr/lib/service-record/service-record-initramfs.sh
   # Settings of this host: url, host, token, ca.pem, cluster, infra_env, host_id.
   inst_multiple -o /etc/service-record/initramfs/*

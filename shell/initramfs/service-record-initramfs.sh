@@ -100,6 +100,7 @@ failure() {
   : >"$work/recorded"
   read_cause
   say "the initramfs failed: $summary"
+  log 3 552f6935de6c6a1ffde2dd31661a371e "the initramfs failed: $summary" failed
   last_lines "$cause" "$cause_invocation" 3 | while IFS= read -r line; do
     say "| $line"
   done
@@ -451,6 +452,14 @@ say() {
   printf 'service-record: %s\n' "$1" >/dev/console
 }
 
+# Send a message to the journal, whose id units/service-record.catalog explains. Few initramfs have logger(1).
+log() { # <priority> <id> <text> <result>
+  ! command -v logger >/dev/null 2>&1 ||
+    printf '%s\n' "MESSAGE=$3" "PRIORITY=$1" "MESSAGE_ID=$2" SYSLOG_IDENTIFIER=service-record \
+      SERVICE_RECORD_SERVICE=initramfs "SERVICE_RECORD_STAGE=${cause-}" "SERVICE_RECORD_RESULT=$4" |
+    logger --journald >/dev/null 2>&1
+}
+
 # Write the body of the report, the type of its content, and where it goes.
 write_report() {
   # A server that shortens the text keeps its end, so that what matters most is there.
@@ -582,9 +591,11 @@ say_whether_posted() {
   posted=''
   [ ! -e "$work/posted" ] || read -r posted <"$work/posted"
   case $posted in
-  2??) say "reported to ${target%%/api/*}" ;;
-  *) say "not reported to ${target%%/api/*}: ${posted:-$answer}" ;;
+  2??) outcome="reported to ${target%%/api/*}" result=delivered ;;
+  *) outcome="not reported to ${target%%/api/*}: ${posted:-$answer}" result=undelivered ;;
   esac
+  say "$outcome"
+  log 5 7e8f2a3af1e2f30d4cae356bb60ee28c "$outcome" "$result"
 }
 
 main "$@"

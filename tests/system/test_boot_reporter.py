@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from service_record.history.outcome import Run
+from service_record.record.journal_sending import MessageKind
 from service_record.reporter.cleanup import Tombstone
 from service_record.reporter.paths import Places
 from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, Host
@@ -112,8 +113,16 @@ def test_failure_is_explained_by_journalctl(tmp_path: Path, installed: Host) -> 
         journalctl --sync
         journalctl --unit bootkube --catalog --no-pager --lines=1 SYSLOG_IDENTIFIER=service-record
         journalctl --output=json --lines=1 SERVICE_RECORD_STAGE=pull-image
+        journalctl --output=json --unit boot-reporter SYSLOG_IDENTIFIER=service-record >/observed/messages
     """)
+    messages = [
+        msgspec.json.decode(line, type=dict[str, object])
+        for line in (host.observed / "messages").read_bytes().splitlines()
+    ]
 
+    known = {kind.message_id for kind in MessageKind}
+    assert messages
+    assert [each["MESSAGE"] for each in messages if each.get("MESSAGE_ID") not in known] == []
     explanation, _, entry = said.rpartition("\n{")
     assert "The boot reporter found a failure: bootkube failed" in explanation
     assert "    service-record analyze bootkube\n" in explanation

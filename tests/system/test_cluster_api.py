@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from service_record.record.journal_sending import MessageKind
 from testing.machine import REPOSITORY, Machine
 
 SENTINEL = "bootstrap-success.complete"
@@ -28,6 +29,9 @@ watch bootkube
 start bootkube
 until_there bootstrap-failure.txt
 look failed
+until journalctl --quiet MESSAGE_ID={MessageKind.BOOTSTRAP_FAILED.message_id} | grep -q .; do sleep 0.05; done
+echo "# message"
+journalctl --output=cat --unit=bootkube MESSAGE_ID={MessageKind.BOOTSTRAP_FAILED.message_id}
 systemctl stop service-record-cluster-api@earlier
 touch /run/has-disk
 start bootkube
@@ -90,6 +94,11 @@ def test_failure_has_reason_and_no_sentinel(seen: dict[str, str]) -> None:
     )
     assert "bootkube: the disk is full" in reason
     assert "bootkube: the disk is full" in log
+
+
+def test_failure_is_a_message_of_the_service(seen: dict[str, str]) -> None:
+    where = "/run/cluster-api/bootstrap-failure.txt"
+    assert seen["message"] == f"bootkube.service failed; the reason is in {where}\n"
 
 
 def test_later_success_replaces_reason(seen: dict[str, str]) -> None:
