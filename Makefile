@@ -172,7 +172,7 @@ executables: ### the same for x86_64 and aarch64, with SHA256SUMS, in build/exec
 	@cd build/executables && sha256sum service-record-x86_64 service-record-aarch64 >SHA256SUMS.part && mv SHA256SUMS.part SHA256SUMS
 
 test-executables: executables $(READY) ### make them, and start each in a Debian 11 of its architecture
-	@$(VENV_PYTHON) -m pytest -p no:cacheprovider tests/test_executables.py $(PYTEST_ARGS)
+	@$(VENV_PYTHON) -m pytest -p no:cacheprovider tests/packages/test_executables.py $(PYTEST_ARGS)
 
 clean: ## remove everything that was made, .venv too
 	rm -rf .venv .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

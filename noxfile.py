@@ -17,14 +17,11 @@ SAME_UNDER_EVERY_PYTHON = [
     "tests/shell",
     "tests/system",
     "tests/fuzz",
-    "tests/test_shim_concurrency.py",
-    "tests/test_shim_harm.py",
-    "tests/test_shim_matrix.py",
     "tests/record/test_array_harm.py",
-    "tests/test_packages.py",
+    "tests/packages/test_packages.py",
     "tests/test_requirements.py",
-    "tests/test_standalone.py",
-    "tests/test_container.py",
+    "tests/packages/test_standalone.py",
+    "tests/packages/test_container.py",
 ]
 """Tests of bash, systemd and packages, or slow tests. `make test-all` runs them."""
 

@@ -15,7 +15,7 @@ from service_record.cli import VERBS, main
 from service_record.record.journal_sending import MessageKind
 from tests.programs import needs
 
-UNITS = Path(__file__).resolve().parents[1] / "units"
+UNITS = Path(__file__).resolve().parents[2] / "units"
 SERVICE = UNITS / "boot-reporter.service"
 TIMER = UNITS / "boot-reporter.timer"
 COLLECTOR = UNITS / "collector.service"

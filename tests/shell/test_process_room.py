@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-SHIM = Path(__file__).parents[1] / "shell/bootstrap-service-record.sh"
+SHIM = Path(__file__).parents[2] / "shell/bootstrap-service-record.sh"
 ASK = """
 echo $$ >"$1/cgroup.procs"
 mount --bind "$2" /sys/fs/cgroup

@@ -8,7 +8,7 @@ from tests.endings.kinds import OPTIONS, kinds
 from tests.matrix.table import NAMES, minor, outcomes, read_table, versions
 from tests.shell.scripts import Bash, bashes, every_bash
 
-PAGE = Path(__file__).parents[1] / "docs/project/shim-matrix.md"
+PAGE = Path(__file__).parents[2] / "docs/project/shim-matrix.md"
 
 
 @pytest.mark.slow

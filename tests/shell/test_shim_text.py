@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SHIM = Path(__file__).parents[1] / "shell/bootstrap-service-record.sh"
+SHIM = Path(__file__).parents[2] / "shell/bootstrap-service-record.sh"
 MAX_COLUMNS = 100
 LINES = SHIM.read_text().split("\n")
 
