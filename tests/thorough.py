@@ -17,6 +17,7 @@ FILES: Final = (
     "tests/collector/test_last_words_sent.py",
     "tests/collector/test_plain_databases.py",
     "tests/collector/test_several_processes.py",
+    "tests/collector/test_snippet_logs.py",
     "tests/collector/test_tls.py",
     "tests/shell/forks.bats",
     "tests/shell/long.bats",

@@ -34,6 +34,13 @@ from service_record.record.visible import visible
 @click.option(
     "--ca-file", default="", metavar="PATH", help="More PEM certificates for the installer to trust."
 )
+@click.option(
+    "--log",
+    "log_file",
+    default="",
+    metavar="PATH",
+    help="Send the last lines of this log while a step is open. [default: none]",
+)
 @click.option("--step", "steps", multiple=True, metavar="NAME", help="A step, in order; repeatable.")
 @click.option(
     "--max-time",
@@ -74,6 +81,7 @@ def command(*, kind: str, steps: tuple[str, ...], **options: Any) -> None:
         "--host": values.host,
         "--token-file": values.token_file,
         "--ca-file": values.ca_file,
+        "--log": values.log_file,
         "--url": values.url,
     }
     for option, text in [*texts.items(), *(("--step", step) for step in steps)]:

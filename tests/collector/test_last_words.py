@@ -68,6 +68,25 @@ def test_host_cannot_keep_more_than_its_share(server: Served, host: str) -> None
     assert send(client, host, "crio", "x" * (LONGEST_LINE + 1)).status == 400
 
 
+def test_text_of_a_shell_replaces_the_lines(server: Served, host: str) -> None:
+    client, path = server.client("host", host), f"/api/v1/hosts/{host}/last-words"
+    text = "".join(f"line {number}\r\n" for number in range(30)) + "x" * 1000 + "\npassword=sw0rdfish99 \xff"
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+
+    reply = client.ask(
+        "POST", f"{path}?service=kickstart&stage=Packages", body=text.encode("latin-1"), headers=form
+    )
+
+    assert reply.status == 204
+    ((service, stage, found),) = kept(server, host)
+    lines = found.split("\n")
+    assert (service, stage, len(lines), lines[0]) == ("kickstart", "Packages", MOST_LINES, "line 12")
+    assert lines[-2] == "x" * LONGEST_LINE
+    assert "sw0rdfish99" not in lines[-1]
+    assert client.ask("POST", f"{path}?stage=Packages", body=b"x").status == 400
+    assert server.client("host", "other").ask("POST", f"{path}?service=a", body=b"x").status == 403
+
+
 def test_lines_are_masked_again(server: Served, host: str) -> None:
     send(
         server.client("host", host),

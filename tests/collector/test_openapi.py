@@ -162,6 +162,35 @@ _ID = "01234567-89ab-cdef-0123-456789abcdef"
         ("POST /api/update", {"name": "web1", "status": "installing"}, {"name": "a b", "status": "x"}),
         ("POST /api/v1/tokens", {"kind": "reader", "expires": "1h 30m"}, {"kind": "odd"}),
         ("POST /api/v1/tokens", {"kind": "admin", "expires": "never"}, {"kind": "admin", "expires": "soon"}),
+        ("POST /api/v1/tokens", {"kind": "host", "scope": "web1"}, {"kind": "host"}),
+        ("POST /api/v1/tokens", {"kind": "boot", "scope": "web1"}, {"kind": "boot", "scope": "a b"}),
+        (
+            "POST /api/v1/tokens",
+            {"kind": "group", "scope": "dc1/rack2"},
+            {"kind": "group", "scope": "dc1//rack2"},
+        ),
+        ("POST /api/v1/tokens", {"kind": "reader", "scope": ""}, {"kind": "reader", "scope": "dc 1"}),
+        (
+            "POST /api/v1/tokens",
+            {"kind": "enrolment", "scope": "group:dc1"},
+            {"kind": "enrolment", "scope": "dc1"},
+        ),
+        ("POST /api/v1/tokens", {"kind": "admin"}, {"kind": "admin", "scope": "dc1"}),
+        (
+            "POST /api/v1/mutes",
+            {"kind": "muted", "scope": "host", "subject": "web1", "duration": "4h"},
+            {"kind": "muted", "scope": "host", "subject": "a b", "duration": "4h"},
+        ),
+        (
+            "POST /api/v1/mutes",
+            {"kind": "muted", "scope": "cause", "subject": "0123456789abcdef", "duration": "4h"},
+            {"kind": "muted", "scope": "cause", "subject": "web1", "duration": "4h"},
+        ),
+        (
+            "POST /api/v1/mutes",
+            {"kind": "muted", "scope": "group", "subject": "dc1", "duration": "4h"},
+            {"kind": "muted", "scope": "group", "subject": "dc1//x", "duration": "4h"},
+        ),
         (
             "POST /api/v1/mutes",
             {"kind": "muted", "scope": "group", "subject": "dc1", "duration": "4h"},

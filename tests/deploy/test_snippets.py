@@ -126,6 +126,64 @@ def test_steps_are_reported_and_recorded_whatever_is_in_their_names(
 
 
 @shells
+def test_last_lines_are_sent_by_one_process_that_ends_with_the_step(shell: str, tmp_path: Path) -> None:
+    host, log = Installer(tmp_path, shell), tmp_path / "log"
+    log.write_text("at work\n")
+    named = host.records.directory / ".bash.open"
+    with step_collector() as collector:
+        settings = "service_record_log_pause=30; service_record_log_stays=yes\n"
+        script = f"{functions('--url', collector.url, '--host', 'web1', '--log', log)}\n{settings}"
+        senders = []
+        for step in ("one", "two"):
+            begun = time.monotonic()
+            done = host.run(f"{script}service_record_step {step} init; echo on", "-eu")
+            assert (done.returncode, done.stdout, done.stderr) == (0, "on\n", "")
+            assert time.monotonic() - begun < 20  # the sender does not keep the terminal
+            senders.append(int(named.read_text().split()[1]))
+        assert is_running(senders[1])
+        wait_for(lambda: not is_running(senders[0]))
+        host.run(f"{script}service_record_end", "-eu")
+        assert is_running(senders[1])  # the step goes on in a later script
+        host.run(f"{script}service_record_step two failed", "-eu")
+        wait_for(lambda: not is_running(senders[1]))
+    assert not named.exists() or not named.read_text()  # there is no `rm`
+    assert {report.path for report in collector.reported} == {"/api/v1/hosts/web1/steps"}
+
+
+def test_sender_of_last_lines_ends_with_its_script(tmp_path: Path) -> None:
+    host, log = Installer(tmp_path, "dash"), tmp_path / "log"
+    log.write_text("at work\n")
+    with step_collector() as collector:
+        script = f"{functions('--url', collector.url, '--log', log)}\nservice_record_log_pause=1\n"
+        named = 'read -r watch sender <"$SERVICE_RECORDS_DIR/.bash.open"; echo "$sender"'
+        done = host.run(f"{script}service_record_step one init; {named}; service_record_end", "-eu")
+        wait_for(lambda: not is_running(int(done.stdout)))
+        killed = host.run(f"{script}service_record_step one init; {named}", "-eu")
+        wait_for(lambda: not is_running(int(killed.stdout)))
+
+
+def is_running(process: int) -> bool:
+    """Return whether a process runs, and is not a zombie that nobody waits for here."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("url", "spelled"),
+    [
+        ("https://c.example.com/base", "https://c.example.com/base"),
+        ("https://[2001:db8::1]:8474/", "https://[2001:db8::1]:8474"),
+        ("https://c.example.com/${hostname}/<%=x%>", "https://c.example.com/%24%7Bhostname%7D/%3C%%3Dx%%3E"),
+        ("https://c.example.com/a'b\"c\\d&&e%20f", "https://c.example.com/a%27b%22c%5Cd%26%26e%20f"),
+    ],
+)
+def test_ipxe_takes_the_address_as_it_is(url: str, spelled: str) -> None:
+    assert snippet_of("ipxe", "--url", url).split()[3] == f"{spelled}/api/v1/boot/${{service-record-token}}"
+
+
+@shells
 def test_first_step_names_vendor_and_model(shell: str, tmp_path: Path) -> None:
     host = Installer(tmp_path, shell)
     facts = tmp_path / "sys/class/dmi/id"

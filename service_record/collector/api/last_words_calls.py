@@ -1,4 +1,4 @@
-"""The call that receives the lines that a service printed last."""
+"""The calls that receive the lines that a service printed last."""
 
 from http import HTTPStatus
 
@@ -8,10 +8,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service_record.collector.api.answering import Refusal
-from service_record.collector.api.serving import caller, host_name, plain_body
-from service_record.collector.domain.steps import readable
+from service_record.collector.api.serving import Serving, caller, host_name, plain_body
+from service_record.collector.domain.steps import LONGEST_NAME, readable
 from service_record.collector.store.installations import Arrival
-from service_record.collector.store.last_words import LastWords, write_last_words
+from service_record.collector.store.last_words import LONGEST_LINE, MOST_LINES, LastWords, write_last_words
 from service_record.redaction import LeakError, outgoing_text
 from service_record.redaction.rules import Rules
 
@@ -28,9 +28,31 @@ async def put_last_words(request: Request) -> Response:
         words = msgspec.json.decode(await plain_body(request), type=LastWords)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
         raise Refusal(HTTPStatus.BAD_REQUEST, f"the body does not hold last lines: {fault}") from None
+    return await _store_words(serving, Arrival(host, grant, serving.collector.now()), words)
+
+
+async def post_last_words(request: Request) -> Response:
+    """`POST /api/v1/hosts/{host}/last-words?service=&stage=`: the same, with the lines as the body.
+
+    Shells send it, which can make neither JSON nor a PUT request. The Content-Type may be any. Only the last
+    lines are kept.
+    """
+    serving, grant = caller(request)
+    host, query = host_name(request.path_params["host"]), request.query_params
+    service, stage = query.get("service", ""), query.get("stage", "")
+    if not service or max(len(service), len(stage)) > LONGEST_NAME:
+        raise Refusal(
+            HTTPStatus.BAD_REQUEST, f"service and stage are names of at most {LONGEST_NAME} characters"
+        )
+    body = (await plain_body(request)).decode(errors="replace")
+    lines = [line[:LONGEST_LINE] for line in body.splitlines() if line.strip()][-MOST_LINES:]
+    words = LastWords(service, lines, stage)
+    return await _store_words(serving, Arrival(host, grant, serving.collector.now()), words)
+
+
+async def _store_words(serving: Serving, arrival: Arrival, words: LastWords) -> Response:
     words = msgspec.structs.replace(words, service=readable(words.service), stage=readable(words.stage))
     text = await run_in_threadpool(_masked, words.lines)
-    arrival = Arrival(host, grant, serving.collector.now())
     await serving.change(lambda connection: write_last_words(connection, arrival, words, text))
     return Response(status_code=HTTPStatus.NO_CONTENT)
 

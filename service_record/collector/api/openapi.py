@@ -30,6 +30,9 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
     types = [Problem, AgentError, AgentProblem, *_types(operations)]
     schemas, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
     of_type = dict(zip(types, schemas, strict=True))
+    for type_ in types:
+        # Rules between fields, which no annotation of one field can express.
+        components[type_.__name__] |= getattr(type_, "json_rules", {})
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         paths.setdefault(operation.template, {})[operation.method.lower()] = _operation(operation, of_type)

@@ -1,9 +1,9 @@
 """The description of an operation of the HTTP interface, and the request bodies for the OpenAPI document."""
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 from starlette.requests import Request
@@ -12,7 +12,7 @@ from starlette.responses import Response
 from service_record.collector.domain.access import GROUP_PATTERN, TokenKind
 from service_record.collector.domain.host_states import HostState
 from service_record.collector.domain.installation_rules import ROLES
-from service_record.collector.domain.mutes import MuteKind, MuteScope
+from service_record.collector.domain.mutes import CAUSE_PATTERN, MuteKind, MuteScope
 from service_record.collector.domain.steps import LONGEST_NAME
 from service_record.http.address import HOST_PATTERN
 
@@ -124,8 +124,25 @@ class Update(msgspec.Struct, omit_defaults=True):
     datacenter_name: str = ""
 
 
+def _scopes(kinds: Sequence[str], pattern: str, *, required: bool) -> dict[str, Any]:
+    """Return the schema of tokens of these kinds, whose scope matches a pattern."""
+    kind, scope = {"enum": list(kinds)}, {"type": "string", "pattern": f"^(?:{pattern})$"}
+    schema = {"properties": {"kind": kind, "scope": scope}}
+    return {**schema, "required": ["scope"]} if required else schema
+
+
 class NewToken(msgspec.Struct, omit_defaults=True):
     """A token to make."""
+
+    json_rules: ClassVar[Schema] = {
+        "anyOf": [
+            _scopes(("host", "boot", "cloud-init"), HOST_PATTERN, required=True),
+            _scopes(("group",), GROUP_PATTERN, required=True),
+            _scopes(("reader",), f"(?:{GROUP_PATTERN})?", required=False),
+            _scopes(("enrolment",), f"(?:host:{HOST_PATTERN}|group:{GROUP_PATTERN})?", required=False),
+            _scopes(("admin",), "", required=False),
+        ]
+    }
 
     kind: TokenKind
     scope: Short = ""
@@ -171,6 +188,18 @@ class NewBuild(msgspec.Struct, omit_defaults=True):
 
 class NewMute(msgspec.Struct, omit_defaults=True):
     """Trouble that somebody handles already, or of which nobody wants news."""
+
+    json_rules: ClassVar[Schema] = {
+        "anyOf": [
+            {
+                "properties": {
+                    "scope": {"const": scope},
+                    "subject": {"type": "string", "pattern": f"^(?:{pattern})$"},
+                }
+            }
+            for scope, pattern in (("host", HOST_PATTERN), ("group", GROUP_PATTERN), ("cause", CAUSE_PATTERN))
+        ]
+    }
 
     kind: MuteKind
     scope: MuteScope

@@ -51,6 +51,7 @@ from service_record.collector.api.operation import (
     Update,
 )
 from service_record.collector.domain.build_days import MOST_DAYS
+from service_record.collector.domain.steps import LONGEST_NAME
 from service_record.collector.domain.verdicts import FleetVerdict
 from service_record.collector.ingest.baselines import Statistics
 from service_record.collector.store.cluster_rows import ClusterDetail
@@ -309,6 +310,19 @@ OPERATIONS: Final = (
         "Send the last lines that a service printed. They replace its earlier ones.",
         who=HOSTS,
         body=LastWords,
+        answers={204: None},
+        counted="last words",
+    ),
+    Operation(
+        f"POST {_HOST}/last-words",
+        last_words_calls.post_last_words,
+        "Send the last lines that a service printed, as text.",
+        who=HOSTS,
+        body=TEXT,
+        query={
+            "service": {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME},
+            "stage": {"type": "string", "maxLength": LONGEST_NAME},
+        },
         answers={204: None},
         counted="last words",
     ),

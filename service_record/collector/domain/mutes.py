@@ -11,7 +11,8 @@ from service_record.collector.domain.verdicts import FleetVerdict
 from service_record.http.address import HOST_RULE, is_host_name
 from service_record.record.quantities import parse_duration
 
-_CAUSE: Final = re.compile("[0-9a-f]{16}")
+CAUSE_PATTERN: Final = "[0-9a-f]{16}"
+_CAUSE: Final = re.compile(CAUSE_PATTERN)
 _LONGEST_SECONDS: Final = 366 * 86_400.0
 
 

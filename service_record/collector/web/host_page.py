@@ -107,9 +107,14 @@ class HostSeen:
 
     @property
     def other_words(self) -> list[LastWordsShown]:
-        """Return the last lines that belong to no step that was reported."""
+        """Return the last lines that belong to no open step, without those of a stage that is done."""
         of_steps = list(self.words_of_steps.values())
-        return [words for words in self.detail.last_words if words not in of_steps]
+        latest = {step.label: step.status for group in self.detail.steps for step in group.latest}
+        return [
+            words
+            for words in self.detail.last_words
+            if words not in of_steps and latest.get(label_of(words.stage)) != StepStatus.DONE
+        ]
 
     def timeline(self) -> Drawing | None:
         """Return the timeline; None before the first build."""

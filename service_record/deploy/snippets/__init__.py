@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from itertools import pairwise
 from typing import Final
+from urllib.parse import quote
 
 _NO_SEMICOLON_AFTER: Final = re.compile(r"(?:^|\s)(?:do|then|else|in|\{|\()$|[|&(]$|;;$|^[^()]*\)$")
 """Matches a line of shell that needs no `;` before the next one, such as `then` or a pattern of `case`."""
@@ -36,6 +37,8 @@ class SnippetValues:
     """For ERB: the name of the host parameter with the token."""
     ca_file: str = ""
     action: str = "install"
+    log_file: str = ""
+    """The log whose last lines are sent while a step is open; none if empty."""
     limit: int = 10
     """The longest time of a report, in seconds."""
     has_first_boot: bool = False
@@ -68,7 +71,7 @@ def first_boot_script(values: SnippetValues, step: str) -> str:
     URL, host and token are not part of the unit's program, because ERB may insert them. The installer writes
     them to files, which the program reads.
     """
-    later = replace(values, service="first-boot", directory=RECORDS, is_erb=False)
+    later = replace(values, service="first-boot", directory=RECORDS, log_file="", is_erb=False)
     name = f"service_record_name={shlex.quote(step)}"
     parts = (read_part("first-boot-values.sh"), read_part("steps.sh"), name, read_part("first-boot-run.sh"))
     run = one_line("\n".join([*_assign_values(later), *parts]))
@@ -94,9 +97,10 @@ def one_line(text: str) -> str:
 
 
 def _assign_values(values: SnippetValues) -> Iterator[str]:
-    """Yield the assignments of service, directory, action, certificates and time limit."""
+    """Yield the assignments of service, directory, log, action, certificates and time limit."""
     yield f"service_record_service={_quote_variable(values, values.service, 'service')}"
     yield f"service_record_directory={_quote_variable(values, values.directory, 'directory')}"
+    yield f"service_record_log={_quote_variable(values, values.log_file, 'log')}"
     yield f"service_record_action={values.quote(values.action)}"
     yield f"service_record_ca={values.quote(values.ca_file)}"
     yield f"service_record_limit={values.limit}"
@@ -272,7 +276,8 @@ def _foreman_webhook(_: SnippetValues, __: list[str]) -> str:
 
 def _ipxe(values: SnippetValues, _: list[str]) -> str:
     """Return a line for an iPXE script, to put before `boot`. `||` continues the script after a failure."""
-    url = f"{values.url.rstrip('/')}" or "<%= host_param('service_record_url') %>"
+    # iPXE knows no quotes. It would replace `${...}`, and ERB `<%...%>`.
+    url = quote(values.url.rstrip("/"), safe="/:[]%~") or "<%= host_param('service_record_url') %>"
     token = (
         f"<%= host_param('{values.token_parameter}') %>"
         if values.token_parameter
@@ -292,10 +297,14 @@ def _split_calls(values: SnippetValues, steps: list[str]) -> tuple[list[str], li
     """Return the calls before and after the installation.
 
     The first step is reported before, all others after it. A single step begins before and ends after it.
+    With a log, the second step begins before the installation, so that the log is live meanwhile.
     """
     calls = _step_calls(values, steps)
     first = 1 if len(steps) == 1 else 2
-    return calls[:first], calls[first:]
+    if not values.log_file:
+        return calls[:first], calls[first:]
+    first = 1 if len(steps) == 1 else 3
+    return ["service_record_log_stays=yes", *calls[:first]], calls[first:]
 
 
 def _step_calls(values: SnippetValues, steps: list[str]) -> list[str]:

@@ -9,6 +9,9 @@
 # arrive is kept and sent again in the background and with the next steps, in order; these wait for two seconds only.
 # The collector counts it once: each report has an id.
 #
+# With service_record_log=FILE, the last lines of this log go to the collector while a step is open: see
+# service_record_watch.
+#
 # A thousand hosts on one machine report in a minute because a report starts few processes: prefer the shell's own
 # words to a program or a subshell.
 
@@ -61,15 +64,28 @@ service_record_now() {
   boot=''
   read -r boot </proc/sys/kernel/random/boot_id
   spool=$directory/.$service_record_service.reports
+  # Names the sender of a log's last lines; not beside the queue, which is removed before the step may be over.
+  open=$directory/.$service_record_service.open
   target=''
   umask 027
   [ -d "$directory" ] || mkdir -p "$directory"
   [ "$what" = again ] || service_record_write
   umask 077
   case $what in
-  step) service_record_report ;;
+  step)
+    begins=$status
+    service_record_unwatch
+    service_record_report
+    answer=$?
+    [ "$begins" != init ] || service_record_watch
+    return "$answer"
+    ;;
   again) service_record_drain "$service_record_patience" "$now" ;;
-  end) service_record_clean ;;
+  end)
+    service_record_clean
+    [ -n "${service_record_log_stays-}" ] || service_record_unwatch
+    return 0
+    ;;
   esac
 }
 
@@ -238,6 +254,65 @@ service_record_resend() {
   done
 }
 
+# In the background, send the last lines of $service_record_log whenever they have changed: every 15 seconds, while
+# the step is open, for at most an hour. The sender ends with its script, because in a chroot it would keep the disks
+# of the new system busy; with service_record_log_stays=yes it stays, for a step that ends in a later script.
+service_record_watch() {
+  [ -n "${service_record_log-}" ] && [ -n "$spool" ] && service_record_find_target || return 0
+  watch=$boot-$$-$service_record_number
+  service_record_spell "$name"
+  stage=$in_url
+  service_record_spell "$service_record_service"
+  target="${target%/steps}/last-words?service=$in_url&stage=$stage"
+  service_record_send_lines &
+  printf '%s %s\n' "$watch" "$!" >"$open"
+}
+
+# End the sender of the step before, unless it is of an earlier boot.
+service_record_unwatch() {
+  [ -r "$open" ] && read -r watch sender <"$open" || return 0
+  : >"$open"
+  rm -f "$open"
+  case $watch in
+  "$boot"-*) kill "$sender" ;;
+  esac
+}
+
+service_record_send_lines() {
+  left=${service_record_log_time:-3600} pause=${service_record_log_pause:-15}
+  spool='' key='' before=''
+  trap 'kill "$sleeping"; exit' TERM
+  while [ "$left" -gt 0 ]; do
+    left=$((left - pause))
+    # The shell waits for a program to end before it obeys a signal, but not for one in the background.
+    sleep "$pause" &
+    sleeping=$!
+    wait "$sleeping"
+    read -r named sender <"$open" && [ "$named" = "$watch" ] || return
+    [ -n "${service_record_log_stays-}" ] || kill -0 "$$" || return
+    # Not at the beginning: curl would take @FILE for the name of a file.
+    query=$newline$(service_record_read_lines)
+    [ "$query" != "$before" ] || continue
+    before=$query limit=5
+    service_record_send
+  done
+}
+
+# Print the last 20 lines of the log, 2000 bytes at most, without lines that may have a secret. The collector masks
+# secrets, too.
+service_record_read_lines() {
+  tail -n 20 "$service_record_log" | tail -c 2000 | while IFS= read -r row || [ -n "$row" ]; do
+    case $row in
+    *[Pp][Aa][Ss][Ss][Ww]* | *[Pp][Aa][Ss][Ss][Pp]* | *[Ss][Ee][Cc][Rr][Ee][Tt]* | *[Tt][Oo][Kk][Ee][Nn]* | *[Aa]uthorization*)
+      row='(a line that may have a secret)'
+      ;;
+    *[!A-Za-z0-9+/=]*) ;;
+    ????????????????????????????????????????*) row='(a line that may have a secret)' ;;
+    esac
+    printf '%s\n' "$row"
+  done
+}
+
 # Set $target, where this host's reports go, and $token. Fail without a collector.
 service_record_find_target() {
   [ -z "$target" ] || return 0
@@ -309,11 +384,15 @@ service_record_fetch() {
       ${token:+"--header=$header"} "--header=Idempotency-Key: $key" --post-data "$query" "$target"
     ;;
   esac
-  # Of busybox; some builds of it crash at -T, and not all of them can POST.
+  # Of busybox; some builds of it crash at -T, and not all of them can POST. Without it, no lines are sent.
+  case $target in
+  */steps) set -- "$target?$query" ;;
+  *) set -- --post-data "$query" "$target" ;;
+  esac
   if command -v wget; then
-    exec wget -q -O /dev/null ${token:+--header "$header"} --header "Idempotency-Key: $key" "$target?$query"
+    exec wget -q -O /dev/null ${token:+--header "$header"} --header "Idempotency-Key: $key" "$@"
   fi
-  exec busybox wget -q -O /dev/null ${token:+--header "$header"} --header "Idempotency-Key: $key" "$target?$query"
+  exec busybox wget -q -O /dev/null ${token:+--header "$header"} --header "Idempotency-Key: $key" "$@"
 }
 
 service_record_guard() {
