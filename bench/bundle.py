@@ -24,8 +24,7 @@ from bench.machine import machine
 from bench.rounds import processor_of, resident
 from bench.table import Row, duration, replace_between, timed
 from service_record.bundle.archive import DISK_BYTES
-from service_record.redaction import Rules, known_secrets
-from service_record.reporter.bundling import leak_in, make_bundle
+from service_record.reporter.bundling import make_bundle
 from service_record.reporter.gather.model import Context, GatherRow
 from service_record.reporter.gather.take import ProgramSource
 
@@ -49,11 +48,8 @@ class Measured:
     gzip_processor: float
     gzip_bytes: int
     pack_seconds: float
-    """Gathering, redaction and packing."""
+    """Gathering, redaction, the last look and packing."""
     pack_processor: float
-    """With looking through once more."""
-    scan_seconds: float
-    """Looking through what is packed once more."""
     bundle: int
     kept: int
     """Bytes of the journal in the bundle."""
@@ -117,13 +113,9 @@ def pack(root: Path) -> Mapping[str, float]:
     memory = resident(os.getpid())  # getrusage(2) would count its parent's memory, too
     if bundle.leak or bundle.gathered[0].reason:
         raise SystemExit(f"no bundle: {bundle.leak or bundle.gathered[0].reason}")
-    begun = time.perf_counter()
-    leak_in(bundle.path, Rules(known_secrets(root).secrets))
-    scan_seconds = time.perf_counter() - begun
     return {
-        "pack_seconds": whole_seconds - scan_seconds,
+        "pack_seconds": whole_seconds,
         "pack_processor": processor,
-        "scan_seconds": scan_seconds,
         "bundle": bundle.bytes,
         "kept": sum(member.bytes or 0 for member in bundle.members if member.path == collector.member),
         "masked": bundle.masked,
@@ -209,7 +201,6 @@ def table(result: Measured) -> str:
         ("gather, redact, pack", duration(result.gzip_seconds), duration(result.pack_seconds), ""),
         ("throughput", "1", f"{rate:.2f}", f"at least {1 / SLOWEST}"),
         ("processor time, all of it", duration(result.gzip_processor), duration(result.pack_processor), ""),
-        ("look through once more", "", duration(result.scan_seconds), ""),
         ("compressed", mebibytes(result.gzip_bytes), mebibytes(result.bundle), mebibytes(DISK_BYTES)),
         ("journal in it", "all", mebibytes(result.kept), ""),
         ("secrets masked", "0", f"{result.masked:,}", ""),

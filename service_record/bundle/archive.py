@@ -19,6 +19,8 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
+from service_record.bundle.layers import HEAD_BYTES
+
 Compress: TypeAlias = Callable[[bytes], bytes]
 Opening: TypeAlias = Callable[[int], bytes]
 """Returns the text that replaces the dropped beginning of a member, given the number of dropped bytes."""
@@ -144,6 +146,10 @@ class MemberRedactor(Protocol):
     def counts(self) -> Mapping[str, int]:
         """Kind of secret and number of masked ones."""
 
+    @property
+    def leak(self) -> tuple[str, int] | None:
+        """Kind and line of the first secret that is left after masking, or None."""
+
     def feed(self, data: bytes, /) -> bytes: ...
     def finish(self) -> bytes: ...
 
@@ -198,6 +204,8 @@ class MemberWriter:
         """The number of dropped bytes, counted after redaction."""
         self.reason: Cut | None = None
         """Why the latest of them were dropped."""
+        self.head = b""
+        """The first bytes after redaction, by which `is_packed` recognises an archive."""
 
     def write(self, data: bytes, /) -> None:
         """Append `data`. Raises OSError if the disk fails."""
@@ -205,6 +213,8 @@ class MemberWriter:
         self._add(self._redactor.feed(data) if self._redactor else data)
 
     def _add(self, data: bytes) -> None:
+        if len(self.head) < HEAD_BYTES:
+            self.head += data[: HEAD_BYTES - len(self.head)]
         self._buffer += data
         if not self._held_bytes:
             self._pack_blocks()

@@ -23,6 +23,7 @@ from service_record.bundle.archive import (
     MemberWriter,
     Opening,
 )
+from service_record.bundle.layers import is_packed
 from service_record.bundle.names import named
 
 SERVER_BYTES: Final = 262_144_000
@@ -96,6 +97,10 @@ class BundleWriter:
         """The result of each member, in order."""
         self.masked: Counter[str] = Counter()
         """Kind of secret and number of masked ones, in all members."""
+        self.leak: tuple[str, str, int] | None = None
+        """Kind, member and line of the first secret that was left after masking. The line of a name is 0."""
+        self.has_archives = False
+        """True if a member is an archive or compressed: nothing in it could be masked."""
         self._archive = Archive(path, self.disk_bytes)
         whole = self._archive.limit
         self._reserve = min(_MAX_RESERVE, whole // _RESERVE_SHARE)
@@ -157,8 +162,12 @@ class BundleWriter:
                 self.members.append(
                     Packed(path=name, bytes=size, dropped_bytes=member.cut, cut=member.reason)
                 )
+                self.has_archives |= is_packed(member.head)
             if redactor:
                 self.masked.update(redactor.counts)
+                if redactor.leak and self.leak is None:
+                    kind, line = redactor.leak
+                    self.leak = kind, self._top + name, line
 
     def add(self, path: str, data: bytes, *, as_is: bool = False) -> None:
         """Add a small file. It may use the reserve, and is left out if it does not fit completely."""
@@ -204,6 +213,8 @@ class BundleWriter:
             redactor = self._redact()
             masked = redactor.feed(os.fsencode(path)) + redactor.finish()
             self.masked.update(redactor.counts)
+            if redactor.leak and self.leak is None:
+                self.leak = f"{redactor.leak[0]}, in the name of a member", "", 0
             path = os.fsdecode(masked)
         parts, name = PurePosixPath(path), path
         while name in self._names:

@@ -38,6 +38,7 @@ from service_record.diagnosis.trouble_facts import (
 from service_record.diagnosis.units import Unit
 from service_record.history import History
 from service_record.history.outcome import NOTHING, Run
+from service_record.record.directory import VERDICT_FILE
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -296,7 +297,6 @@ def built_in_causes() -> Causes:
 
 HostFiles: TypeAlias = Iterable[tuple[str, Callable[[int], bytes]]]
 """The path of each file of a host, with a function that reads it. Call it before you take the next file."""
-VERDICT_FILE: Final = "verdict.txt"
 """The file in our bundles with the diagnosis that was made with the bundle."""
 _LATEST_RUNS: Final = 3
 """The number of runs whose pids identify the lines of a service in a journal."""

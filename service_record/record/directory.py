@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from service_record.record.entry import Piece
     from service_record.record.inbox import Inbox
 
+VERDICT_FILE: Final = "verdict.txt"
+"""The file in a bundle with the output of `analyze`."""
 RECORD_DIRECTORIES: Final = ("bootstrap/services", "var/log/openshift")
 """The directories of records in a log bundle, and in agent-gather's output, below whatever directory."""
 

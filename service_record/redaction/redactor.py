@@ -28,6 +28,8 @@ _CUT_RANGE_BYTES: Final = 1 << 16
 _CUT_CONTEXT_BYTES: Final = 1 << 12
 """The bytes on each side of a possible cut that are searched for a secret across the cut."""
 _MAX_CUT_TRIES: Final = 16
+_TAIL_BYTES: Final = 1 << 14
+"""The text before a block in which the last look searches for the beginning of a known secret."""
 _ENCODED_TAIL_BYTES: Final = 40
 """A line may be part of an encoded text only if its last bytes, this many, have no blank."""
 _MAX_REMEMBERED_BYTES: Final = 1 << 10
@@ -48,12 +50,19 @@ class Redactor:
     """
 
     def __init__(
-        self, rules: Rules, *, only_certain: bool = False, keeps_length: bool = False, depth: int = 0
+        self,
+        rules: Rules,
+        *,
+        only_certain: bool = False,
+        keeps_length: bool = False,
+        looks_again: bool = False,
+        depth: int = 0,
     ) -> None:
         """Take the rules of the host, and options.
 
         `only_certain` finds known secrets and shapes that are never legitimate, for the last look.
         `keeps_length` makes no mask longer than its secret.
+        `looks_again` takes the last look at each masked block before it is returned; see `leak`.
         `depth` is the number of encodings around the text.
         """
         self.counts: Counter[str] = Counter()
@@ -63,6 +72,7 @@ class Redactor:
         self._rules = rules
         self._only_certain = only_certain
         self._keeps_length = keeps_length
+        self._last_look = _LastLook(rules) if looks_again else None
         self._depth = depth
         self._reader = LineReader(rules.known, self._secrets_in, certain=only_certain)
         self._shape_secrets = lru_cache(maxsize=_MAX_CACHED_LINES)(
@@ -85,6 +95,11 @@ class Redactor:
         """The masked secrets by their offsets in the stream; only filled for decoded texts (`depth` > 0)."""
         self._consumed = 0
         """The offset of the current text in the stream."""
+
+    @property
+    def leak(self) -> tuple[str, int] | None:
+        """Kind and line of the first secret that is left in the output, or None. Needs `looks_again`."""
+        return self._last_look.leak if self._last_look is not None else None
 
     def feed(self, data: bytes) -> bytes:
         """Take the next chunk, of any size. Return the masked output that is ready, which may be empty."""
@@ -112,6 +127,12 @@ class Redactor:
         text = self._skip_cut_secret(b"".join(self._chunks))
         self._chunks, self._size = [], 0
         return self._mask_text(text, self._rules.exact_spans(text))
+
+    def look_at(self, text: bytes, spans: Sequence[MaskedSpan], suspects: list[tuple[int, int, int]]) -> None:
+        """Count the secrets of the next text, given its known secrets and its suspect lines."""
+        for _ in self._pieces(text, spans, suspects):
+            pass
+        self._lines += text.count(b"\n")
 
     def _skip_cut_secret(self, text: bytes) -> bytes:
         """Return the text without the rest of a cut secret, whose beginning is already masked."""
@@ -165,19 +186,26 @@ class Redactor:
         return apply_masks(line, clip_and_merge(line, self._reader.secrets(line, MAX_DEPTH)), Counter())
 
     def _mask_text(self, text: bytes, spans: Sequence[MaskedSpan]) -> bytes:
-        text_out = b"".join(self._pieces(text, [span for span in spans if span.end <= len(text)]))
+        inside = [span for span in spans if span.end <= len(text)]
+        suspects = self._rules.suspects(text, certain=self._only_certain)
+        pieces = list(self._pieces(text, inside, suspects))
+        text_out = b"".join(piece for piece, _ in pieces)
         if self._only_certain:
             self._lines += text.count(b"\n")
+        if self._last_look is not None:
+            self._last_look.feed(text_out, _read_ranges(pieces))
         self._is_cut_in_mask |= text_out.endswith(b">") and text_out.rfind(MASK_BEGIN) > text_out.rfind(
             b">", 0, -1
         )
         return text_out
 
     def _pieces(  # noqa: C901, PLR0912, PLR0915 - the steps of masking a line, in order
-        self, text: bytes, spans: Sequence[MaskedSpan]
-    ) -> Iterator[bytes]:
-        """Yield the masked text in pieces: lines that may contain a secret, and the text between them."""
-        suspects = self._rules.suspects(text, certain=self._only_certain)
+        self, text: bytes, spans: Sequence[MaskedSpan], suspects: list[tuple[int, int, int]]
+    ) -> Iterator[tuple[bytes, list[tuple[int, int]]]]:
+        """Yield the masked text in pieces, each with the spans of those of its lines that were read.
+
+        `suspects` is emptied.
+        """
         suspects.reverse()
         known = list(spans)
         known.reverse()
@@ -185,6 +213,14 @@ class Redactor:
         """The end of the text that has been yielded."""
         ahead = 0
         """The end of the text that has been read. Unchanged lines are yielded later, in one piece."""
+        read: list[tuple[int, int]] = []
+        """The lines that have been read, but not yielded."""
+
+        def unchanged(end: int) -> tuple[bytes, list[tuple[int, int]]]:
+            ranges = [(first - position, last - position) for first, last in read if last <= end]
+            read.clear()
+            return text[position:end], ranges
+
         seen = 0
         """The end of the last encoded block that was decoded."""
         while True:
@@ -209,12 +245,13 @@ class Redactor:
                 if found or dump_end:
                     first = text.rfind(b"\n", 0, found[0][0] if found else start) + 1
                     last = dump_end or line_end(text, found[-1][1])
-                    yield text[position:first]
+                    yield unchanged(first)
                     for at, line in iterate_lines(text, first, last):
                         own = [(a - at, b - at, kind) for a, b, kind in found if at <= a < at + len(line)]
-                        yield self._mask(text, at, line, clip_and_merge(line, own))
-                        yield text[at + len(line) : min(at + len(line) + 1, last)]
-                    yield text[last : last + 1]
+                        masked = self._mask(text, at, line, clip_and_merge(line, own))
+                        yield masked, [(0, len(masked))]
+                        yield text[at + len(line) : min(at + len(line) + 1, last)], []
+                    yield text[last : last + 1], []
                     position = ahead = last + 1
                     while known and known[-1].start < position:
                         known.pop()
@@ -235,10 +272,13 @@ class Redactor:
                     exact.append((span.start - start, span.end - start, kind))
                 secrets = self._line_secrets(line, exact, groups, is_free=is_free)
             if secrets:
-                yield text[position:start]
-                yield self._mask(text, start, line, secrets)
+                yield unchanged(start)
+                masked = self._mask(text, start, line, secrets)
+                yield masked, [(0, len(masked))]
                 position = end
-        yield text[position:]
+            else:
+                read.append((start, end))
+        yield unchanged(len(text))
 
     def _block_secrets(self, text: bytes, start: int, floor: int) -> tuple[list[Found], int, int]:
         """Return the secrets in the encoded block around a line, and where the block and a dump end.
@@ -333,6 +373,58 @@ class Redactor:
             begin = self._consumed + start
             self.spans += [(begin + first, begin + last, kind) for first, last, kind in secrets]
         return apply_masks(line, secrets, self.counts, keeps_length=self._keeps_length)
+
+
+class _LastLook:
+    """Searches masked text for secrets that are left in it, block by block.
+
+    Known secrets are searched for in all of the text, also across the ends of blocks. Shapes that are never
+    legitimate are searched for in the lines that the redactor has read: its search for suspect lines has all
+    of their triggers, so it has found none in the other lines, which are returned as they were.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._redactor = Redactor(rules, only_certain=True)
+        self._tail = b""
+        """The end of the text so far."""
+
+    @property
+    def leak(self) -> tuple[str, int] | None:
+        """Kind and line of the first secret that was left, or None."""
+        kind = next(iter(self._redactor.counts), None)
+        return None if kind is None else (kind, self._redactor.first_line)
+
+    def feed(self, text: bytes, read: Sequence[tuple[int, int]]) -> None:
+        """Search the next block, of whose lines those in the ranges `read` were read by the redactor."""
+        joined, seam = self._tail + text, len(self._tail)
+        self._tail = joined[-_TAIL_BYTES:]
+        spans = [
+            MaskedSpan(max(span.start - seam, 0), span.end - seam, span.kind, is_first=True)
+            for span in self._rules.exact_spans(joined)
+            if span.end > seam
+        ]
+        suspects = []
+        for start, end in read:
+            # With the line breaks around the lines: a trigger may begin or end with one.
+            first = max(start - 1, 0)
+            found = self._rules.suspects(text[first : end + 1], certain=True)
+            suspects += [(first + a, first + b, groups) for a, b, groups in found if first + a < end]
+        self._redactor.look_at(text, spans, suspects)
+
+
+def _read_ranges(pieces: Sequence[tuple[bytes, list[tuple[int, int]]]]) -> list[tuple[int, int]]:
+    """Return the ranges of lines that were read, in the joined pieces. Neighbouring lines are one range."""
+    ranges: list[tuple[int, int]] = []
+    position = 0
+    for piece, lines in pieces:
+        for first, last in lines:
+            start = position + first
+            if ranges and start <= ranges[-1][1] + 1:
+                start, _ = ranges.pop()
+            ranges.append((start, position + last))
+        position += len(piece)
+    return ranges
 
 
 def _line_key(line: bytes, groups: int) -> bytes:

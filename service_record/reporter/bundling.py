@@ -1,4 +1,4 @@
-"""Make a bundle of this host: gather, redact and pack it in one pass, then scan it for leaks.
+"""Make a bundle of this host: gather, redact, search for leaks and pack in one pass.
 
 Also make a redacted copy of a bundle from another program, in the same layout.
 """
@@ -14,7 +14,7 @@ from typing import Final
 from service_record.bundle.archive import DISK_BYTES
 from service_record.bundle.contents import Content
 from service_record.bundle.writing import SERVER_BYTES, BundleWriter, Packed
-from service_record.diagnosis.causes import VERDICT_FILE
+from service_record.record.directory import VERDICT_FILE
 from service_record.redaction import (
     HostSecrets,
     Leak,
@@ -75,7 +75,7 @@ def make_bundle(
 
     `secrets` are masked in addition to those found on the host. The file is called `name`, by default
     like the bundle's top directory. Gathering takes about `seconds` at most. Raises OSError if the disk
-    fails, after removing the file. With `redact` false there is no leak scan either.
+    fails, after removing the file. With `redact` false there is no search for leaks either.
     """
     secrets_known = known_secrets(context.root, context.environ) if redact else None
     rules = Rules((*secrets_known.secrets, *secrets)) if secrets_known else None
@@ -85,7 +85,7 @@ def make_bundle(
         top=bundle_name(at),
         mtime=at.timestamp(),
         disk_bytes=most_bytes,
-        redact=(lambda: Redactor(rules)) if rules else None,
+        redact=(lambda: Redactor(rules, looks_again=True)) if rules else None,
     ) as writer:
         writer.add(VERDICT_FILE, verdict.encode(errors="backslashreplace"))
         gathered = gather(_share_space(collectors, writer), context, writer, seconds=seconds)
@@ -99,7 +99,7 @@ def make_bundle(
         members=tuple(writer.members),
         kinds=writer.masked,
         unread=secrets_known.unread if secrets_known else (),
-        leak=leak_in(path, rules) if rules else None,
+        leak=_find_leak_in(path, writer, rules) if rules else None,
     )
 
 
@@ -115,11 +115,17 @@ def _share_space(collectors: Iterable[GatherRow], writer: BundleWriter) -> Itera
         yield waiting
 
 
-def leak_in(path: Path, rules: Rules) -> Leak | None:
+def _find_leak_in(path: Path, writer: BundleWriter, rules: Rules) -> Leak | None:
     """Return the first secret that is left in a finished bundle, or None.
 
-    If the file cannot be read completely, removes it and raises OSError.
+    The redactor has searched each member after masking it. Only archives among the members, in which nothing
+    can be masked, have to be unpacked for that: then the whole bundle is read once more. If it cannot be read
+    completely, removes it and raises OSError.
     """
+    if writer.leak is not None:
+        return Leak(*writer.leak)
+    if not writer.has_archives:
+        return None
     try:
         with path.open("rb", buffering=0) as stream:
             return find_leak(rules, stream)
@@ -180,7 +186,12 @@ def make_copy(
     """
     tops: set[str] = set()
     with BundleWriter(
-        path, top="", mtime=mtime, disk_bytes=most_bytes, redact=lambda: Redactor(rules), shares=False
+        path,
+        top="",
+        mtime=mtime,
+        disk_bytes=most_bytes,
+        redact=lambda: Redactor(rules, looks_again=True),
+        shares=False,
     ) as writer:
         for content in contents:
             tops.add(content.path.rpartition("/")[0].partition("/")[0])
@@ -191,4 +202,9 @@ def make_copy(
         report_members = {"redacted": True} | report([writer.masked]) | {"cut": cuts(members)}
         below = f"{tops.pop()}/" if len(tops) == 1 and "" not in tops else ""
         writer.add(f"{below}{REDACTION}", _encode_json(report_members), as_is=True)
-    return Copied(bytes=path.stat().st_size, members=members, kinds=writer.masked, leak=leak_in(path, rules))
+    return Copied(
+        bytes=path.stat().st_size,
+        members=members,
+        kinds=writer.masked,
+        leak=_find_leak_in(path, writer, rules),
+    )

@@ -317,7 +317,9 @@ class Round:
             self.say.failure(self.words, fields)
 
     def _advice(self) -> str:
-        service = self.settings.service
+        service, faults = self.settings.service, self.settings.faults
+        if service is None and faults and not self.settings.ship_to:
+            return "Not reported: settings are missing or wrong. Log in: journalctl -u boot-reporter"
         if service is not None and not service.is_usable:
             return "Not reported: the token is unusable. Log in: journalctl -u boot-reporter"
         if self.plan.keeps:

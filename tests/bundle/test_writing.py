@@ -66,6 +66,8 @@ def names_in(directory: Path) -> list[str]:
 class Masking:
     """Masks `secret`. Like a real redactor, it holds back bytes that might begin a secret."""
 
+    leak = None
+
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self._held = b""

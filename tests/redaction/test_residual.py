@@ -7,7 +7,7 @@ import io
 import os
 import tarfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import BinaryIO, cast
 
@@ -15,7 +15,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.redaction import UNREADABLE, Leak, LeakError, Rules, Secret, find_leak, refuse_leaks
+from service_record.redaction import (
+    UNREADABLE,
+    Leak,
+    LeakError,
+    Redactor,
+    Rules,
+    Secret,
+    find_leak,
+    refuse_leaks,
+)
+from service_record.redaction.redactor import BLOCK_BYTES
+from service_record.redaction.types import Found, MaskedSpan
 from testing.clean_lines import clean_lines
 from testing.made_up import pem
 from tests.archives import COMPRESSIONS, member, tar
@@ -188,3 +199,67 @@ def test_the_line_of_a_secret_is_known_far_into_a_stream() -> None:
     lines = b"all is well\n" * 200_000
     assert found(lines + SECRET + b"\nand again " + SECRET) == Leak("kubeadmin-password", "", 200_001)
     assert found(lines + pem()[0].encode()) == Leak("private-key", "", 200_002)
+
+
+@pytest.fixture
+def masks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every redactor that masks return its lines as they are, as if its masks were lost."""
+    mask = Redactor._mask
+
+    def lose(self: Redactor, text: bytes, start: int, line: bytes, secrets: Sequence[Found]) -> bytes:
+        masked = mask(self, text, start, line, secrets)
+        return masked if self._only_certain else line
+
+    monkeypatch.setattr(Redactor, "_mask", lose)
+
+
+def leak_after(data: bytes, rules: Rules) -> tuple[str, int] | None:
+    redactor = Redactor(rules, looks_again=True)
+    redactor.feed(data)
+    redactor.finish()
+    return redactor.leak
+
+
+@pytest.mark.usefixtures("masks_nothing")
+@pytest.mark.parametrize("kind", SECRETS)
+def test_unmasked_secret_is_found_as_it_is_in_a_packed_bundle(kind: str) -> None:
+    wrong = []
+    for form in FORMS:
+        text = b"fine\n" * 100 + planted(kind, form)
+        leak, expected = leak_after(text, RULES), some(found(bundle({"y.log": text}), RULES))
+        if leak != (expected.kind, expected.line):
+            wrong.append(f"{form}: {leak}, expected {expected}")
+    assert not wrong
+
+
+@pytest.mark.usefixtures("masks_nothing")
+def test_unmasked_secret_is_found_across_blocks() -> None:
+    """A line without a break is cut into blocks: each of these cuts is inside the secret."""
+    secret = SECRETS["short"]
+    rules = Rules([Secret("short", secret)])
+    for before in range(BLOCK_BYTES - len(secret), BLOCK_BYTES + 1):
+        redactor = _CutsEverywhere(rules, looks_again=True)
+        redactor.feed(b" " * before + secret + b" " * (1 << 17))
+        redactor.finish()
+        assert redactor.leak == ("short", 1), before
+
+
+class _CutsEverywhere(Redactor):
+    """A redactor that ends its blocks in the midst of secrets."""
+
+    def _safe_end(self, text: bytes, spans: Sequence[MaskedSpan]) -> int:
+        return BLOCK_BYTES
+
+
+@pytest.mark.usefixtures("masks_nothing")
+def test_unmasked_key_of_nobody_known_is_found() -> None:
+    key = pem()[0].encode()
+    assert leak_after(b"fine\n" * 9 + key, Rules()) == ("private-key", 11)
+    indented = b"a: |\n" + b"".join(b"  " + line for line in key.splitlines(keepends=True))
+    assert leak_after(indented * 3, Rules()) == ("private-key", 3)
+
+
+def test_masked_text_has_no_leak() -> None:
+    text = "\n".join(example.text for example in EXAMPLES).encode()
+    assert leak_after(text * 3, Rules()) is None
+    assert all(leak_after(planted(kind, form), RULES) is None for kind in SECRETS for form in FORMS)

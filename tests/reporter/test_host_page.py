@@ -102,6 +102,16 @@ def distrusts_the_certificate(scene: Scene) -> None:
     scene.cross_the_limit()
 
 
+def has_faulty_settings(scene: Scene) -> None:
+    file = scene.host.places.settings_file
+    file.write_text(file.read_text().replace("cluster_id", "clusterid"))
+    scene.host.fail()
+    scene.round()
+    assert "failed: bootkube" in scene.console
+    assert "Not reported: settings are missing or wrong" in scene.console
+    scene.cross_the_limit()
+
+
 def has_a_wrong_token(scene: Scene) -> None:
     scene.server.rules.tokens.clear()
     scene.host.fail()
@@ -280,6 +290,7 @@ ROWS: Final[dict[str, Callable[[Scene], None]]] = {
     "cannot resolve or reach the service": cannot_resolve,
     "does not trust the service's certificate": distrusts_the_certificate,
     "has a wrong token": has_a_wrong_token,
+    "has a mistake in its settings": has_faulty_settings,
     "a recorded service fails": fails,
     "a recorded service hangs": hangs,
     "a recorded service starts again and again": loops,

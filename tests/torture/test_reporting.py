@@ -49,12 +49,6 @@ def test_known_causes_that_cannot_be_read_end_no_round(of: Rounds) -> None:
     assert of.judged(Fault("openat", record + 1, "EIO")) == (True, [])
 
 
-def test_a_bundle_that_cannot_be_looked_through_for_once_is_made_again(of: Rounds) -> None:
-    """On a busy machine programs print in more pieces, and the fault may meet a later read than these."""
-    looks = [fault for fault in of.faults("/work/log-bundle-") if fault.call == "read" and fault.what != KILL]
-    assert of.judged(max(looks, key=attrgetter("number"))) == (True, [])
-
-
 def test_a_spool_that_the_disk_does_not_tell_of_is_emptied_by_the_next_round(of: Rounds) -> None:
     looks = [fault for fault in of.faults("/spool") if fault.call == "getdents64" and fault.what != KILL]
     look = max(looks, key=attrgetter("number"))
