@@ -80,10 +80,14 @@ def _entry(recorder: str, event: StepEvent) -> Entry:
 
 
 _REPORTED: Final = (
-    r"(?:^|[\s:])(?P<way>start|finish): (?P<path>(?:init-|modules-|subiquity/|cmd-)[\w./-]*)"
+    r"(?:^|\]: |:\d+ )(?P<way>start|finish): (?P<path>(?:init-|modules-|subiquity/|cmd-)[\w./-]*)"
     r"(?:: (?:(?P<result>SUCCESS|WARN|FAIL)\b(?:: )?)?(?P<text>.*))?$"
 )
-"""An event in the logs of cloud-init, curtin and subiquity: `finish: init-network/config-ssh: SUCCESS: …`."""
+"""An event in the logs of cloud-init, curtin and subiquity: `finish: init-network/config-ssh: SUCCESS: …`.
+
+It is at the beginning of a message: errors quote the events of the command that failed.
+"""
+_QUOTED: Final = r"\b(?:start|finish): (?:init-|modules-|subiquity/|cmd-)"
 _FRAME: Final = r'  File "(?P<file>[^"]+)", line (?P<line>\d{1,9}), in (?P<function>\S+)'
 _NO_FAILURE: Final = r"\b(?:DEBUG|INFO|DBG|INF)\b"
 """Log levels of lines that give no reason for a failure."""
@@ -97,6 +101,8 @@ _CLOUD_INIT_SERVICES: Final = {
 
 
 CLOUD_INIT_UNITS: Final = frozenset(_CLOUD_INIT_SERVICES.values())
+_WRAPPED: Final = r"^(?:.*/)?stage-([^/]+)/builtin/cmd-\1(?=/|$)"
+"""The path around the steps of a command of curtin: `stage-curthooks/builtin/cmd-curthooks/install-grub`."""
 _WHOLE: Final = frozenset({"subiquity/Install/install"})
 """Steps that cover the whole installation. They become the run, not a stage."""
 
@@ -145,6 +151,42 @@ class _Failure:
         self._ends, self._lines, self._frame, self._is_in_traceback = [], [], None, False
 
 
+class _EventFilter:
+    """Drops copies of events, and steps of curtin that have the path of the step around them."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, ...], dict[str, int]] = {}
+        """Event -> program -> how often it has logged the event."""
+        self._open: dict[str, str] = {}
+        """Path of each running step -> its description."""
+        self._inner: set[tuple[str, str]] = set()
+        """Path and description of the steps that run within a step of the same path."""
+
+    def is_new(self, program: str, event: re.Match[str]) -> bool:
+        """Return True if this event starts or ends a step, and is no copy of an earlier one."""
+        way, path, text = event["way"], event["path"], event["text"] or ""
+        # In the journal of an installation, curtin and subiquity log each event, in any order.
+        seen = self._seen.setdefault((way, path, event["result"] or "", text), {})
+        most = max(seen.values(), default=0)
+        seen[program] = seen.get(program, 0) + 1
+        if seen[program] <= most:
+            return False
+        if way == "start":
+            if self._open.get(path, text) != text:
+                self._inner.add((path, text))
+                return False
+            # What an earlier run has left open has ended: it was killed.
+            self._inner = {each for each in self._inner if not f"{each[0]}/".startswith(f"{path}/")}
+            self._open = {each: own for each, own in self._open.items() if not each.startswith(f"{path}/")}
+            self._open[path] = text
+            return True
+        if (path, text) in self._inner:
+            self._inner.discard((path, text))
+            return False
+        self._open.pop(path, None)
+        return True
+
+
 def read_reported_events(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
     """Read the log of cloud-init, curtin or subiquity.
 
@@ -152,23 +194,22 @@ def read_reported_events(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
     outermost step is a run, and the steps within it are stages.
     """
     failure = _Failure()
-    previous: tuple[str, str, str] | None = None
+    events = _EventFilter()
     banners = _BannerRun()
     for line in lines:
         match = re.search(_REPORTED, line.text)
         if match is None:
-            failure.read(line.text)
+            if re.search(_QUOTED, line.text) is None:
+                failure.read(line.text)
             yield from banners.read(line)
             continue
         banners.drop()
-        # The journal of a subiquity installation has each of curtin's events twice.
-        event = (match["way"], match["path"], match["result"] or "")
-        if event == previous:
+        if not events.is_new(line.program, match):
             continue
-        previous = event
         if match["way"] == "start" or match["result"] != "FAIL":
             yield from failure.release()
         top, _, stage = match["path"].partition("/")
+        stage = re.sub(_WRAPPED, r"\1", stage)
         service = _CLOUD_INIT_SERVICES.get(top) or ("subiquity" if top == "subiquity" else "curtin")
         if match["way"] == "start":
             if stage and match["path"] not in _WHOLE:
@@ -330,6 +371,10 @@ _ITEM_FAILED: Final = (
 )
 
 
+_LOG_SAVED: Final = r"\bRunning /usr/lib/finish-install\.d/\d+save-logs$"
+"""The last line of the copy in the new system: only the unmounting and the reboot follow."""
+
+
 def read_debian_installer(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
     """Read the syslog of debian-installer. The items of its main menu become stages."""
     service, item = "debian-installer", ""
@@ -354,7 +399,11 @@ def read_debian_installer(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]
             )
             yield msgspec.structs.replace(end, phase=Phase.STAGE_END, name=item)
             item = ""
-    if end is not None:  # no other item was selected after the failure
+        elif item == "finish-install" and re.search(_LOG_SAVED, line.text) is not None:
+            end = StepEvent(service=service, phase=Phase.SERVICE_END, at=line.time, result=SUCCESS)
+            yield msgspec.structs.replace(end, phase=Phase.STAGE_END, name=item)
+            item = ""
+    if end is not None:  # no other item was selected after it
         yield end
 
 
@@ -624,6 +673,17 @@ def read_kubeadm(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
         yield StepEvent(service=service, phase=Phase.STAGE_START, name=phase, at=line.time)
 
 
+JOURNAL_PROGRAMS: Final = r"(?:subiquity_|curtin_|cloud-init|anaconda)[\w.-]*"
+"""Programs of installers that log their steps to the journal as well."""
+
+
+def read_journal_lines(lines: Sequence[InstallerLine]) -> dict[str, list[Entry]]:
+    """Return the entries of the installers whose lines are in a journal."""
+    anaconda = [line for line in lines if line.program.startswith("anaconda")]
+    others = [line for line in lines if not line.program.startswith("anaconda")]
+    return entries("subiquity", read_reported_events(others)) | entries("anaconda", read_anaconda(anaconda))
+
+
 class InstallerLog(msgspec.Struct, frozen=True):
     """A kind of log, with its adapter. A file is recognized by its path or by its first lines."""
 
@@ -654,7 +714,7 @@ INSTALLERS: Final = (
     InstallerLog(
         "debian-installer",
         r"(?:^|/)installer/syslog$",
-        r"main-menu(?:\[\d+\])?: .*Menu item '",
+        r"main-menu(?:\[\d+\])?: .*Menu item '|klogd started: BusyBox v\S+ \((?:Debian|Ubuntu) ",
         read_debian_installer,
         reads_journals=True,
     ),

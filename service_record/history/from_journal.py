@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -23,6 +23,9 @@ from service_record.history.unit_events import (
     read_event,
 )
 from service_record.record.entry import Entry, Phase, Piece, Result, RunsLeftOut
+
+if TYPE_CHECKING:
+    from service_record.history.from_installers import InstallerLine
 
 RECORDER: Final = "derived/journal"
 YEARS_ASSUMED: Final = f"{RECORDER}, years assumed"
@@ -208,6 +211,8 @@ class JournalRuns:
         """True for a log that ends when the host has booted, so the rest of each boot is unknown."""
         self.years_assumed = False
         """True if the years of the times are a guess."""
+        self.installer_lines: list[InstallerLine] = []
+        """Lines of installers, which log their steps to the journal as well."""
         self._boots: dict[str | None, _BootRuns] = {}
         self._boot = _BootRuns(None)
         self._number = 0

@@ -22,6 +22,7 @@ from service_record.history.from_installers import (
     insert_stages,
     read_cloud_init_result,
     read_cloud_init_status,
+    read_journal_lines,
 )
 from service_record.history.from_installers import entries as installer_entries
 from service_record.history.from_journal import merge
@@ -115,7 +116,8 @@ def read_log(path: str, read: Read) -> Records:
     era = Era(last=end or datetime.now(UTC))
     installer = find_installer(path, head.decode(errors="replace"))
     if form in _JOURNALS and (installer is None or not installer.reads_journals):
-        return read_runs(form, read_again, era, is_year_known=end is not None).records()
+        runs = read_runs(form, read_again, era, is_year_known=end is not None)
+        return _joined([runs.records(), read_journal_lines(runs.installer_lines)])
     if form in _CONSOLES and (installer is None or installer.name == "ignition"):
         return _read_capture(form, read_again, installer)
     return {} if installer is None else _read_steps(installer, form, read_again, era)

@@ -2,6 +2,7 @@
 # ruff: noqa: E501  # lines of logs
 
 import json
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 
@@ -165,6 +166,82 @@ def test_menu_items_of_debian_installer_are_stages() -> None:
     run = only_run(read("var/log/installer/syslog", DEBIAN), "debian-installer")
     assert stages(run) == [("netcfg", Outcome.SUCCESS), ("partman-base", Outcome.FAILURE)]
     assert run.in_stage == "partman-base"
+
+
+def test_debian_installer_that_saves_its_log_has_succeeded() -> None:
+    text = (
+        "Sep  4 14:00:00 syslogd started: BusyBox v1.30.1\n"
+        "Sep  4 14:00:00 kernel: klogd started: BusyBox v1.30.1 (Debian 1:1.30.1-4)\n"
+        + "Sep  4 14:00:00 kernel: [    0.000000] BIOS-e820: usable\n"
+        * 200  # the menu is beyond the first lines
+        + "Sep  4 14:01:00 main-menu[315]: INFO: Menu item 'finish-install' selected\n"
+        "Sep  4 14:01:02 finish-install: info: Running /usr/lib/finish-install.d/94save-logs\n"
+    )
+    run = only_run(read("syslog", text), "debian-installer")
+    assert run.outcome is Outcome.SUCCESS
+    assert stages(run) == [("finish-install", Outcome.SUCCESS)]
+
+
+CURTIN_EVENTS = """\
+curtin_event.1.5 start: cmd-install: curtin command install
+subiquity_log.1 start: cmd-install: curtin command install
+curtin_event.1.5 start: cmd-install/stage-extract/builtin/cmd-extract: curtin command extract
+curtin_event.1.5 start: cmd-install/stage-extract/builtin/cmd-extract: acquiring image from cp:///tmp/mount
+subiquity_log.1 start: cmd-install/stage-extract/builtin/cmd-extract: curtin command extract
+subiquity_log.1 start: cmd-install/stage-extract/builtin/cmd-extract: acquiring image from cp:///tmp/mount
+subiquity_log.1 rsync: write failed on "/target/usr/bin/udevadm": No space left on device (28)
+curtin_event.1.5 finish: cmd-install/stage-extract/builtin/cmd-extract: FAIL: acquiring image from cp:///tmp/mount
+curtin_event.1.5 finish: cmd-install/stage-extract/builtin/cmd-extract: FAIL: curtin command extract
+subiquity_log.1 finish: cmd-install/stage-extract/builtin/cmd-extract: FAIL: acquiring image from cp:///tmp/mount
+subiquity_log.1 finish: cmd-install/stage-extract/builtin/cmd-extract: FAIL: curtin command extract
+subiquity_log.1 Stdout: start: cmd-install/stage-extract/builtin/cmd-extract: curtin command extract
+subiquity_log.1         finish: cmd-install/stage-extract/builtin/cmd-extract: FAIL: curtin command extract
+subiquity_log.1 finish: cmd-install: FAIL: curtin command install
+curtin_event.1.5 finish: cmd-install: FAIL: curtin command install
+"""
+
+
+def journal_as_json(lines: str) -> str:
+    entries = []
+    for number, line in enumerate(lines.splitlines()):
+        program, _, message = line.partition(" ")
+        time = str(1_795_223_110_000_000 + number * 1_000_000)
+        fields = {"__REALTIME_TIMESTAMP": time, "_BOOT_ID": "1" * 32, "_PID": "7"}
+        entries.append(json.dumps(fields | {"SYSLOG_IDENTIFIER": program, "MESSAGE": message}))
+    return "\n".join(entries)
+
+
+def journal_as_export(lines: str) -> str:
+    entries = [json.loads(line) for line in journal_as_json(lines).splitlines()]
+    return "\n".join("".join(f"{name}={value}\n" for name, value in each.items()) for each in entries)
+
+
+def journal_as_text(lines: str) -> str:
+    stamped = []
+    for number, line in enumerate(lines.splitlines()):
+        program, _, message = line.partition(" ")
+        stamped.append(f"Nov 21 01:05:{10 + number} node1 {program}[7]: {message}")
+    return "\n".join(stamped)
+
+
+@pytest.mark.parametrize("write", [journal_as_json, journal_as_export, journal_as_text])
+def test_journal_has_each_event_of_curtin_twice(write: Callable[[str], str]) -> None:
+    """Two programs log each event, a step has the path of the one around it, and an error quotes events."""
+    run = only_run(read("journal", write(CURTIN_EVENTS)), "curtin")
+    assert (run.outcome, run.in_stage) == (Outcome.FAILURE, "extract")
+    assert stages(run) == [("extract", Outcome.FAILURE)]
+    assert (
+        run.facts.message == 'rsync: write failed on "/target/usr/bin/udevadm": No space left on device (28)'
+    )
+
+
+def test_step_of_a_killed_run_of_curtin_begins_again() -> None:
+    killed = "".join(
+        f"start: cmd-install/stage-extract/builtin/cmd-extract: {text}\n" for text in ("command", "image")
+    )
+    rerun = killed + killed.replace("start:", "finish:").replace("cmd-extract: ", "cmd-extract: SUCCESS: ")
+    run = only_run(read("curtin-install.log", killed + rerun), "curtin")
+    assert run.stages[-1].outcome is Outcome.SUCCESS
 
 
 def test_ignition_fails_in_its_stage() -> None:

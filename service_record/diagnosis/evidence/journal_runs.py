@@ -6,7 +6,7 @@ Only systemd's messages are parsed, and the last lines of failed units. A journa
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from io import BytesIO
 from itertools import chain
@@ -22,6 +22,7 @@ from service_record.diagnosis.evidence.journal_forms import (
     read_fields,
 )
 from service_record.diagnosis.evidence.log_lines import Era, is_without_year, program_names, time_in_journal
+from service_record.history.from_installers import JOURNAL_PROGRAMS, InstallerLine
 from service_record.history.from_journal import JournalMessage, JournalMoment, JournalRuns
 from service_record.history.unit_events import UNIT
 from service_record.record.recognition import TIMES, FileForm
@@ -35,7 +36,12 @@ _SYSTEMD_LINE: Final = rf"(?P<time>{TIMES}) (?:\S+ )?(?:systemd(?:\[1\])?|init\.
 _NEEDLES: Final = (
     *(b" systemd[1]: ", b" systemd: ", b" init.scope[1]: "),
     *(b"\n-- Boot ", b"\n-- Reboot --", b" kernel: Linux version ", b" setting system clock to "),
+    *(b" subiquity_", b" curtin_", b" cloud-init[", b" anaconda["),
 )
+_INSTALLER_LINE: Final = (
+    rf"(?P<time>{TIMES}) (?:\S+ )?(?P<program>{JOURNAL_PROGRAMS})\[\d{{1,10}}\]: (?P<text>.*)"
+)
+_MAX_INSTALLER_LINES: Final = 200_000
 _MAX_ENTRY_BYTES: Final = 16 << 20
 _EVENT_FIELDS: Final = (*(b"MESSAGE_ID", b"JOB_RESULT", b"UNIT_RESULT", b"EXIT_CODE", b"EXIT_STATUS"),)
 _MAX_DIGITS: Final = 16
@@ -77,13 +83,29 @@ class _Marks(msgspec.Struct, frozen=True):
     invocation: bytes
     boot: bytes
     end: bytes
+    installers: tuple[bytes, ...]
+    """Identifiers of installers, without their end: `curtin_event.1975.5`."""
+
+
+def _identifiers(field: bytes) -> tuple[bytes, ...]:
+    return tuple(field + name for name in (b"subiquity_", b"curtin_", b"cloud-init", b"anaconda"))
 
 
 _EXPORT_MARKS: Final = _Marks(
-    (b"\n_PID=1\n", b"\nUNIT="), b"\n_SYSTEMD_UNIT=", b"\n_SYSTEMD_INVOCATION_ID=", b"\n_BOOT_ID=", b"\n"
+    (b"\n_PID=1\n", b"\nUNIT="),
+    b"\n_SYSTEMD_UNIT=",
+    b"\n_SYSTEMD_INVOCATION_ID=",
+    b"\n_BOOT_ID=",
+    b"\n",
+    _identifiers(b"\nSYSLOG_IDENTIFIER="),
 )
 _JSON_MARKS: Final = _Marks(
-    (b'"_PID":"1"', b'"UNIT":"'), b'"_SYSTEMD_UNIT":"', b'"_SYSTEMD_INVOCATION_ID":"', b'"_BOOT_ID":"', b'"'
+    (b'"_PID":"1"', b'"UNIT":"'),
+    b'"_SYSTEMD_UNIT":"',
+    b'"_SYSTEMD_INVOCATION_ID":"',
+    b'"_BOOT_ID":"',
+    b'"',
+    _identifiers(b'"SYSLOG_IDENTIFIER":"'),
 )
 
 
@@ -95,7 +117,7 @@ def _read_entries(form: FileForm, entries: Iterable[bytes], marks: _Marks) -> Jo
     runs = JournalRuns(lambda entry: _read_message(form, entry))
     first, second = marks.of_systemd
     for entry in entries:
-        if first in entry or second in entry:
+        if first in entry or second in entry or any(mark in entry for mark in marks.installers):
             for fields in read_fields(form, BytesIO(entry).read):
                 _add_fields(runs, fields)
         elif unit := _find_value(entry, marks.unit, marks.end):
@@ -162,6 +184,11 @@ def _add_fields(runs: JournalRuns, fields: Fields) -> None:
         return
     boot_id = fields.get(b"_BOOT_ID", b"").decode(errors="replace") or None
     if fields.get(b"_PID") != b"1" and fields.get(b"SYSLOG_IDENTIFIER") != b"systemd":
+        program = fields.get(b"SYSLOG_IDENTIFIER", b"").decode(errors="replace")
+        if re.fullmatch(JOURNAL_PROGRAMS, program) is not None:
+            time = _sent_time(fields).time
+            at = None if time is None else datetime.fromtimestamp(time, UTC)
+            _add_installer_lines(runs, text, program, at)
         own = fields.get(b"_SYSTEMD_UNIT", b"").decode(errors="replace")
         invocation = fields.get(b"_SYSTEMD_INVOCATION_ID", b"").decode(errors="replace")
         if own:
@@ -184,6 +211,13 @@ def _add_fields(runs: JournalRuns, fields: Fields) -> None:
             },
         )
     )
+
+
+def _add_installer_lines(runs: JournalRuns, text: bytes, program: str, at: datetime | None) -> None:
+    for line in text.split(b"\n"):
+        if len(runs.installer_lines) < _MAX_INSTALLER_LINES:
+            own = line[:_MAX_LINE_BYTES].decode(errors="replace")
+            runs.installer_lines.append(InstallerLine(own, at, program))
 
 
 def _sent_time(fields: Fields) -> JournalMoment:
@@ -237,6 +271,9 @@ def _read_text(read: Read, era: Era, *, is_year_known: bool) -> JournalRuns:
                 continue
             match = re.match(_SYSTEMD_LINE, line.decode(errors="replace"))
             if match is None:
+                own = re.match(_INSTALLER_LINE, line.decode(errors="replace"))
+                if own is not None:
+                    _add_installer_lines(runs, own["text"].encode(), own["program"], time_of(own["time"]))
                 continue
             has_messages = True
             text = match["text"].strip()
