@@ -90,14 +90,14 @@ def _budget_and_rules(budget: Path | None, rules: Sequence[Path]) -> tuple[Budge
 
 
 def _read(path: Path, read: Callable[[str, str], _T]) -> _T:
-    from service_record.diagnosis.yaml_files import FileError  # as above
+    from service_record.record.config_file import ConfigError  # as above
 
     try:
         return read(path.read_text(encoding="utf-8"), str(path))
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise BadFile(visible(f"{path}:{line}: not UTF-8")) from None
-    except FileError as error:
+    except ConfigError as error:
         raise BadFile(visible(str(error))) from None
 
 

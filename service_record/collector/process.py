@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from service_record.collector.domain.definitions import Definition, DefinitionError, Definitions, parse
+from service_record.collector.domain.definitions import Definition, Definitions, parse
 from service_record.collector.domain.destinations import (
     WEBHOOK,
     DestinationError,
@@ -32,6 +32,7 @@ from service_record.collector.store import bundle_rows
 from service_record.collector.store.database import Database, Listening, sqlite_url
 from service_record.collector.store.objects import objects
 from service_record.collector.store.row_writer import DatabaseWriter, Unavailable
+from service_record.record.config_file import ConfigError
 
 
 class News:
@@ -191,9 +192,9 @@ class Collector:
 def read_destinations(file: Path) -> Destinations:
     """Read the file of destinations. Raises NoticesError, whose message contains no URL."""
     try:
-        return parse_destinations(file.read_text(encoding="utf-8"))
-    except DestinationError as error:
-        raise NoticesError(f"{file}: {error}") from None
+        return parse_destinations(file.read_text(encoding="utf-8"), str(file))
+    except ConfigError as error:
+        raise NoticesError(str(error)) from None
     except (OSError, UnicodeDecodeError) as error:
         raise NoticesError(f"{file}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
 
@@ -238,8 +239,8 @@ def _definitions(paths: Iterable[Path]) -> Definitions:
 
 def _definitions_in(path: Path) -> Definitions:
     try:
-        return parse(path.read_text(encoding="utf-8"))
-    except DefinitionError as error:
-        raise StepsError(f"{path}:{error.line}: {error}") from None
+        return parse(path.read_text(encoding="utf-8"), str(path))
+    except ConfigError as error:
+        raise StepsError(str(error)) from None
     except (OSError, UnicodeDecodeError) as error:
         raise StepsError(f"{path}: {getattr(error, 'strerror', None) or error}") from None

@@ -4,9 +4,7 @@ docs/cause-rules.md and docs/analyze.md describe the formats.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
+from typing import Final
 
 from service_record.diagnosis.budget import BudgetFile
 from service_record.diagnosis.cause_rules import (
@@ -24,105 +22,13 @@ from service_record.diagnosis.evidence.known_facts import FACT_NAMES
 from service_record.diagnosis.evidence.log_lines import KINDS_OF_LINES
 from service_record.diagnosis.line_patterns import Pattern
 from service_record.diagnosis.trouble_facts import KINDS
+from service_record.record.config_file import Value, parse_yaml
 from service_record.record.quantities import parse_duration
-
-if TYPE_CHECKING:
-    import yaml
-
-_NULL: Final = "tag:yaml.org,2002:null"
-_MAX_NESTING: Final = 20
-
-
-class FileError(ValueError):
-    """An error in a user's file, in one line: `PATH:LINE: REASON`."""
-
-
-class Value(msgspec.Struct, frozen=True):
-    """A value in a document, and its place."""
-
-    content: "str | list[Value] | tuple[tuple[Value, Value], ...] | None"
-    """A text, the items of a list, the keys and values of a mapping, or None."""
-    line: int
-    """Starts at 1."""
-    path: str
-
-    def fault(self, reason: str) -> FileError:
-        """Return an error at this place."""
-        return FileError(f"{self.path}:{self.line}: {reason}")
-
-    def fields(self, what: str, names: Collection[str] = ()) -> dict[str, "Value"]:
-        """Return the fields of a mapping. Raises FileError for unknown or repeated ones."""
-        if not isinstance(self.content, tuple):
-            raise self.fault(f"{what} has fields, like `name: value`")
-        fields: dict[str, Value] = {}
-        for key, value in self.content:
-            name = key.text("a name")
-            if names and name not in names:
-                raise key.fault(f"{what} has no field {name!r}; it has {', '.join(names)}")
-            if name in fields:
-                raise key.fault(f"{name!r} stands here twice")
-            fields[name] = value
-        return fields
-
-    def items(self, what: str) -> list["Value"]:
-        """Return the items of a list. Raises FileError for anything else."""
-        if not isinstance(self.content, list):
-            raise self.fault(f"{what} are a list, each beginning with `-`")
-        return self.content
-
-    def text(self, what: str) -> str:
-        """Return a text. Raises FileError if it is empty or not a text."""
-        if not isinstance(self.content, str) or not self.content.strip():
-            raise self.fault(f"{what} is a text, and not empty")
-        return self.content
-
-    def texts(self, what: str) -> list["Value"]:
-        """Return the items of a list, or a single value as a list."""
-        return self.items(what) if isinstance(self.content, list) else [self]
-
-
-def document(text: str, path: str) -> Value | None:
-    """Parse a YAML document; None if it has only comments. Raises FileError if it is not YAML."""
-    import yaml  # slow import
-
-    loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # missing without libyaml
-    try:
-        _check_nesting(text, path, loader)
-        node = yaml.compose(text, Loader=loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise FileError(f"{path}:{mark.line + 1 if mark else 1}: not YAML: {error.problem}") from None
-    except yaml.YAMLError as error:  # a character that YAML does not allow
-        raise FileError(f"{path}:1: not YAML: {str(error).splitlines()[0]}") from None
-    return None if node is None else _value(node, path, yaml)
-
-
-def _value(node: "yaml.Node", path: str, yaml: Any) -> Value:
-    content: Any = None
-    if isinstance(node, yaml.MappingNode):
-        content = tuple((_value(key, path, yaml), _value(value, path, yaml)) for key, value in node.value)
-    elif isinstance(node, yaml.SequenceNode):
-        content = [_value(item, path, yaml) for item in node.value]
-    elif node.tag != _NULL:
-        content = str(node.value)
-    return Value(content, node.start_mark.line + 1, path)
-
-
-def _check_nesting(text: str, path: str, loader: type[Any]) -> None:
-    """Reject deeply nested documents: libyaml composes recursively and would crash."""
-    import yaml  # as above
-
-    depth = 0
-    for event in yaml.parse(text, Loader=loader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _MAX_NESTING:
-            line = event.start_mark.line + 1 if event.start_mark else 1
-            raise FileError(f"{path}:{line}: nested too deeply")
 
 
 def read_budgets(text: str, path: str) -> BudgetFile:
-    """Parse a budget file. Raises FileError."""
-    root = document(text, path)
+    """Parse a budget file. Raises ConfigError."""
+    root = parse_yaml(text, path)
     if root is None:
         return BudgetFile()
     top = root.fields("a budget file", ("stage", "services"))
@@ -139,7 +45,7 @@ def read_budgets(text: str, path: str) -> BudgetFile:
 
 
 def _seconds(value: Value) -> float:
-    text = value.text("a budget")
+    text = value.text()
     try:
         return parse_duration(text)
     except ValueError as error:
@@ -167,14 +73,14 @@ _BUILT_IN_NAMES: Final = _ALWAYS_KNOWN | {"stage", "invocation"}
 
 
 def read_rules(text: str, path: str) -> tuple[CauseRule, ...]:
-    """Parse a file of rules. Raises FileError."""
-    return _parse_rules(document(text, path))
+    """Parse a file of rules. Raises ConfigError."""
+    return _parse_rules(parse_yaml(text, path))
 
 
 def _parse_rules(root: Value | None) -> tuple[CauseRule, ...]:
-    """Return the rules in a document. Raises FileError."""
+    """Return the rules in a document. Raises ConfigError."""
     rules: dict[str, CauseRule] = {}
-    for value in root.items("rules") if root is not None else ():
+    for value in root.items() if root is not None else ():
         rule = _rule(value)
         if rule.name in rules:
             raise value.fault(f"a rule is called {rule.name!r} already")
@@ -198,34 +104,34 @@ def _rule(value: Value) -> CauseRule:
     needs = _conditions(fields, "needs")
     names = _BUILT_IN_NAMES.union(*map(_provided_names, (condition, *needs)))
     return CauseRule(
-        name=fields["name"].text("`name`"),
-        says=_phrase(fields["says"], "says", names),
-        explains=_phrase(fields["explains"], "explains", names) if "explains" in fields else None,
+        name=fields["name"].text(),
+        says=_phrase(fields["says"], names),
+        explains=_phrase(fields["explains"], names) if "explains" in fields else None,
         rank=rank,
         is_last=symptom == _LAST,
         next=tuple(_command(one, names) for one in _texts(fields, "next")),
-        sources=tuple(one.text("a source") for one in _texts(fields, "sources")),
+        sources=tuple(one.text() for one in _texts(fields, "sources")),
         condition=condition,
         needs=needs,
         unless=_conditions(fields, "unless"),
         within=_choice(fields, "within", WITHIN, "run"),
         heals=_choice(fields, "heals", ("true", "false"), "false") == "true",
         noise=_choice(fields, "noise", ("true", "false"), "false") == "true",
-        program=_pattern(fields["program"], "program") if "program" in fields else None,
-        over=frozenset(one.text("`over`") for one in _texts(fields, "over")),
+        program=_pattern(fields["program"]) if "program" in fields else None,
+        over=frozenset(one.text() for one in _texts(fields, "over")),
     )
 
 
 def _texts(fields: Mapping[str, Value], name: str) -> Sequence[Value]:
-    return fields[name].texts(f"`{name}`") if name in fields else ()
+    return fields[name].texts() if name in fields else ()
 
 
 def _choice(fields: Mapping[str, Value], name: str, choices: Sequence[str], default: str) -> str:
     if name not in fields:
         return default
-    word = fields[name].text(f"`{name}`").lower()
+    word = fields[name].text().lower()
     if word not in choices:
-        raise fields[name].fault(f"`{name}` is {', '.join(choices[:-1])} or {choices[-1]}")
+        raise fields[name].unknown(f"{word!r} is not valid", word, choices, "use one of")
     return word
 
 
@@ -238,7 +144,7 @@ def _conditions(fields: Mapping[str, Value], name: str) -> tuple[Condition, ...]
     if name not in fields:
         return ()
     conditions = []
-    for one in fields[name].items(f"`{name}`"):
+    for one in fields[name].items():
         condition = _condition(one.fields(f"a condition of `{name}`", _CONDITION))
         if condition.is_empty:
             raise one.fault(f"a condition of `{name}` needs one of: {', '.join(_CONDITION)}")
@@ -250,7 +156,7 @@ def _condition(fields: Mapping[str, Value]) -> Condition:
     lines = None
     if "message" in fields:
         where = frozenset(map(_where, _texts(fields, "where"))) or frozenset({OWN})
-        patterns = tuple(_pattern(one, "message") for one in _texts(fields, "message"))
+        patterns = tuple(_pattern(one) for one in _texts(fields, "message"))
         lines = LineTest(
             patterns=patterns,
             where=where,
@@ -265,11 +171,9 @@ def _condition(fields: Mapping[str, Value]) -> Condition:
         facts=tuple(_facts(fields["fact"])) if "fact" in fields else (),
         check=_check(fields["check"]) if "check" in fields else None,
         roles=frozenset(_role(one) for one in _texts(fields, "role")),
-        rules=frozenset(one.text("`rule`") for one in _texts(fields, "rule")),
+        rules=frozenset(one.text() for one in _texts(fields, "rule")),
         texts={
-            name: tuple(_pattern(one, name) for one in _texts(fields, name))
-            for name in _TEXTS
-            if name in fields
+            name: tuple(_pattern(one) for one in _texts(fields, name)) for name in _TEXTS if name in fields
         },
         words={
             name: frozenset(_word(one, name) for one in _texts(fields, name))
@@ -282,18 +186,16 @@ def _condition(fields: Mapping[str, Value]) -> Condition:
 def _times(fields: Mapping[str, Value]) -> int:
     if "times" not in fields:
         return 1
-    word = fields["times"].text("`times`")
+    word = fields["times"].text()
     if not word.isdecimal() or not 1 <= int(word) <= _MAX_TIMES:
-        raise fields["times"].fault(f"`times` is a number from 1 to {_MAX_TIMES}")
+        raise fields["times"].fault(f"not a number from 1 to {_MAX_TIMES}")
     return int(word)
 
 
 def _measure(fields: Mapping[str, Value], patterns: Sequence[Pattern]) -> str | None:
     if "measure" not in fields:
         return None
-    name = fields["measure"].text("`measure`")
-    if name not in MEASURES:
-        raise fields["measure"].fault(f"no measure {name!r}; measures are {', '.join(sorted(MEASURES))}")
+    name = fields["measure"].word("measure", sorted(MEASURES), "measures")
     needed = MEASURES[name].groups
     if any(not set(needed) <= set(pattern.names) for pattern in patterns):
         groups = " and ".join(f"(?P<{group}>...)" for group in needed)
@@ -306,9 +208,7 @@ def _same(fields: Mapping[str, Value], patterns: Sequence[Pattern]) -> dict[str,
         return {}
     same = {}
     for group, value in fields["same"].fields("`same`").items():
-        fact = value.text("a fact of `same`")
-        if fact not in FACT_NAMES:
-            raise value.fault(f"no fact {fact!r}; facts are {', '.join(sorted(FACT_NAMES))}")
+        fact = value.word("fact", sorted(FACT_NAMES), "facts")
         if any(group not in pattern.names for pattern in patterns):
             raise value.fault(f"each pattern needs (?P<{group}>...), which `same` compares")
         same[group] = fact
@@ -316,34 +216,28 @@ def _same(fields: Mapping[str, Value], patterns: Sequence[Pattern]) -> dict[str,
 
 
 def _role(value: Value) -> str:
-    role = value.text("`role`")
-    if role not in ROLES:
-        raise value.fault(f"no role {role!r}; roles are {', '.join(ROLES)}")
-    return role
+    return value.word("role", ROLES, "roles")
 
 
 def _where(value: Value) -> str:
-    word = value.text("`where`")
+    word = value.text()
     if word not in _SOURCES and not (word.startswith(_NAMED_SOURCES) and word.partition(":")[2]):
         forms = (*sorted(_SOURCES), *(f"{form}NAME" for form in _NAMED_SOURCES))
-        raise value.fault(f"no place {word!r}; places are {', '.join(forms)}")
+        raise value.unknown(f"no place {word!r}", word, forms, "places are")
     return word
 
 
 def _facts(value: Value) -> Iterator[FactTest]:
     for name, one in value.fields("`fact`", sorted(FACT_NAMES)).items():
-        yield FactTest(name=name, patterns=tuple(_pattern(text, name) for text in one.texts(f"`{name}`")))
+        yield FactTest(name=name, patterns=tuple(_pattern(text) for text in one.texts()))
 
 
 def _check(value: Value) -> str:
-    name = value.text("`check`")
-    if name not in CHECKS:
-        raise value.fault(f"no check {name!r}; checks are {', '.join(sorted(CHECKS))}")
-    return name
+    return value.word("check", sorted(CHECKS), "checks")
 
 
-def _pattern(value: Value, name: str) -> Pattern:
-    pattern = Pattern.parse(value.text(f"a pattern of `{name}`"))
+def _pattern(value: Value) -> Pattern:
+    pattern = Pattern.parse(value.text())
     import re2  # slow import, needed only to check rules
 
     try:
@@ -356,9 +250,9 @@ def _pattern(value: Value, name: str) -> Pattern:
 
 
 def _word(value: Value, name: str) -> str:
-    word = value.text(f"`{name}`")
-    if name == "kind" and word not in KINDS:
-        raise value.fault(f"no kind {word!r}; kinds are {', '.join(sorted(KINDS))}")
+    if name == "kind":
+        return value.word("kind", sorted(KINDS), "kinds")
+    word = value.text()
     if name == "exit" and not word.isdecimal():
         raise value.fault(f"{word!r} is not an exit status")
     return word.removeprefix("SIG") if name == "signal" else word
@@ -376,13 +270,13 @@ def _provided_names(condition: Condition) -> frozenset[str]:
 
 
 def _command(value: Value, names: Collection[str]) -> str:
-    command = value.text("a command of `next`")
+    command = value.text()
     _check_names(value, placeholders(command), names)
     return command
 
 
-def _phrase(value: Value, name: str, names: Collection[str]) -> Phrase:
-    phrase = Phrase.parse(value.text(f"`{name}`"))
+def _phrase(value: Value, names: Collection[str]) -> Phrase:
+    phrase = Phrase.parse(value.text())
     _check_names(value, phrase.names, names)
     unsure = phrase.needs - _ALWAYS_KNOWN
     if unsure:
@@ -394,6 +288,5 @@ def _phrase(value: Value, name: str, names: Collection[str]) -> Phrase:
 def _check_names(value: Value, names: Collection[str], allowed: Collection[str]) -> None:
     unknown = set(names) - set(allowed)
     if unknown:
-        raise value.fault(
-            f"nothing is called {{{min(unknown)}}} here; there are {', '.join(sorted(allowed))}"
-        )
+        word = min(unknown)
+        raise value.unknown(f"nothing is called {{{word}}} here", word, sorted(allowed), "there are")

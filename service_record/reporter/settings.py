@@ -8,7 +8,6 @@ may hold a password.
 # ruff: noqa: TRY004  # ValueError for a wrong type, too: callers turn it into a line for people
 
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult
 
 from service_record.http.proxies import Proxies, split_url
+from service_record.record.config_file import ConfigError, Value, find_nearest, parse_toml
 from service_record.record.quantities import parse_duration, parse_size
 from service_record.reporter.paths import Places, is_there
 from service_record.reporter.token import TokenRead, read_collector_token, read_small, read_token, reason
@@ -291,37 +291,6 @@ SETTINGS: Final = (
 )
 """The table of settings; docs/boot-reporter-settings.md describes them for users."""
 
-_SECTION: Final = re.compile(r"\s*\[{1,2}([^\]]*)\]")
-_KEY: Final = re.compile(r"""\s*([\w."'-]+(?:\s*\.\s*[\w"'-]+)*)\s*=""")
-_AT: Final = re.compile(r"\(at line (\d+),")
-_BLANK: Final = re.compile(r"""[\s"']""")
-
-
-def line_of(text: str, name: str) -> int:
-    """Return the line number of a key such as `proxies.http`; else that of its section, or 1."""
-    section, nearest = "", 1
-    for number, line in enumerate(text.splitlines(), 1):
-        if match := _SECTION.match(line):
-            section = _BLANK.sub("", match[1])
-            here = section
-        elif match := _KEY.match(line):
-            key = _BLANK.sub("", match[1])
-            here = f"{section}.{key}" if section else key
-        else:
-            continue
-        if here == name:
-            return number
-        if name.startswith(f"{here}."):
-            nearest = number
-    return nearest
-
-
-def line_of_error(error: tomllib.TOMLDecodeError, text: str) -> int:
-    """Return the line number of a syntax error. For an unexpected end of file, that is the last line."""
-    match = _AT.search(str(error))
-    return int(match[1]) if match else max(1, len(text.splitlines()))
-
-
 _CREDENTIAL: Final = "reporter.toml"
 _MAX_FILE_BYTES: Final = 1 << 16
 """The largest accepted settings file. Usual ones are a hundred times smaller."""
@@ -441,40 +410,39 @@ def _read_credential(environ: Mapping[str, str]) -> _Read:
 def _read_file(path: Path) -> _Read:
     try:
         text = read_small(path, _MAX_FILE_BYTES)[0].decode()
-        document = tomllib.loads(text)
+        document = parse_toml(text, str(path))
     except FileNotFoundError:
         return _Read()
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         return _Read(faults=(f"{path}:{line}: not UTF-8; the file is ignored until it is",))
-    except tomllib.TOMLDecodeError as error:
-        line, what = line_of_error(error, text), str(error).partition(" (at ")[0]
-        return _Read(faults=(f"{path}:{line}: not TOML: {what}; the file is ignored until it is",))
-    except (OSError, ValueError, RecursionError) as error:
-        why = "nested too deeply" if isinstance(error, RecursionError) else reason(error)
-        return _Read(faults=(f"{path}:1: cannot be read: {why}; make it a file that root can read",))
-    return _read_document(path, text, document)
+    except ConfigError as error:
+        return _Read(faults=(f"{error}; the file is ignored until this is corrected",))
+    except (OSError, ValueError) as error:
+        return _Read(
+            faults=(f"{path}:1: cannot be read: {reason(error)}; make it a file that root can read",)
+        )
+    return _read_document(document)
 
 
-def _read_document(path: Path, text: str, document: Mapping[str, Any]) -> _Read:
+def _read_document(document: Value) -> _Read:
     values: dict[str, Any] = {}
-    bad: dict[str, tuple[int, str]] = {}
+    bad: dict[str, ConfigError] = {}
     for name, value in _flatten(document):
         try:
-            values[name] = _find_setting(name).value(value)
+            values[name] = _find_setting(name).value(value.raw)
         except ValueError as error:
-            from service_record.record.visible import visible  # usually not needed
-
-            line = line_of(text, name)
-            bad[name] = line, f"{path}:{line}: {visible(name)}: {error}"
-    return _Read(values, tuple(fault for _, fault in sorted(bad.values())), frozenset(bad))
+            bad[name] = value.fault(str(error))
+    faults = sorted(bad.values(), key=lambda fault: fault.line)
+    return _Read(values, tuple(map(str, faults)), frozenset(bad))
 
 
-def _flatten(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+def _flatten(document: Value) -> Iterator[tuple[str, Value]]:
     """Yield the name, including the section, and the value of each setting."""
-    for name, value in document.items():
-        if name in _SECTIONS and isinstance(value, dict):
-            yield from ((f"{name}.{key}", inner) for key, inner in value.items())
+    for key, value in document.content:
+        name = key.content
+        if name in _SECTIONS and isinstance(value.content, tuple):
+            yield from ((f"{name}.{inner_key.content}", inner) for inner_key, inner in value.content)
         else:
             yield name, value
 
@@ -487,11 +455,9 @@ def _find_setting(name: str) -> Setting:
         raise ValueError(f"the token does not belong here; write it into {Places().credential_file} (0600)")
     if name in _SECTIONS:
         raise ValueError(f"a section; write [{name}] and its settings below")
-    from difflib import get_close_matches  # usually not needed
-
     ends = {setting.rpartition(".")[2]: setting for setting in _BY_NAME}
-    near = get_close_matches(plain, ends, n=1)
-    hint = f"perhaps {ends[near[0]]} is meant" if near else "docs/boot-reporter-settings.md lists them all"
+    near = find_nearest(plain, ends)
+    hint = f"did you mean {ends[near]}?" if near else "docs/boot-reporter-settings.md lists them all"
     raise ValueError(f"no such setting; {hint}")
 
 

@@ -335,9 +335,13 @@ def test_value_from_a_message_is_escaped_per_format(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "content", "fault"),
     [
-        ("--rules", b"- name: a\n  says: b\n  message: '('\n", ":3: not a pattern of RE2: missing ): ("),
+        (
+            "--rules",
+            b"- name: a\n  says: b\n  message: '('\n",
+            ":3: message: not a pattern of RE2: missing ): (",
+        ),
         ("--rules", b"- name: \xff\n", ":1: not UTF-8"),
-        ("--budget", b"stage: later\n", ":1: 'later' is not a valid duration; use one like 90s, 5m, 1h30m"),
+        ("--budget", b"stage: x\n", ":1: stage: 'x' is not a valid duration; use one like 90s, 5m, 1h30m"),
     ],
 )
 def test_invalid_file_is_reported_in_one_line(

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from service_record.collector.domain.definitions import DefinitionError, Definitions, parse
+from service_record.collector.domain.definitions import Definitions, parse
 from service_record.collector.domain.steps import ReportedStep, StepStatus, label_of
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.schema import hosts, steps
+from service_record.record.config_file import ConfigError
 from tests.collector.installing import Clock
 from tests.collector.serving import Served, served
 from tests.command_line import PROGRAM
@@ -55,10 +56,10 @@ def reported(name: str, status: str = "done", **fields: Any) -> ReportedStep:
     return ReportedStep(label=label_of(name), name=name, status=StepStatus(status), **fields)
 
 
-def refusal_of(text: str) -> DefinitionError | None:
+def refusal_of(text: str) -> ConfigError | None:
     try:
         parse(text)
-    except DefinitionError as error:
+    except ConfigError as error:
         return error
     return None
 
@@ -141,34 +142,48 @@ def test_reported_percentage_overrides_definition(
     assert parse(FILE).applied(reported("packages", status, percentage=said)).percentage == kept_as
 
 
+NEARBY = (
+    "step.budgett: no such field; did you mean budget? "
+    "a step has label, name, priority, budget, percentage, last"
+)
+
+
 @pytest.mark.parametrize(
     ("text", "line", "reason"),
     [
         ("", 1, "it defines no steps: [[step]] and label = ... for each"),
         ("step = 1", 1, "it defines no steps: [[step]] and label = ... for each"),
-        ("[[step]]\nlabel = 'a'\n\n[[stop]]\n", 4, "no [[step]]: stop"),
-        ("[[step]]\nlabel = 'a'\n[[step]]\nname = 'B'\n", 3, "a step needs a label"),
+        (
+            "[[step]]\nlabel = 'a'\n\n[[stop]]\n",
+            4,
+            "stop: no such field; did you mean step? a file of steps has step",
+        ),
+        (
+            "[[step]]\nlabel = 'a'\n[[step]]\nname = 'B'\n",
+            3,
+            "step: a step needs `label`: lower case letters, digits and _, at most 255",
+        ),
         (
             "[[step]]\nlabel = 'a'\n# c\nbudgett = 1\n",
             4,
-            "unknown: budgett; a step has label, name, priority, budget, percentage, last",
+            NEARBY,
         ),
-        ("[[step]]\nlabel = 'a'\nbudget = 'long'\n", 3, "budget: seconds, more than 0 and at most 1e9"),
-        ("[[step]]\nlabel = 'a'\nbudget = 0\n", 3, "budget: seconds, more than 0 and at most 1e9"),
-        ("[[step]]\nlabel = 'a'\npercentage = 101\n", 3, "percentage: a number from 0 to 100"),
-        ("[[step]]\nlabel = 'A b'\n", 2, "label: lower case letters, digits and _, at most 255"),
-        ("[[step]]\nlabel = 'a'\n[[step]]\n\nlabel = 'a'\n", 5, "a is defined twice; remove one"),
-        ("[[step]]\nlabel = \n", 2, "Invalid value"),
-        ("[[step]]\nlabel = 'a'\nname = [\n", 4, "Invalid value"),
-        ("step = [\n 1\n]\n", 3, "a step is a table: [[step]]"),
-        ('[[step]]\nlabel = "a"\nname = """\n[[step]]\n"""\nlast = 3\n', 6, "last: true or false"),
+        ("[[step]]\nlabel = 'a'\nbudget = 'long'\n", 3, "step.budget: seconds, more than 0 and at most 1e9"),
+        ("[[step]]\nlabel = 'a'\nbudget = 0\n", 3, "step.budget: seconds, more than 0 and at most 1e9"),
+        ("[[step]]\nlabel = 'a'\npercentage = 101\n", 3, "step.percentage: a number from 0 to 100"),
+        ("[[step]]\nlabel = 'A b'\n", 2, "step.label: lower case letters, digits and _, at most 255"),
+        ("[[step]]\nlabel = 'a'\n[[step]]\n\nlabel = 'a'\n", 5, "step.label: a is defined twice; remove one"),
+        ("[[step]]\nlabel = \n", 2, "not TOML: Invalid value"),
+        ("[[step]]\nlabel = 'a'\nname = [\n", 3, "not TOML: Invalid value"),
+        ("step = [\n 1\n]\n", 1, "step: a step has fields: names with values"),
+        ('[[step]]\nlabel = "a"\nname = """\n[[step]]\n"""\nlast = 3\n', 6, "step.last: true or false"),
     ],
 )
 def test_error_names_its_line(text: str, line: int, reason: str) -> None:
-    with pytest.raises(DefinitionError) as caught:
-        parse(text)
+    with pytest.raises(ConfigError) as caught:
+        parse(text, "steps.toml")
 
-    assert (caught.value.line, str(caught.value)) == (line, reason)
+    assert str(caught.value) == f"steps.toml:{line}: {reason}"
 
 
 @given(st.text(st.sampled_from("[]step\n=abel'\"_1.#{}, \\"), max_size=60))
@@ -192,7 +207,7 @@ def test_invalid_file_is_one_line_and_no_start(tmp_path: Path) -> None:
     )
 
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == f"Error: {file}:3: budget: seconds, more than 0 and at most 1e9\n"
+    assert done.stderr == f"Error: {file}:3: step.budget: seconds, more than 0 and at most 1e9\n"
 
 
 def test_steps_of_several_files_are_accepted(sqlite_settings: CollectorSettings, tmp_path: Path) -> None:

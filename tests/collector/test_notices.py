@@ -31,6 +31,7 @@ from service_record.collector.process import Collector, NoticesError, read_desti
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store import administration
 from service_record.collector.store.schema import deliveries, hosts, notices
+from service_record.record.config_file import ConfigError
 from testing.collector import process
 from tests.collector.commands import collector_command
 from tests.collector.processes import create_admin_tokens
@@ -116,29 +117,38 @@ def test_reason_has_no_mention_or_markup() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[[destination]", "not valid TOML: "),
-        ("", "it has no [[destination]] with a name and a url"),
-        ('[[step]]\nlabel = "a"', "unknown: step; use page and [[destination]]"),
-        ('[[destination]]\nname = "ops"', "destination 1: url: a URL as apprise has it"),
-        ('[[destination]]\nname = "Ops"\nurl = "json://h"', "destination 1: name: lower case letters"),
-        ('[[destination]]\nname = "webhook"\nurl = "json://h"', "destination 1: the name webhook is taken"),
+        ("[[destination]", "n.toml:1: not TOML: "),
+        ("", "n.toml:1: it has no [[destination]] with a name and a url"),
+        (
+            '[[step]]\nlabel = "a"',
+            "n.toml:1: step: no such field; a file of destinations has page, destination",
+        ),
+        (
+            '[[destination]]\nname = "ops"',
+            "n.toml:1: destination: a destination needs `url`: a URL as apprise has it",
+        ),
+        ('[[destination]]\nname = "Ops"\nurl = "json://h"', "n.toml:2: destination.name: lower case letters"),
+        (
+            '[[destination]]\nname = "webhook"\nurl = "json://h"',
+            "n.toml:2: destination.name: webhook is taken",
+        ),
         (
             '[[destination]]\nname = "a"\nurl = "json://h"\nverdicts = ["bad"]',
-            "destination 1: verdicts: some of",
+            "n.toml:4: destination.verdicts: some of",
         ),
         (
             '[[destination]]\nname = "a"\nurl = "json://h"\nmore = 1',
-            "destination 1: a destination has name, ",
+            "n.toml:4: destination.more: no such field; a destination has name, ",
         ),
         (
             'page = "c"\n[[destination]]\nname = "a"\nurl = "json://h"',
-            "page: the address of the collector's page",
+            "n.toml:1: page: not the address of the collector's page",
         ),
     ],
 )
 def test_invalid_file_error_is_one_line(text: str, said: str) -> None:
-    with pytest.raises(DestinationError) as caught:
-        parse_destinations(text)
+    with pytest.raises(ConfigError) as caught:
+        parse_destinations(text, "n.toml")
     assert str(caught.value).startswith(said)
 
 

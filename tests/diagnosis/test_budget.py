@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import pytest
 
 from service_record.diagnosis.budget import Basis, Budget, BudgetFile, Budgets
-from service_record.diagnosis.yaml_files import FileError, read_budgets
+from service_record.diagnosis.yaml_files import read_budgets
 from service_record.history import History, build_history
 from service_record.history.outcome import Run
+from service_record.record.config_file import ConfigError
 from service_record.record.entry import Entry, Phase, Result
 from service_record.record.quantities import parse_duration
 from tests.builders import entry
@@ -68,20 +69,29 @@ def test_budget_file_names_services_and_stages() -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("stage: soon", "b.yaml:1: 'soon' is not a valid duration; use one like 90s, 5m, 1h30m"),
-        ("stage: 5m\nstages: {}", "b.yaml:2: a budget file has no field 'stages'; it has stage, services"),
-        ("services:\n  a:\n    run: 1m\n    run: 2m", "b.yaml:4: 'run' stands here twice"),
-        ("services:\n  a: 5m", "b.yaml:2: a service has fields, like `name: value`"),
-        ("services:\n  a:\n    stages: [x]", "b.yaml:3: `stages` has fields, like `name: value`"),
-        ("stage:", "b.yaml:1: a budget is a text, and not empty"),
+        ("stage: soon", "b.yaml:1: stage: 'soon' is not a valid duration; use one like 90s, 5m, 1h30m"),
+        (
+            "stage: 5m\nstages: {}",
+            "b.yaml:2: stages: no such field; did you mean stage? a budget file has stage, services",
+        ),
+        (
+            "services:\n  a:\n    run: 1m\n    run: 2m",
+            "b.yaml:4: services.a.run: it is here twice; remove one",
+        ),
+        ("services:\n  a: 5m", "b.yaml:2: services.a: a service has fields: names with values"),
+        (
+            "services:\n  a:\n    stages: [x]",
+            "b.yaml:3: services.a.stages: `stages` has fields: names with values",
+        ),
+        ("stage:", "b.yaml:1: stage: not a text, or an empty one"),
         ("stage: {", "b.yaml:2: not YAML: "),
         ("stage: \x07", "b.yaml:1: not YAML: "),
         ("[" * 100_000, "b.yaml:1: nested too deeply"),
-        ("- 1", "b.yaml:1: a budget file has fields, like `name: value`"),
+        ("- 1", "b.yaml:1: a budget file has fields: names with values"),
     ],
 )
 def test_invalid_budget_file_is_refused_in_one_line(text: str, fault: str) -> None:
-    with pytest.raises(FileError) as raised:
+    with pytest.raises(ConfigError) as raised:
         read_budgets(text, "b.yaml")
     assert str(raised.value).startswith(fault)
     assert "\n" not in str(raised.value)

@@ -14,7 +14,8 @@ from service_record.diagnosis.evidence.fact_checks import CHECKS, MEASURES, ROLE
 from service_record.diagnosis.evidence.known_facts import FACT_NAMES
 from service_record.diagnosis.evidence.log_lines import KINDS_OF_LINES
 from service_record.diagnosis.trouble_facts import KINDS
-from service_record.diagnosis.yaml_files import FileError, read_rules
+from service_record.diagnosis.yaml_files import read_rules
+from service_record.record.config_file import ConfigError
 from tests.programs import REPOSITORY
 
 SCHEMA: Final[dict[str, Any]] = json.loads((REPOSITORY / "docs" / "cause-rules.schema.json").read_text())
@@ -67,7 +68,7 @@ def test_reader_and_schema_refuse_the_same(wrong: dict[str, object]) -> None:
 
     assert VALIDATOR.is_valid([right])
     assert not VALIDATOR.is_valid([rule])
-    with pytest.raises(FileError):
+    with pytest.raises(ConfigError):
         read_rules(yaml.safe_dump([rule]), "own.yaml")
 
 

@@ -11,8 +11,9 @@ from service_record.diagnosis import causes
 from service_record.diagnosis.cause_rules import Phrase, Rank, fill_commands
 from service_record.diagnosis.causes import Causes, built_in_rules
 from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
-from service_record.diagnosis.yaml_files import FileError, read_rules
+from service_record.diagnosis.yaml_files import read_rules
 from service_record.history.outcome import Facts
+from service_record.record.config_file import ConfigError
 from tests.builders import some
 from tests.cause_cases import CauseCase, cause_cases
 from tests.faults import Faults
@@ -294,82 +295,109 @@ def test_pasted_command_with_journal_text_is_harmless(host: str, command: str | 
     [
         ("- name: a", "own.yaml:1: a rule needs `says`"),
         ("- name: a\n  says: b", "own.yaml:1: a rule needs something to be known by: service, stage"),
-        ("- name: a\n  says: b\n  message: '('", "own.yaml:3: not a pattern of RE2: missing ): ("),
+        ("- name: a\n  says: b\n  message: '('", "own.yaml:3: message: not a pattern of RE2: missing ): ("),
         (
             "- name: a\n  says: b\n  message: '(?=x)'",
-            "own.yaml:3: not a pattern of RE2: invalid perl operator",
+            "own.yaml:3: message: not a pattern of RE2: invalid perl operator",
         ),
-        ("- name: a\n  says: b\n  message: '(a{1000}){1000}'", "own.yaml:3: not a pattern of RE2: "),
+        ("- name: a\n  says: b\n  message: '(a{1000}){1000}'", "own.yaml:3: message: not a pattern of RE2: "),
         (
             "- name: a\n  says: b\n  massage: c",
-            "own.yaml:3: a rule has no field 'massage'; it has name, says",
+            "own.yaml:3: massage: no such field; did you mean message? a rule has name, says",
         ),
         (
             "- name: a\n  says: b\n  kind: broken",
-            "own.yaml:3: no kind 'broken'; kinds are boot-loop, ended-well",
+            "own.yaml:3: kind: no kind 'broken'; kinds are boot-loop, ended-well",
         ),
-        ("- name: a\n  says: b\n  exit: one", "own.yaml:3: 'one' is not an exit status"),
-        ("- name: a\n  says: b\n  exit: 1\n  symptom: maybe", "own.yaml:4: `symptom` is true, false or last"),
-        ("- name: a\n  says: b\n  exit: 1\n  next: ls {dir}", "own.yaml:4: nothing is called {dir} here"),
-        ("- name: a\n  says: in {dir}\n  exit: 1", "own.yaml:2: nothing is called {dir} here; there are inv"),
+        ("- name: a\n  says: b\n  exit: one", "own.yaml:3: exit: 'one' is not an exit status"),
+        (
+            "- name: a\n  says: b\n  exit: 1\n  symptom: maybe",
+            "own.yaml:4: symptom: 'maybe' is not valid; use one of true",
+        ),
+        (
+            "- name: a\n  says: b\n  exit: 1\n  next: ls {dir}",
+            "own.yaml:4: next: nothing is called {dir} here",
+        ),
+        (
+            "- name: a\n  says: in {dir}\n  exit: 1",
+            "own.yaml:2: says: nothing is called {dir} here; there are inv",
+        ),
         (
             "- name: a\n  says: b\n  explains: '[at {dir}]'\n  exit: 1",
-            "own.yaml:3: nothing is called {dir} here; there are invocation, service, stage, unit",
+            "own.yaml:3: explains: nothing is called {dir} here; there are invocation, service, stage, unit",
         ),
         (
             "- name: a\n  message: (?P<x>y)\n  says: no {x}",
-            "own.yaml:3: {x} may not be known; write [{x}|something], or [what is left out {x}]",
+            "own.yaml:3: says: {x} may not be known; write [{x}|something], or [what is left out {x}]",
         ),
-        ("- name: a\n  says: '[{stage}|{stage}]'\n  exit: 1", "own.yaml:2: {stage} may not be known; write"),
+        (
+            "- name: a\n  says: '[{stage}|{stage}]'\n  exit: 1",
+            "own.yaml:2: says: {stage} may not be known; write",
+        ),
         (
             "- name: a\n  says: b\n  exit: 1\n- name: a\n  says: b\n  exit: 1",
             "own.yaml:4: a rule is called 'a'",
         ),
-        ("name: a", "own.yaml:1: rules are a list, each beginning with `-`"),
+        ("name: a", "own.yaml:1: not a list; begin each item with `-`"),
         ("- a", "own.yaml:1: a rule has fields"),
         ("- name: {}", "own.yaml:1: a rule needs `says`"),
-        ("- says: b\n  name: {}\n  exit: 1", "own.yaml:2: `name` is a text, and not empty"),
+        ("- says: b\n  name: {}\n  exit: 1", "own.yaml:2: name: not a text, or an empty one"),
         ("- name: [", "own.yaml:2: not YAML: "),
         ("- {name: a}\n- @", "own.yaml:2: not YAML: "),
         *(
-            (f"- name: a\n  says: b\n  message: c\n  {wrong}", f"own.yaml:4: {fault}")
+            (
+                f"- name: a\n  says: b\n  message: c\n  {wrong}",
+                f"own.yaml:4: {fault}",
+            )
             for wrong, fault in (
-                ("symptom: true\n  rank: cause", "give `rank` or `symptom`, not both"),
-                ("rank: reason", "`rank` is cause, points to, contributing, symptom"),
-                ("within: day", "`within` is run, boot or any"),
-                ("heals: maybe", "`heals` is true or false"),
-                ("where: moon", "no place 'moon'; places are agent, any, containers, installer, journal, "),
-                ("where: 'unit:'", "no place 'unit:'; places are "),
-                ("times: 21", "`times` is a number from 1 to 20"),
-                ("times: 0", "`times` is a number from 1 to 20"),
-                ("times: few", "`times` is a number from 1 to 20"),
-                ("measure: weight", "no measure 'weight'; measures are slow-probe, slow-pull"),
+                ("symptom: true\n  rank: cause", "symptom: give `rank` or `symptom`, not both"),
+                (
+                    "rank: reason",
+                    "rank: 'reason' is not valid; use one of cause, points to, contributing, symptom",
+                ),
+                ("within: day", "within: 'day' is not valid; use one of run, boot, any"),
+                ("heals: maybe", "heals: 'maybe' is not valid; use one of true, false"),
+                (
+                    "where: moon",
+                    "where: no place 'moon'; places are agent, any, containers, installer, journal, ",
+                ),
+                ("where: 'unit:'", "where: no place 'unit:'; did you mean unit:NAME? places are "),
+                ("times: 21", "times: not a number from 1 to 20"),
+                ("times: 0", "times: not a number from 1 to 20"),
+                ("times: few", "times: not a number from 1 to 20"),
+                ("measure: weight", "measure: no measure 'weight'; measures are slow-probe, slow-pull"),
                 (
                     "measure: slow-pull",
-                    "each pattern needs (?P<bytes>...) and (?P<took>...), which `slow-pull`",
+                    "measure: each pattern needs (?P<bytes>...) and (?P<took>...), which `slow-pull`",
                 ),
-                ("role: king", "no role 'king'; roles are bootstrap, control-plane, node, live"),
-                ("check: weather", "no check 'weather'; checks are boots-repeat, certificate-ended, "),
-                ("fact: {weather: x}", "`fact` has no field 'weather'; it has address, api-name, "),
-                ("needs: [{}]", "a condition of `needs` needs one of: message, where, times, "),
-                ("unless: [{says: x}]", "a condition of `unless` has no field 'says'; it has message, where"),
-                ("needs: {exit: 1}", "`needs` are a list, each beginning with `-`"),
-                ("over: ['']", "`over` is a text, and not empty"),
-                ("sources: [[]]", "a source is a text, and not empty"),
-                ("? [name]\n  : b", "a name is a text, and not empty"),
+                ("role: king", "role: no role 'king'; roles are bootstrap, control-plane, node, live"),
+                ("check: weather", "check: no check 'weather'; checks are boots-repeat, certificate-ended, "),
+                ("fact: {weather: x}", "fact.weather: no such field; `fact` has address, api-name, "),
+                ("needs: [{}]", "needs: a condition of `needs` needs one of: message, where, times, "),
+                (
+                    "unless: [{says: x}]",
+                    "unless.says: no such field; a condition of `unless` has message, where",
+                ),
+                ("needs: {exit: 1}", "needs: not a list; begin each item with `-`"),
+                ("over: ['']", "over: not a text, or an empty one"),
+                ("sources: [[]]", "sources: not a text, or an empty one"),
+                ("? [name]\n  : b", "?: not a text, or an empty one"),
                 (f"next: {'[' * 20}{']' * 20}", "nested too deeply"),
-                (f"next: {'[' * 18}{']' * 18}", "a command of `next` is a text, and not empty"),
+                (f"next: {'[' * 18}{']' * 18}", "next: not a text, or an empty one"),
             )
         ),
         (
             "- name: a\n  says: b\n  where: kernel",
-            "own.yaml:3: `where`, `times`, `measure` and `same` are about a",
+            "own.yaml:3: where: `where`, `times`, `measure` and `same` are about a",
         ),
-        ("- name: a\n  says: b\n  exit: 1\n  times: 2", "own.yaml:4: `where`, `times`, `measure` and `same`"),
+        (
+            "- name: a\n  says: b\n  exit: 1\n  times: 2",
+            "own.yaml:4: times: `where`, `times`, `measure` and `same`",
+        ),
     ],
 )
 def test_invalid_rules_file_is_refused_in_one_line(text: str, fault: str) -> None:
-    with pytest.raises(FileError) as raised:
+    with pytest.raises(ConfigError) as raised:
         read_rules(text, "own.yaml")
     assert str(raised.value).startswith(fault)
     assert "\n" not in str(raised.value)
@@ -420,7 +448,7 @@ def test_rule_has_the_fields_of_its_file() -> None:
     assert needs.words == {"systemd": {"timeout"}, "kind": {"failed"}}
     assert sorted(needs.rules) == ["other"]
     assert [list(one.texts) for one in (condition, needs, unless)] == [["service"], ["command"], ["stage"]]
-    with pytest.raises(FileError, match="a rule has no field 'rule'"):
+    with pytest.raises(ConfigError, match="rule: no such field; did you mean role\\?"):
         read_rules(FULL, "own.yaml")
 
 

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import service_record as recorder
-from service_record.collector.domain.definitions import DefinitionError, parse
+from service_record.collector.domain.definitions import parse
 from service_record.http.address import is_collector
+from service_record.record.config_file import ConfigError
 from service_record.record.entry import Entry
 from service_record.record.layout import read_entries
 from service_record.record.visible import UNSEEN
@@ -193,9 +194,9 @@ def test_steps_are_defined_or_refused_at_their_line(file: bytes) -> None:
             assert re.fullmatch(".+", str(error))
 
 
-def refusal_of(text: str) -> DefinitionError | None:
+def refusal_of(text: str) -> ConfigError | None:
     try:
         parse(text)
-    except DefinitionError as error:
+    except ConfigError as error:
         return error
     return None

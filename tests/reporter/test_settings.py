@@ -127,7 +127,7 @@ def test_proxy_variables_work_in_either_case(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("line", "fault"),
     [
-        pytest.param("frequenzy = 3", "frequenzy: no such setting; perhaps frequency is meant", id="unknown"),
+        pytest.param("frequenzy = 3", "frequenzy: no such setting; did you mean frequency?", id="unknown"),
         pytest.param("nothing_like_it = 3", "no such setting; docs/boot-reporter-settings.md", id="far off"),
         pytest.param("frequency = 1", "1 is too small; use at least 60", id="too little"),
         pytest.param("frequency = nan", "too small", id="not a number"),

@@ -1,7 +1,6 @@
 """Notices of verdicts: destinations with their filters, and the texts of messages."""
 
 import re
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,9 +12,9 @@ import msgspec
 from msgspec import Meta
 
 from service_record.collector.domain.access import is_within
-from service_record.collector.domain.definitions import wrong_field
 from service_record.collector.domain.verdicts import FleetVerdict, cause_of
 from service_record.display.text import utc
+from service_record.record.config_file import parse_toml
 from service_record.record.visible import visible
 
 _BAD: Final = tuple(verdict for verdict in FleetVerdict if verdict.is_bad)
@@ -96,7 +95,7 @@ class Destinations:
 
 
 class DestinationError(Exception):
-    """An error in a file of destinations, in one line without URLs."""
+    """A destination cannot be used. The message is one line without URLs."""
 
 
 _EXPECTED: Final = {
@@ -109,41 +108,25 @@ _EXPECTED: Final = {
 }
 
 
-def parse_destinations(text: str) -> Destinations:
-    """Parse a TOML document of `[[destination]]` tables. Raises DestinationError."""
-    try:
-        document = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DestinationError(f"not valid TOML: {visible(str(error))}") from None
-    tables, page = document.pop("destination", []), document.pop("page", "")
-    if document:
-        raise DestinationError(
-            f"unknown: {visible(', '.join(sorted(document)))}; use page and [[destination]]"
-        )
+def parse_destinations(text: str, path: str = "destinations") -> Destinations:
+    """Parse a TOML document of `[[destination]]` tables. Raises ConfigError, whose message has no URL."""
+    document = parse_toml(text, path)
+    top = document.fields("a file of destinations", ("page", "destination"))
+    tables = top["destination"].content if "destination" in top else None
     if not isinstance(tables, list) or not tables:
-        raise DestinationError("it has no [[destination]] with a name and a url")
+        raise document.fault("it has no [[destination]] with a name and a url")
+    page = top["page"].content if "page" in top else ""
     if not isinstance(page, str) or not re.match(r"(https?://[^/\s]+\S*)?\Z", page):
-        raise DestinationError(
-            "page: the address of the collector's page, such as https://collector.example.com"
+        raise top["page"].fault(
+            "not the address of the collector's page; use one such as https://collector.example.com"
         )
     by_name: dict[str, NewsDestination] = {}
-    for number, table in enumerate(tables, 1):
-        one = _destination(number, table)
+    for table in tables:
+        one = table.convert(NewsDestination, "a destination", _EXPECTED)
         if one.name in by_name or one.name == WEBHOOK:
-            raise DestinationError(f"destination {number}: the name {one.name} is taken")
+            raise table.fields("a destination")["name"].fault(f"{one.name} is taken; use another name")
         by_name[one.name] = one
     return Destinations(tuple(by_name.values()), page.rstrip("/"))
-
-
-def _destination(number: int, table: object) -> NewsDestination:
-    try:
-        return msgspec.convert(table, NewsDestination)
-    except msgspec.ValidationError as error:
-        name = wrong_field(error)
-        rule = (
-            f"{name}: {_EXPECTED[name]}" if name in _EXPECTED else f"a destination has {', '.join(_EXPECTED)}"
-        )
-        raise DestinationError(f"destination {number}: {rule}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
