@@ -89,13 +89,15 @@ def test_pages_work_by_keyboard(browser: Browser, fleet: Served) -> None:
         page.keyboard.press("Tab")
         expect(page.get_by_role("link", name="Skip to the contents")).to_be_focused()
         page.keyboard.press("Enter")
-        for _ in range(3):  # pause, refresh, group
+        for _ in range(5):  # pause, refresh, search, show, more filters
             page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        page.keyboard.press("Tab")
         page.keyboard.type("dc2")
         page.keyboard.press("Tab")
         page.keyboard.type("web0*")
         page.keyboard.press("Enter")
-        page.wait_for_url("**/?group=dc2&machine=web0*")
+        page.wait_for_url("**/?search=&group=dc2&machine=web0*")
 
         page.get_by_role("link", name="1 failed").focus()
         page.keyboard.press("Enter")
@@ -177,6 +179,8 @@ def test_cluster_change_appears_without_reload(browser: Browser, server: Served)
         expect(fleet.locator("table.clusters .word")).to_have_class("word interrupted strong")
         expect(page.locator("p.verdict .word")).to_have_class("word interrupted strong")
         assert page.evaluate("document.documentElement.scrollWidth") == 360
+        with signed_in(browser, server, viewport={"width": 390, "height": 844}) as phone:
+            assert phone.locator("[data-row]").first.bounding_box()["y"] < 844 / 2
 
         admin.ask("PUT", f"{base}/{host}/progress", data={"current_stage": "Done"})
         expect(page.locator(".verdict")).to_contain_text(

@@ -137,6 +137,18 @@ def test_cluster_needs_control_plane_and_two_workers(five: Installed) -> None:
     assert after["since"] == five.clock.now
 
 
+def test_progress_of_a_host_is_the_same_everywhere(five: Installed) -> None:
+    def progress(name: str) -> set[float]:
+        host = five.admin.get(f"/api/v1/hosts/{five.name(name)}").json["summary"]
+        hosts = five.admin.get(f"/api/v1/clusters/{five.id}").json["hosts"]
+        return {host["percentage"], *(one["percentage"] for one in hosts if one["name"] == five.name(name))}
+
+    five.server.settle()
+    assert progress("m1") == {50}, "of its stage, before it reports anything"
+    five.admin.step(five.name("m1"), "Packages", percentage=64)
+    assert progress("m1") == {64}
+
+
 def test_cluster_fails_with_a_control_plane_host(five: Installed) -> None:
     five.stage("m2", "Failed")
 

@@ -38,7 +38,6 @@ from service_record.collector.domain.host_states import WAITING
 from service_record.collector.domain.installation_rules import (
     CallRefused,
     Event,
-    Installation,
     is_outdated,
 )
 from service_record.collector.domain.silence import Absence
@@ -224,7 +223,7 @@ def show_cluster(
     absences = read_absences(connection, now)
     return ClusterDetail(
         summary=summary,
-        hosts=tuple(_host_shown(each.host, each.installation, absences, now) for each in in_order),
+        hosts=tuple(_host_shown(each, absences, now) for each in in_order),
         operators=_rows(connection, OperatorShown, cluster_operators, of, cluster_operators.c.name),
         logs=_rows(connection, ClusterLogsShown, cluster_logs, of, cluster_logs.c.kind),
         events=_rows(connection, EventShown, cluster_events, of, cluster_events.c.id.desc()),
@@ -476,19 +475,18 @@ def _put_operator(
         connection.execute(insert(cluster_operators).values(row))
 
 
-def _host_shown(
-    name: str, installation: Installation, absences: Sequence[Absence], now: float
-) -> ClusterHostShown:
+def _host_shown(host: HostInstallation, absences: Sequence[Absence], now: float) -> ClusterHostShown:
+    installation = host.installation
     counted = installation.without_absences(absences)
     return ClusterHostShown(
-        name=name,
+        name=host.host,
         role=installation.role,
         is_bootstrap=installation.is_bootstrap,
         status=counted.status_at(now),
         status_info=counted.status_info_at(now),
         stage=installation.stage,
         info=installation.info,
-        percentage=installation.percentage,
+        percentage=round(installation.percentage if host.percentage is None else host.percentage),
         stage_updated_at=installation.stage_updated_at,
         checked_in_at=installation.checked_in_at,
     )

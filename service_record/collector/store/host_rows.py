@@ -295,10 +295,12 @@ def _read_installation(connection: Connection, host_id: int, now: float) -> Inst
 
 @dataclass(frozen=True, slots=True)
 class HostInstallation:
-    """An installation, with the name and group of its host."""
+    """An installation, with the name, group and progress of its host."""
 
     host: str
     group: str
+    percentage: float | None
+    """The progress that the pages of the fleet and of the host show."""
     installation: Installation
 
 
@@ -306,13 +308,13 @@ def read_installations(connection: Connection, condition: ColumnElement[bool]) -
     """Return the installations that meet a condition, in the order of their hosts' names."""
     columns = (installations.c[name] for name in names_of(Installation))
     query = (
-        select(hosts.c.name.label("host"), hosts.c.group.label("host_group"), *columns)
+        select(hosts.c.name.label("host"), hosts.c.group.label("host_group"), hosts.c.percentage, *columns)
         .join(hosts, hosts.c.id == installations.c.host_id)
         .where(condition)
         .order_by(hosts.c.name)
     )
     return [
-        HostInstallation(row.host, row.host_group, row_as(Installation, row))
+        HostInstallation(row.host, row.host_group, row.percentage, row_as(Installation, row))
         for row in connection.execute(query)
     ]
 

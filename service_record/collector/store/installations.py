@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from http import HTTPStatus
 from typing import Any, Final
 
-from sqlalchemy import Column, ColumnElement, Connection, case, insert, select, update
+from sqlalchemy import Column, ColumnElement, Connection, case, func, insert, select, update
 
 from service_record.collector.domain.access import Forbidden, Grant
 from service_record.collector.domain.assisted_reports import after_event
@@ -255,8 +255,9 @@ def _save(connection: Connection, host_id: int, installation: Installation) -> N
         update(installations).where(installations.c.host_id == host_id).values(values)
     ).rowcount:
         connection.execute(insert(installations).values(host_id=host_id, **values))
-    # Whoever judges the host looks at its cluster, too.
-    connection.execute(update(hosts).where(hosts.c.id == host_id).values(due_at=0.0))
+    # Until the host reports a progress, that of its stage counts. Judging the host judges its cluster, too.
+    progress = func.coalesce(hosts.c.percentage, float(installation.percentage))
+    connection.execute(update(hosts).where(hosts.c.id == host_id).values(due_at=0.0, percentage=progress))
 
 
 def _report(connection: Connection, arrival: Arrival, installation: Installation, build: str = "") -> None:

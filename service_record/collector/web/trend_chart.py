@@ -88,7 +88,7 @@ def _draw_results(series: BuildSeries) -> TrendChart:
         days.append(
             TrendDay(day, f"{iso_day(day.day)}: {_describe_results(day)}", tuple(bars), number * WIDTH)
         )
-    return TrendChart("Results of builds by day", tuple(days), str(most))
+    return TrendChart("Results of builds by day", tuple(days), count(most, "build"))
 
 
 def _draw_durations(series: BuildSeries) -> TrendChart:
