@@ -8,6 +8,7 @@ writer repeats those.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -32,6 +33,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from service_record.collector.store.schema import counters, step_numbers
 
@@ -85,30 +87,38 @@ def among(connection: Connection, values: Sequence[Any]) -> Any:
     return msgspec.json.encode(values).decode() if is_sqlite(connection) else list(values)
 
 
-Question = tuple[Select[Any], Mapping[str, Any]]
+Question = tuple[Select[Any] | ReturningUpdate[Any], Mapping[str, Any]]
 """A query and its parameters. Create the query only once for each process: its compiled form is cached."""
 
 
 def ask(connection: Connection, *questions: Question) -> list[Sequence[Any]]:
-    """Return the rows of each query. With PostgreSQL all queries together cost one round trip."""
+    """Return the rows of each query. With PostgreSQL all queries together cost one round trip.
+
+    Values of parameters and columns are the driver's: SQLAlchemy converts none of them.
+    """
     if is_sqlite(connection):
-        return [connection.execute(query, values).all() for query, values in questions]
+        answers = []
+        for query, values in questions:
+            statement, constants = _compile(query, is_on_sqlite=True)
+            answers.append(connection.exec_driver_sql(statement, {**constants, **values}).all())
+        return answers
     with _driver(connection) as driver:
         cursors = []
         with driver.pipeline():
             for query, values in questions:
-                statement, constants = _compile(query)
+                statement, constants = _compile(query, is_on_sqlite=False)
                 cursor = driver.cursor(row_factory=namedtuple_row)
-                cursors.append(cursor.execute(statement, {**constants, **values}))
+                cursors.append(cursor.execute(statement.encode(), {**constants, **values}))
         # Outside of the pipeline: fetching within it would cost a second round trip.
         return [cursor.fetchall() for cursor in cursors]
 
 
 @cache
-def _compile(query: Select[Any]) -> tuple[bytes, Mapping[str, Any]]:
-    """Return a query's text for psycopg, and the constants that SQLAlchemy turned into parameters."""
-    compiled = query.compile(dialect=postgresql.psycopg.dialect())  # type: ignore[no-untyped-call]
-    return str(compiled).encode(), compiled.params
+def _compile(query: Any, *, is_on_sqlite: bool) -> tuple[str, Mapping[str, Any]]:
+    """Return a query's text for the driver, and the constants that SQLAlchemy turned into parameters."""
+    dialect = sqlite.dialect(paramstyle="named") if is_on_sqlite else postgresql.psycopg.dialect()  # type: ignore[no-untyped-call]
+    compiled = query.compile(dialect=dialect)
+    return str(compiled), compiled.params
 
 
 @contextmanager
@@ -160,8 +170,7 @@ def ask_with_numbers(
     order of their commits. SQLite has no sequences, so a row of `counters` is used there.
     """
     if is_sqlite(connection):
-        rows, *more = ask(connection, locking, *others)
-        latest: int = connection.execute(_NEXT_NUMBERS, {"count": count}).scalar_one()
+        rows, ((latest,),), *more = ask(connection, locking, (_NEXT_NUMBERS, {"count": count}), *others)
         return rows, range(latest - count + 1, latest + 1), *more
     rows, numbers, *more = ask(connection, locking, (_NEXT, {"count": count}), *others)
     return rows, sorted(row.number for row in numbers), *more
@@ -185,7 +194,8 @@ class ManyRows:
         self._columns = tuple(columns)
         self._types = {name: table.c[name].type for name in columns}
         self._types |= {value: table.c[name].type for name, value in (keys or {}).items()}
-        self._literals = {name: _literal_writer(kind) for name, kind in self._types.items()}
+        self._values = itemgetter(*self._types)
+        self._writers = [_array_writer(kind) for kind in self._types.values()]
         if keys is None:
             self._one, self._many = _insert_statements(table, self._types)
         else:
@@ -196,19 +206,17 @@ class ManyRows:
         if not rows:
             return
         if is_sqlite(connection):
-            connection.exec_driver_sql(self._one, list(rows))  # the driver binds `:name` itself, in C
+            connection.exec_driver_sql(self._one, [self._values(row) for row in rows])
             return
-        arrays = {
-            name: f"{{{','.join([literal(row[name]) for row in rows])}}}"
-            for name, literal in self._literals.items()
-        }
+        columns = zip(*map(self._values, rows), strict=True)
+        arrays = [write(values) for write, values in zip(self._writers, columns, strict=True)]
         with _driver(connection) as driver:
             driver.execute(self._many, arrays)
 
 
 def _insert_statements(table: Table, types: Mapping[str, Any]) -> tuple[str, bytes]:
     into = f"INSERT INTO {table.name} ({', '.join(map(_quote, types))})"
-    values = ", ".join(f":{name}" for name in types)
+    values = ", ".join("?" for _ in types)
     return f"{into} VALUES ({values})", f"{into} SELECT * FROM {_unnest(types)}".encode()  # noqa: S608
 
 
@@ -216,9 +224,9 @@ def _update_statements(
     table: Table, types: Mapping[str, Any], columns: Sequence[str], keys: Mapping[str, str], also: str
 ) -> tuple[str, bytes]:
     start, more = f"UPDATE {table.name} SET ", f", {also}" if also else ""  # noqa: S608
-    one = ", ".join(f"{_quote(name)} = :{name}" for name in columns)
+    one = ", ".join(f"{_quote(name)} = ?" for name in columns)
     many = ", ".join(f"{_quote(name)} = given.{_quote(name)}" for name in columns)
-    where_one = " AND ".join(f"{_quote(name)} = :{value}" for name, value in keys.items())
+    where_one = " AND ".join(f"{_quote(name)} = ?" for name in keys)
     where_many = " AND ".join(
         f"{table.name}.{_quote(name)} = given.{_quote(value)}" for name, value in keys.items()
     )
@@ -231,33 +239,45 @@ def _update_statements(
 
 
 def _unnest(types: Mapping[str, Any]) -> str:
-    arrays = (f"CAST(%({name})s AS {_type_name(kind)}[])" for name, kind in types.items())
+    arrays = (f"CAST(%s AS {_type_name(kind)}[])" for kind in types.values())
     return f"unnest({', '.join(arrays)})"
 
 
-def _literal_writer(kind: Any) -> Callable[[Any], str]:
-    """Return a function that formats a value of this type for an array literal (PostgreSQL manual, 8.15.6).
+def _array_writer(kind: Any) -> Callable[[Sequence[Any]], str]:
+    """Return a function that formats values of this type as an array literal (PostgreSQL manual, 8.15.6).
 
     Eight times faster than psycopg's own adaptation of lists.
     """
     match _type_name(kind):
         case "text":
-            return _text_literal
+            return _text_array
         case "bytea":
-            return _bytes_literal
-    return _plain_literal
+            return _bytes_array
+    return _plain_array
+
+
+def _text_array(values: Sequence[str | None]) -> str:
+    # One replacement for all values together. NUL cannot be a part of a value: PostgreSQL refuses it.
+    try:
+        joined = "\0".join(values)  # type: ignore[arg-type]
+    except TypeError:
+        joined = ""
+    if joined.count("\0") == len(values) - 1:
+        return '{"' + joined.replace("\\", r"\\").replace('"', r"\"").replace("\0", '","') + '"}'
+    return f"{{{','.join(map(_text_literal, values))}}}"
 
 
 def _text_literal(value: str | None) -> str:
     return "NULL" if value is None else '"' + value.replace("\\", r"\\").replace('"', r"\"") + '"'
 
 
-def _bytes_literal(value: bytes | None) -> str:
-    return "NULL" if value is None else rf'"\\x{value.hex()}"'
+def _bytes_array(values: Sequence[bytes | None]) -> str:
+    literals = ["NULL" if value is None else rf'"\\x{value.hex()}"' for value in values]
+    return f"{{{','.join(literals)}}}"
 
 
-def _plain_literal(value: object) -> str:
-    return "NULL" if value is None else str(value)
+def _plain_array(values: Sequence[object]) -> str:
+    return f"{{{','.join(map(str, values)).replace('None', 'NULL')}}}"
 
 
 def _type_name(kind: Any) -> str:

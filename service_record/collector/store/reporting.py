@@ -469,8 +469,11 @@ def _lock_hosts(
 @cache
 def _lock_statement(is_on_sqlite: bool) -> Select[Any]:
     """Return the query that locks hosts. Ordered by id: a common order prevents deadlocks."""
+    names = ("id", "name", "group", "release", "first_seen", "last_seen", "build", "progress", "hardware")
+    judged = ("verdict", "reason", "verdict_since", "due_at", "records_verdict")
+    columns = (hosts.c[name] for name in (*names, *judged))  # rows of hosts are long
     named = is_among(is_on_sqlite, hosts.c.name, "names")
-    return select(hosts).where(named).order_by(hosts.c.id).with_for_update()
+    return select(*columns).where(named).order_by(hosts.c.id).with_for_update()
 
 
 def _may_create(report: Report) -> bool:
@@ -553,6 +556,7 @@ def _write(
     # Checking the quota is expensive, so only every 100th step number triggers it. This needs no counter.
     for host_id, build in {(row["host_id"], row["build"]) for row in step_rows if row["id"] % 100 == 0}:
         _delete_middle_reports(connection, host_id, build)
+    for host_id in {row["host_id"] for row in step_rows if row["logs"] and row["id"] % 100 == 0}:
         _delete_middle_logs(connection, host_id)
     for host_id, build in {(row["host_id"], row["number"]) for row in new_builds}:
         if build > MOST_BUILDS:
@@ -575,8 +579,20 @@ _MAX_FAILURES: Final = 20
 _LOGS_DELETED_NOTE: Final = "the logs were deleted: this host has sent too many"
 
 
+_LAST_KEPT_STEP: Final = (
+    select(steps.c.id)
+    .where(steps.c.host_id == bindparam("host"), steps.c.build == bindparam("build"))
+    .order_by(steps.c.id.desc())
+    .offset(bindparam("later"))
+    .limit(1)
+)
+
+
 def _delete_middle_reports(connection: Connection, host_id: int, build: int) -> None:
     """Delete the reports between the first and last ones of a build, so that a loop cannot fill the disk."""
+    values = {"host": host_id, "build": build, "later": LAST_KEPT - 1}
+    if not ask(connection, (_LAST_KEPT_STEP, values))[0]:
+        return
     for table in (steps, durations):
         of_build = (table.c.host_id == host_id) & (table.c.build == build)
         ids = select(table.c.id).where(of_build)
