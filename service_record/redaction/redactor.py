@@ -28,8 +28,10 @@ _CUT_RANGE_BYTES: Final = 1 << 16
 _CUT_CONTEXT_BYTES: Final = 1 << 12
 """The bytes on each side of a possible cut that are searched for a secret across the cut."""
 _MAX_CUT_TRIES: Final = 16
-_TAIL_BYTES: Final = 1 << 14
-"""The text before a block in which the last look searches for the beginning of a known secret."""
+_SEAM_BYTES: Final = 1 << 14
+"""The last look searches this much text on each side of the end of a block for a known secret across it."""
+_NEAR_BYTES: Final = 1 << 10
+"""The last look searches this much text around a line that was read for known secrets."""
 _ENCODED_TAIL_BYTES: Final = 40
 """A line may be part of an encoded text only if its last bytes, this many, have no blank."""
 _MAX_REMEMBERED_BYTES: Final = 1 << 10
@@ -378,9 +380,10 @@ class Redactor:
 class _LastLook:
     """Searches masked text for secrets that are left in it, block by block.
 
-    Known secrets are searched for in all of the text, also across the ends of blocks. Shapes that are never
-    legitimate are searched for in the lines that the redactor has read: its search for suspect lines has all
-    of their triggers, so it has found none in the other lines, which are returned as they were.
+    It searches where masking may have failed: for known secrets in and around the lines that the redactor
+    has read, and across the ends of blocks; for shapes that are never legitimate in the lines that it has
+    read. The other lines are returned as they were, and the redactor has just searched them for all of that.
+    Searching them again would find the same, and takes as long as compressing them.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -397,13 +400,20 @@ class _LastLook:
 
     def feed(self, text: bytes, read: Sequence[tuple[int, int]]) -> None:
         """Search the next block, of whose lines those in the ranges `read` were read by the redactor."""
-        joined, seam = self._tail + text, len(self._tail)
-        self._tail = joined[-_TAIL_BYTES:]
+        # Whole lines: if a part ended within a line, its end would look like a cut secret.
+        parts = [(-len(self._tail), line_end(text, _SEAM_BYTES))]
+        for start, end in read:
+            first = text.rfind(b"\n", 0, max(start - _NEAR_BYTES, 0)) + 1
+            if first <= parts[-1][1] + 1:
+                first, _ = parts.pop()
+            parts.append((first, line_end(text, end + _NEAR_BYTES)))
         spans = [
-            MaskedSpan(max(span.start - seam, 0), span.end - seam, span.kind, is_first=True)
-            for span in self._rules.exact_spans(joined)
-            if span.end > seam
+            MaskedSpan(max(first + span.start, 0), first + span.end, span.kind, is_first=True)
+            for first, last in parts
+            for span in self._rules.exact_spans(text[first:last] if first >= 0 else self._tail + text[:last])
+            if first + span.end > 0
         ]
+        self._tail = (self._tail + text[-_SEAM_BYTES:])[-_SEAM_BYTES:]
         suspects = []
         for start, end in read:
             # With the line breaks around the lines: a trigger may begin or end with one.
