@@ -57,24 +57,28 @@ FOREMAN = """
     static = Subnet.new('storage', false)
     nics = [Nic.new('eth0', '52:54:00:00:00:01', '192.0.2.5', managed), Nic.new('eth1', nil, nil, managed),
             Nic.new('eth2', '52:54:00:00:00:03', '198.51.100.5', static), Nic.new('eth3', nil, nil, nil)]
-    @object = Host.new('web1.example.com', 'build', ARGV[0] == 'dhcp' ? nics : nics.drop(1))
+    @event_name = "#{ARGV[0]}.event.foreman"
+    @object = Host.new('web1.example.com', 'build', ARGV[1] == 'dhcp' ? nics : nics.drop(1))
+    Task = Struct.new(:label, :result)
+    Job = Struct.new(:host_name, :job_invocation_id, :task)
+    @object = Job.new('web1.example.com', 17, Task.new('RunHostJob', 'error')) if ARGV[0].include?('job')
     print ERB.new(STDIN.read, trim_mode: '-').result(binding)
 """
 
 
-def webhook_body(network: str) -> bytes:
-    """Return what Foreman's webhook sends for a host that enters build mode."""
+def webhook_body(event: str, network: str) -> bytes:
+    """Return what Foreman's webhook sends for an event of a host."""
     if shutil.which("ruby") is None:
         pytest.skip("no ruby; apt-get install ruby, or it cannot be had here")
     template = snippet_of("foreman-webhook").encode()
-    command = ["ruby", "-e", FOREMAN, network]
+    command = ["ruby", "-e", FOREMAN, event, network]
     return subprocess.run(command, input=template, capture_output=True, check=True).stdout
 
 
-def post_webhook(server: Served, network: str) -> Reply:
+def post_webhook(server: Served, network: str = "dhcp", event: str = "build_entered") -> Reply:
     """Post what the webhook sends, with the token of a group."""
     headers = {"Content-Type": "application/json"}
-    body = webhook_body(network)
+    body = webhook_body(event, network)
     return server.client("group", "dc1").ask("POST", "/api/v1/steps", body=body, headers=headers)
 
 
@@ -104,3 +108,34 @@ def test_webhook_of_foreman_names_no_dhcp_without_reservation(sqlite_settings: C
     assert [one["status"] for one in answers] == [201]
     names = [step["name"] for repeated in host["steps"] for step in repeated["first"]]
     assert names == ["Prepared by Foreman"]
+
+
+def test_webhook_of_foreman_reports_each_event_of_host(sqlite_settings: CollectorSettings) -> None:
+    with served(sqlite_settings) as server:
+        admin = server.client("admin")
+        for event in ("host_created", "build_entered"):
+            post_webhook(server, event=event)
+        admin.step("web1.example.com", "Partitioning", "done", action="install")
+        post_webhook(server, event="build_exited")
+        built = admin.get("/api/v1/hosts/web1.example.com").json
+        post_webhook(server, event="actions.remote_execution.run_host_job_failed")
+        after_job = admin.get("/api/v1/hosts/web1.example.com").json
+        post_webhook(server, event="host_destroyed")
+        server.settle()
+        deleted = admin.get("/api/v1/hosts/web1.example.com").json
+
+    names = [step["name"] for repeated in built["steps"] for step in repeated["first"]]
+    assert names == [
+        "Created in Foreman",
+        "DHCP reservation",
+        "Prepared by Foreman",
+        "Partitioning",
+        "Left build mode",
+    ]
+    assert len(after_job["builds"]) == 1
+    job = after_job["steps"][-1]["first"][0]
+    assert (job["name"], job["status"]) == ("Remote job 17", "failed")
+    assert deleted["summary"]["verdict"] == "done"
+    assert [step["name"] for repeated in deleted["steps"] for step in repeated["first"]] == [
+        "Deleted in Foreman"
+    ]
