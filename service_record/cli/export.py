@@ -15,6 +15,7 @@ from service_record.cli.terminal import check_new, write_new
 from service_record.display.text import count
 from service_record.export import FORMS
 from service_record.read.source import Source, liveness_for, open_source
+from service_record.record import systemd
 from service_record.record.directory import Records
 from service_record.record.entry import Entry, Piece
 from service_record.record.visible import visible
@@ -132,10 +133,6 @@ def _trace(
     from service_record.export.trace import SteadyClock  # most exports go without
     from service_record.history import build_history
 
-    if form == "otlp":
-        from service_record.export.otlp import to_otlp as written
-    else:
-        from service_record.export.trace import to_chrome_trace as written
     kept: list[tuple[str, Iterable[Piece]]] = list(records)
     first: Iterable[tuple[str, Iterable[Piece]]]
     is_derived = any(isinstance(pieces, list) for _, pieces in source.records)  # a journal is read once
@@ -148,7 +145,14 @@ def _trace(
     steady = [(name, clock.timed(pieces)) for name, pieces in kept]
     if host is None and source.is_home:
         host = platform.node()
-    return written(build_history(steady, liveness_for(source)), host)
+    history = build_history(steady, liveness_for(source))
+    if form == "otlp":
+        from service_record.export.otlp import to_otlp
+
+        return to_otlp(history, host, systemd.host_id() if source.is_home else None)
+    from service_record.export.trace import to_chrome_trace
+
+    return to_chrome_trace(history, host)
 
 
 class _Entries:

@@ -28,6 +28,7 @@ from service_record.http.address import (
     parse_address,
 )
 from service_record.read.live_directory import Watch
+from service_record.record import systemd
 from service_record.record.directory import Records
 from service_record.record.visible import visible
 from service_record.redaction import HostMask, LeakError, outgoing_template
@@ -137,7 +138,7 @@ def command(
         if templates or _is_given("token_file"):
             raise click.UsageError("--template and --token-file are for collectors; see --headers-file")
         with _backend(url, headers_file, ca_bundle) as backend:
-            _ship_traces(backend, host or socket.gethostname(), records, frozenset(services), follow=follow)
+            _ship_traces(backend, host, records, frozenset(services), follow=follow)
         return
     if headers_file is not None:
         raise click.UsageError("--headers-file is for otlp+https://; a collector takes --token-file")
@@ -181,13 +182,14 @@ def _backend(url: str, headers_file: Path | None, ca_bundle: Path | None) -> "Tr
 
 
 def _ship_traces(
-    backend: "TraceBackend", host: str, records: Records, services: frozenset[str], *, follow: bool
+    backend: "TraceBackend", host: str | None, records: Records, services: frozenset[str], *, follow: bool
 ) -> None:
-    """Send the traces of a directory of records."""
+    """Send the traces of a directory of records. Without a name for the host, they are this host's own."""
     from service_record.export.trace_sending import TraceSender  # an extra
 
     mask = HostMask(Path("/"), os.environ).text
-    sender = TraceSender(backend, host, records, services, mask)
+    sender = TraceSender(backend, host or socket.gethostname(), records, services, mask)
+    sender.host_id = None if host else systemd.host_id()
     if not follow:
         sender.mark_seconds = sender.settle_seconds = 0.0
     shipment = _Shipment(

@@ -25,9 +25,11 @@ _BOOT_ID: Final = re.compile("(?!0{32})[0-9a-f]{32}")
 _EXCEPTION: Final = re.compile(r"((?:\w+(\.))*[A-Z]\w*)(?:: |$)")
 """`OSError: text`, or `package.module.Class: text` of a class that is not built in."""
 _SCOPE: Final = {"name": "service-record", "version": __version__}
+_SCHEMA: Final = "https://opentelemetry.io/schemas/1.37.0"
+"""The version of OpenTelemetry's conventions whose names the attributes have."""
 
 
-def to_otlp(history: History, host: str | None) -> Iterator[bytes]:
+def to_otlp(history: History, host: str | None, host_id: str | None = None) -> Iterator[bytes]:
     """Yield the parts of one line of JSON, as the file receiver of OpenTelemetry's collector reads it.
 
     Each span is encoded by itself: all spans of a long record together take a kilobyte of memory for each.
@@ -38,16 +40,23 @@ def to_otlp(history: History, host: str | None) -> Iterator[bytes]:
     for span in trace_spans(history):
         resource = span.run.service, span.run.boot_id
         if resource != latest:
-            end = "]}]}," if latest else ""
-            begin = encoded(_resource_spans(*resource, host, [])).removesuffix("]}]}")
+            end = f"]{_AFTER_SPANS}," if latest else ""
+            instance = _trace_id(span.run.boot_id, unnamed)
+            whole = encoded(_resource_spans(_resource(*resource, host, host_id, instance), []))
+            begin = whole.removesuffix(f"]{_AFTER_SPANS}")
             before, latest = (end or before) + begin, resource
         yield (before + encoded(_span(span, _trace_id(span.run.boot_id, unnamed)))).encode()
         before = ","
-    yield b"]}]}]}\n" if latest else b'{"resourceSpans":[]}\n'
+    yield f"]{_AFTER_SPANS}]}}\n".encode() if latest else b'{"resourceSpans":[]}\n'
 
 
 def traces_data(
-    spans: Iterable[TraceSpan], host: str | None, unnamed: str, *, marks: Iterable[TraceSpan] = ()
+    spans: Iterable[TraceSpan],
+    host: str | None,
+    unnamed: str,
+    *,
+    marks: Iterable[TraceSpan] = (),
+    host_id: str | None = None,
 ) -> dict[str, Any]:
     """Return the TracesData of these spans, and of marks for spans that are still running.
 
@@ -59,23 +68,34 @@ def traces_data(
             of_resource = by_resource.setdefault((span.run.service, span.run.boot_id), [])
             of_resource.append(make(span, _trace_id(span.run.boot_id, unnamed)))
     return {
-        "resourceSpans": [_resource_spans(*resource, host, some) for resource, some in by_resource.items()]
+        "resourceSpans": [
+            _resource_spans(_resource(service, boot_id, host, host_id, _trace_id(boot_id, unnamed)), some)
+            for (service, boot_id), some in by_resource.items()
+        ]
     }
 
 
-def _resource_spans(
-    service: str, boot_id: str | None, host: str | None, spans: list[dict[str, Any]]
-) -> dict[str, Any]:
+def _resource_spans(resource: dict[str, object], spans: list[dict[str, Any]]) -> dict[str, Any]:
+    # `to_otlp` writes the spans into this: they come last but for the schemas.
     return {
-        "resource": {"attributes": _attributes(_resource(service, boot_id, host))},
-        "scopeSpans": [{"scope": _SCOPE, "spans": spans}],
+        "resource": {"attributes": _attributes(resource)},
+        "scopeSpans": [{"scope": _SCOPE, "spans": spans, "schemaUrl": _SCHEMA}],
+        "schemaUrl": _SCHEMA,
     }
 
 
-def _resource(service: str, boot_id: str | None, host: str | None) -> dict[str, object]:
+_AFTER_SPANS: Final = f',"schemaUrl":"{_SCHEMA}"}}],"schemaUrl":"{_SCHEMA}"}}'
+
+
+def _resource(
+    service: str, boot_id: str | None, host: str | None, host_id: str | None, instance: str
+) -> dict[str, object]:
     return {
         "service.name": service,
+        # With the name, this is unique: a resource is a service in one boot.
+        "service.instance.id": instance,
         "host.name": host,
+        "host.id": host_id,
         "service_record.boot_id": boot_id,
         "service_record.version": __version__,
     }
@@ -108,7 +128,7 @@ def _span(span: TraceSpan, trace_id: str) -> dict[str, Any]:
         "startTimeUnixNano": str(nanoseconds(span.start)),
         "endTimeUnixNano": str(nanoseconds(span.end)),
         "attributes": _attributes(
-            dict(span.span.attributes) | _run_facts(span) | _end_facts(span.span.facts)
+            dict(span.span.attributes) | _run_facts(span) | _end_facts(span.span.facts) | _error_type(span)
         ),
     }
     if span.around is not None:
@@ -162,6 +182,11 @@ def _end_facts(facts: Facts) -> dict[str, object]:
         "service_record.stopped_with": facts.stopped_with,
         "service_record.time_limit": facts.time_limit,
     }
+
+
+def _error_type(span: TraceSpan) -> dict[str, object]:
+    """Return the class of the error, by which a backend groups failed spans."""
+    return {"error.type": (exception_type(span) or span.exit_text) if span.span.outcome.is_bad else None}
 
 
 def _place(facts: Facts) -> dict[str, object]:

@@ -45,6 +45,7 @@ class TraceSender:
     services: frozenset[str] = frozenset()
     mask: Callable[[str], str] = str
     """Takes the secrets out of a text."""
+    host_id: str | None = None
     mark_seconds: float = MARK_SECONDS
     settle_seconds: float = SETTLE_SECONDS
     sent_spans: int = 0
@@ -139,7 +140,7 @@ class TraceSender:
     def _post(self, batch: "_Batch", unnamed: str) -> None:
         if not batch.ids:
             return
-        document = traces_data(batch.spans, self.host, unnamed, marks=batch.marks)
+        document = traces_data(batch.spans, self.host, unnamed, marks=batch.marks, host_id=self.host_id)
         reception = self.backend.post(request_of(self._masked(document)), len(batch.ids))
         self._sent.update(batch.ids)
         self.sent_spans += len(batch.ids) - reception.rejected

@@ -40,7 +40,7 @@ _JOURNALS: Final = frozenset(
 )
 _CLOUD_INIT_STATE: Final = r"(?:^|/)(?:cloud|cloud-init|data)/(?:data/)?(?P<name>status|result)\.json$"
 _CONSOLES: Final = frozenset({FileForm.TEXT, FileForm.KERNEL, FileForm.UTF_16})
-_COLOURS: Final = rb"\x1b\[[0-9;]*m"
+_COLOURS: Final = rb"(?:\x1b|\^\[)\[[0-9;]*m|\[\d{1,3}(?:;\d{1,3}){0,3}m"
 _ENDS: Final = rb"end(?:s|ing)? at \S{1,20} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"
 """In the line that journalctl prints above a journal as text."""
 _FIELDS: Final = (

@@ -103,6 +103,16 @@ def boot_id() -> str | None:
     return identity if _is_id(identity) else None
 
 
+def host_id() -> str | None:
+    """Return an id of this host, without revealing the machine id, as machine-id(5) asks."""
+    machine = _read("/etc/machine-id")
+    if not machine or not _is_id(machine.strip()):
+        return None
+    from hashlib import blake2b  # services that record do not need it
+
+    return blake2b(b"service-record", digest_size=16, key=machine.strip().encode()).hexdigest()
+
+
 def uptime() -> float | None:
     """Return seconds since boot, suspended time included, to a hundredth."""
     return None if _BOOT_CLOCK is None else time.clock_gettime_ns(_BOOT_CLOCK) // 10**7 / 100

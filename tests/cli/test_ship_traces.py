@@ -105,6 +105,7 @@ def test_boot_is_a_trace_with_failures_and_messages(backend: OtlpBackend, direct
     }
     assert of_resource["bootkube"].pop("service_record.version")
     assert of_resource["bootkube"] == {
+        "service.instance.id": BOOT_ID,
         "service.name": "bootkube",
         "host.name": "web1",
         "service_record.boot_id": BOOT_ID,

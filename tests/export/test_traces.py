@@ -176,6 +176,7 @@ def test_a_boot_is_a_trace_of_a_span_for_each_run_and_stage_with_its_failure() -
     resource = parsed(document).resource_spans[0].resource
     assert [(each.key, each.value.string_value) for each in resource.attributes] == [
         ("service.name", "bootkube"),
+        ("service.instance.id", BOOT_ID),
         ("host.name", "host-1"),
         ("service_record.boot_id", BOOT_ID),
         ("service_record.version", __version__),
@@ -302,3 +303,22 @@ def test_pipe_is_exported_like_a_file(form: str, tmp_path: Path) -> None:
 
     assert (from_pipe.status, from_pipe.err) == (0, "")
     assert json.loads(from_pipe.out) == json.loads(from_file.out)
+
+
+def test_trace_has_schema_and_conventional_names() -> None:
+    run = [
+        entry("service start", boot_id="1" * 32, invocation_id="2" * 32),
+        entry("service end", boot_id="1" * 32, invocation_id="2" * 32, result="failure", exit_code=3),
+    ]
+    document = json.loads(b"".join(to_otlp(history({"job": run, "other": run}), "node1", "4" * 32)))
+
+    parsed(document)
+    assert len(document["resourceSpans"]) == 2
+    for resource in document["resourceSpans"]:
+        (scope,) = resource["scopeSpans"]
+        assert resource["schemaUrl"] == scope["schemaUrl"] == "https://opentelemetry.io/schemas/1.37.0"
+        attributes = {each["key"]: each["value"] for each in resource["resource"]["attributes"]}
+        assert attributes["service.instance.id"] == {"stringValue": "1" * 32}
+        assert attributes["host.id"] == {"stringValue": "4" * 32}
+        (span,) = scope["spans"]
+        assert {"key": "error.type", "value": {"stringValue": "failed: exit 3"}} in span["attributes"]

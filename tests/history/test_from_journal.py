@@ -455,9 +455,10 @@ See 'systemctl status pull.service' for details.\r
         ('You are in emergency mode. After logging in, type "journalctl -xb"\r\n', "boot"),
     ],
 )
-def test_console_gives_outcomes(tmp_path: Path, end: str, name: str) -> None:
+@pytest.mark.parametrize("escape", ["\x1b", "", "^["], ids=["raw", "lost escapes", "shown escapes"])
+def test_console_gives_outcomes(tmp_path: Path, end: str, name: str, escape: str) -> None:
     file = tmp_path / "serial.log"
-    file.write_bytes((CONSOLE + end).encode())
+    file.write_bytes((CONSOLE + end).replace("\x1b", escape).encode())
     answer = service_record("show", "--from", file, "--output", "json")
     found = {one["service"]: one["runs"][-1] for one in json.loads(answer.out)["services"]}
     assert {service: run["outcome"] for service, run in found.items()} == {

@@ -295,6 +295,8 @@ def _read_text(read: Read, era: Era, *, is_year_known: bool) -> JournalRuns:
 _STATUS: Final = r"\[ {0,2}(?:OK|FAILED|DEPEND|TIME) {0,2}\] (?P<text>[^\[]*)"
 _KERNEL_TIME: Final = r"\[ *(?P<uptime>\d{1,9}\.\d{6})\] ?"
 _BEGINS: Final = r" {9}(?P<text>(?:Starting|Stopping|Mounting|Unmounting|Activating) .*?(?:\.\.\.|…))"
+_LOST_COLOURS: Final = r"(?:\^\[)?\[\d{1,3}(?:;\d{1,3}){0,3}m"
+"""Colours in a copy of a console that has lost its escape characters, or shows them as `^[`."""
 _PLYMOUTH: Final = r"-{6,} \w{3} \w{3} \d\d .* \d{4} -{6,}$"
 """The header that plymouth writes before each boot in /var/log/boot.log."""
 _WELCOME: Final = r"Welcome to (?!.*(?i:dracut|initramfs|initrd)).+!"
@@ -319,7 +321,8 @@ def read_console(form: FileForm, read: Read) -> JournalRuns:
     boot_id: str | None = None
     boots, has_messages, is_welcomed = 0, False, False
     for raw in _split_lines(convert_to_lines(form, read)):
-        for line in raw[:_MAX_LINE_BYTES].decode(errors="replace").split("\r"):
+        text = re.sub(_LOST_COLOURS, "", raw[:_MAX_LINE_BYTES].decode(errors="replace"))
+        for line in text.split("\r"):
             stamp = re.match(_KERNEL_TIME, line)
             moment = JournalMoment(None, None if stamp is None else float(stamp["uptime"]))
             is_welcome = re.match(_WELCOME, line) is not None
@@ -335,11 +338,11 @@ def read_console(form: FileForm, read: Read) -> JournalRuns:
             elif (emergency := re.search(_EMERGENCY, line)) is not None:
                 runs.add_failure("boot", emergency[0].strip(), moment, boot_id)
             else:
-                text = _console_text(line)
-                runs.is_kernel_log &= stamp is not None or not text
-                has_messages |= bool(text)
-                if text:
-                    runs.add(JournalMessage(at=moment, boot_id=boot_id, text=text))
+                message = _console_text(line)
+                runs.is_kernel_log &= stamp is not None or not message
+                has_messages |= bool(message)
+                if message:
+                    runs.add(JournalMessage(at=moment, boot_id=boot_id, text=message))
     return runs
 
 
