@@ -150,6 +150,18 @@ def test_last_lines_are_sent_by_one_process_that_ends_with_the_step(shell: str, 
     assert {report.path for report in collector.reported} == {"/api/v1/hosts/web1/steps"}
 
 
+@pytest.mark.parametrize("kind", ["kickstart", "preseed", "autoinstall"])
+def test_log_is_live_from_the_installer_to_the_new_system(kind: str) -> None:
+    text = snippet_of(kind, "--url", nobody(), "--log", "/tmp/a log")
+    early, _, late = text.partition("'Packages are installed' init")
+
+    assert "service_record_log_stays=yes" in early.rpartition("'Installation begins' init")[0]
+    assert "'Packages are installed' " in late
+    assert "late" not in early.replace("late-commands", "").rpartition("\n")[2]
+    assert early.count("%pre") <= 1
+    assert "%post" not in early
+
+
 def test_sender_of_last_lines_ends_with_its_script(tmp_path: Path) -> None:
     host, log = Installer(tmp_path, "dash"), tmp_path / "log"
     log.write_text("at work\n")

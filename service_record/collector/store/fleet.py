@@ -435,7 +435,9 @@ _PARTS_OF_GROUP: Final = {RollUpBy.SITE: 1, RollUpBy.RACK: 2}
 
 def roll_up(connection: Connection, filters: Filters, by: RollUpBy) -> tuple[RollUp, ...]:
     """Return the number of hosts of each verdict in each group, release and so on, most trouble first."""
-    column = hosts.c[by.value] if by in {RollUpBy.RELEASE, RollUpBy.HARDWARE} else hosts.c.group
+    # An expression: SQLite would otherwise take the index of groups, and read the long row of each host.
+    group = func.coalesce(hosts.c.group, "")
+    column = hosts.c[by.value] if by in {RollUpBy.RELEASE, RollUpBy.HARDWARE} else group
     counted = select(column.label("name"), hosts.c.verdict, func.count().label("hosts"))
     counted = counted.where(and_(true(), *_conditions(filters))).group_by(column, hosts.c.verdict)
     sums: dict[str, Counter[str]] = {}
