@@ -58,6 +58,35 @@ def test_postgresql_commits_overlap_and_keep_their_order(slow_commits: str) -> N
     assert names == list(range(6))
 
 
+@pytest.mark.slow
+def test_slow_commit_starts_early_and_the_rest_joins_it(slow_commits: str) -> None:
+    database = Database(slow_commits)
+    with database.changing() as connection:
+        connection.execute(text("CREATE TABLE done (id serial, name integer)"))
+    writer = DatabaseWriter(database)
+    sizes = []
+
+    def write(connection: Connection, items: Sequence[int], /) -> Sequence[int | Exception]:
+        sizes.append(len(items))
+        for number in items:
+            _insert(connection, number)
+        return items
+
+    async def add_all() -> float:
+        began = time.monotonic()
+        await asyncio.gather(*(writer.add(write, [number]) for number in range(30)))
+        return time.monotonic() - began
+
+    writer.change(lambda connection: _insert(connection, -1)).result()
+    seconds = asyncio.run(add_all())
+    writer.close()
+    database.close()
+
+    assert sizes[0] < 10 < sizes[1]
+    assert sum(sizes) == 30
+    assert seconds < 2 * COMMIT_SECONDS
+
+
 def _insert(connection: Connection, number: int) -> None:
     connection.execute(text("INSERT INTO done (name) VALUES (:name)"), {"name": number})
 
