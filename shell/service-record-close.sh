@@ -177,7 +177,7 @@ read_unit_state() {
     --property=TimeoutStartUSec,TimeoutStopUSec,RuntimeMaxUSec,BindsTo \
     --property=ExecCondition,ExecStartPre,ExecStartPost,ExecStop,ExecStopPost \
     --property=Job,KillSignal,RestartKillSignal \
-    --property=UID,RootDirectory,RootImage,InaccessiblePaths,TemporaryFileSystem)
+    --property=UID,RootDirectory,RootImage,InaccessiblePaths,ReadOnlyPaths,TemporaryFileSystem)
   started=${unit_state[ExecMainStartTimestampMonotonic]:-0}
   # A main process that is older than this attempt to start the service belongs to an earlier attempt.
   ((started >= ${unit_state[ConditionTimestampMonotonic]:-0})) || started=0
@@ -284,10 +284,11 @@ has_passed() { # SINCE NOW SETTING
 # Moves entries of this service from the inbox to the record. Every user may create files in the inbox.
 # Therefore a file is accepted only if it belongs to the user of this unit, and only entries of the
 # invocation in its name are read. A file that a root service left, because its record could not be
-# written, is collected when any service ends.
+# written, is collected when any service ends. The number of files is limited, so that a user cannot keep
+# this program busy until its time is over.
 collect_inbox() {
   local inbox="${SERVICE_RECORDS_INBOX-}" uid="${unit_state[UID]-}" file='' invocation='' owner=''
-  local lost='if it recorded stages, they are lost'
+  local lost='if it recorded stages, they are lost' files=()
   [[ $inbox ]] || return 0
   [[ $uid == +([0-9]) ]] || uid=0 # systemd reports no UID for a root service
   if [[ ! -d $inbox ]]; then
@@ -296,7 +297,9 @@ collect_inbox() {
       log_warning "$unit ran as user $uid before there was $inbox: $lost"
     return 0
   fi
-  for file in "$inbox/$name".*.json; do
+  # The file of this invocation is first, because only the first 200 are read.
+  files=("$inbox/$name.$INVOCATION_ID.json" "$inbox/$name".*.json)
+  for file in "${files[@]:0:200}"; do
     invocation=${file%.json} invocation=${invocation##*.}
     [[ -e $file || -L $file ]] && [[ $file == "$inbox/$name.$invocation.json" ]] || continue
     [[ $invocation != "$INVOCATION_ID" ]] || was_in_inbox=1
@@ -320,6 +323,7 @@ collect_inbox() {
 warn_of_hidden_inbox() { # UID
   local setting="${unit_state[RootDirectory]-}${unit_state[RootImage]-}"
   [[ $1 == [1-9]* ]] || return 0
+  [[ " ${unit_state[ReadOnlyPaths]-} " != *[[:blank:]]?([-+])/@(|dev*)[[:blank:]]* ]] || setting=1
   [[ ! $setting && "${unit_state[InaccessiblePaths]-}${unit_state[TemporaryFileSystem]-}" != */dev* ]] ||
     log_warning "$unit ran as user $1 and may not see $SERVICE_RECORDS_INBOX in its sandbox: $lost"
 }
@@ -327,8 +331,9 @@ warn_of_hidden_inbox() { # UID
 # Moves the files that root services left in the inbox to their records, if the services have ended.
 # systemd keeps a link for each running invocation. `log_warning` uses `name`.
 collect_left_files() {
-  local path="${__sr_record}" file='' name='' invocation='' live=''
-  for file in "${SERVICE_RECORDS_INBOX:-/dev/shm/service-record}"/*.json; do
+  local path="${__sr_record}" file='' name='' invocation='' live='' files=()
+  files=("${SERVICE_RECORDS_INBOX:-/dev/shm/service-record}"/*.json)
+  for file in "${files[@]:0:10000}"; do
     [[ -f $file && ! -L $file && -O $file && $file != "$path" && -w $directory ]] || continue
     invocation=${file%.json} invocation=${invocation##*.}
     name=${file##*/} name=${name%.*.json}
@@ -773,6 +778,13 @@ main() { # [UPTIME of the service's end] | --collect
   name=${__sr_record##*/} name=${name%.json} directory=${__sr_record%/*}
   if [[ $directory == "${SERVICE_RECORDS_INBOX-}" ]]; then # the record cannot be written now
     name=${name%.*} directory=${SERVICE_RECORDS_DIR:-/var/log/openshift}
+  fi
+  # TemporaryFileSystem= and BindPaths= of the unit also apply to this program. If they hide the records,
+  # run again in the mounts of the host.
+  if [[ $1 != --collect && ! $directory -ef /proc/1/root$directory &&
+    ! /proc/self/ns/mnt -ef /proc/1/ns/mnt ]] &&
+    type -P nsenter >/dev/null && nsenter --mount=/proc/1/ns/mnt test -x "$0"; then
+    exec nsenter --mount=/proc/1/ns/mnt "$0" "$1"
   fi
   # Processes that the service left running may use up its TasksMax=. Bash would then retry a fork for
   # half a minute, and fail.

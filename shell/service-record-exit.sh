@@ -91,6 +91,10 @@ find_record() {
   /*) record=${directory%/}/$name.json ;;
   *) return 1 ;;
   esac
+  # TemporaryFileSystem= and BindPaths= also apply to this script. Through /proc/1/root it sees the
+  # directory of the host.
+  # shellcheck disable=SC3013 # not in POSIX, but dash, bash and busybox have -ef
+  [ "$directory" -ef "/proc/1/root$directory" ] || return
   [ -d "$directory" ] && [ -w "$directory" ] && [ ! -L "$record" ] || return
   # An entry in an array needs a lock and other programs.
   if [ ! -e "$record" ]; then
@@ -106,12 +110,17 @@ find_record() {
 }
 
 # Returns 0 if the inbox has no file to collect: neither a file of this service, nor a file of a root
-# service that has ended, left there because its record could not be written.
+# service that has ended, left there because its record could not be written. Every user may create
+# files in the inbox, so at most 200 are checked after the file of this invocation.
 has_nothing_in_inbox() {
   inbox=${SERVICE_RECORDS_INBOX-}
   [ "$inbox" ] || return 0
   [ -d "$inbox" ] || return
+  file=$inbox/$name.$INVOCATION_ID.json
+  [ ! -e "$file" ] && [ ! -L "$file" ] || return
+  checked=0
   for file in "$inbox"/*.json; do
+    [ $((checked += 1)) -le 200 ] || return 0
     [ -e "$file" ] || [ -L "$file" ] || continue
     owner=${file##*/} owner=${owner%.json} owner=${owner%.*}
     [ "$owner" != "$name" ] || return

@@ -322,7 +322,7 @@ _HINDRANCES: Final = {
     Hindrance.UNLOADABLE: "systemd refuses its unit file",
     Hindrance.CONDITION: "a condition of its unit is not met",
     Hindrance.ASSERTION: "an assertion of its unit is not met",
-    Hindrance.DEPENDENCY: "a unit that it requires failed",
+    Hindrance.DEPENDENCY: "a unit that it requires is not active",
     Hindrance.QUEUED: "systemd has queued its start",
     Hindrance.CYCLE: "systemd left it out to break an ordering cycle",
     Hindrance.UNKNOWN: "it has no record",

@@ -209,8 +209,8 @@ MESSAGES = """\
 @pytest.mark.parametrize(
     ("names", "first_line", "status"),
     [
-        ((), "✗ failed: app did not start: a unit that it requires failed", 1),
-        (("app",), "✗ failed: app did not start: a unit that it requires failed", 1),
+        ((), "✗ failed: app did not start: a unit that it requires is not active", 1),
+        (("app",), "✗ failed: app did not start: a unit that it requires is not active", 1),
         (
             ("quiet",),
             "■ stopped: quiet did not start: a condition of its unit is not met (ConditionPathExists=/x)",

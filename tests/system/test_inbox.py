@@ -24,7 +24,9 @@ def machine(shared_machine: Machine) -> Machine:
     shared_machine.bash_service("of-a-user", STAGES)
     shared_machine.bash_service("early", f"{STAGES}; exit 3")
     shared_machine.bash_service("stopped-early", f"{STAGES}; sleep infinity")
+    shared_machine.bash_service("flooded", f"{STAGES}; exit 3", "User=daemon")
     shared_machine.unit("later", "Type=oneshot", "ExecStart=/bin/false")
+    shared_machine.unit("after-the-flood", "Type=oneshot", "ExecStart=/bin/true")
     shared_machine.tmpfiles()
     shared_machine.drop_in()
     shared_machine.boot(f"""
@@ -48,6 +50,11 @@ def machine(shared_machine: Machine) -> Machine:
         inbox >/observed/after-later
         systemctl stop stopped-early
         inbox >/observed/at-the-end
+        cd /dev/shm/service-record
+        printf 'flooded.%032x.json\\n' {{1..20000}} | setpriv --reuid=65534 --clear-groups xargs touch
+        start flooded
+        rest flooded
+        start after-the-flood
     """)
     return shared_machine
 
@@ -75,3 +82,11 @@ def test_file_of_a_running_service_is_collected_at_its_end(machine: Machine) -> 
 
     assert listed(machine, "at-the-end") == []
     assert (run.outcome, [stage.name for stage in run.stages]) == (Outcome.STOPPED, ["work"])
+
+
+def test_many_files_of_another_user_hide_no_end(machine: Machine) -> None:
+    (run,) = machine.runs("flooded")
+
+    assert (run.outcome, run.facts.exit_code) == (Outcome.FAILURE, 3)
+    assert [stage.name for stage in run.stages] == ["work"]
+    assert machine.phases("after-the-flood") == ["service start", "service end"]

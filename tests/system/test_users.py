@@ -27,6 +27,7 @@ USERS = {
     "strict": ("User=nobody", "ProtectSystem=strict", "PrivateTmp=yes", "PrivateDevices=yes"),
     "dynamic": ("DynamicUser=yes",),
     "root-strict": ("ProtectSystem=strict",),
+    "own-var": ("User=nobody", "TemporaryFileSystem=/var:ro"),
     "root-strict-allowed": ("ProtectSystem=strict", "ReadWritePaths=/var/log/openshift"),
 }
 ARRAY = "Environment=SERVICE_RECORDS_LAYOUT=array"
@@ -60,6 +61,8 @@ def machine(shared_machine: Machine) -> Machine:
     shared_machine.bash_service("live", f"{STAGES}; sleep infinity", "DynamicUser=yes")
     shared_machine.bash_service("too-early", STAGES, "User=nobody")
     shared_machine.bash_service("hidden", STAGES, "User=nobody", "InaccessiblePaths=/dev/shm")
+    shared_machine.bash_service("read-only", STAGES, "User=nobody", "ReadOnlyPaths=/")
+    shared_machine.unit("unaware", "ExecStart=/bin/true", "Type=oneshot", "TemporaryFileSystem=/var")
     for name, attack in SQUATTERS.items():
         shared_machine.program(
             f"squat-{name}.sh",
@@ -69,7 +72,7 @@ def machine(shared_machine: Machine) -> Machine:
     # Another user leaves a file for a service of somebody else, between its start and its end.
     shared_machine.unit("victim", "ExecStart=/bin/sleep infinity", "User=daemon")
     shared_machine.drop_in()
-    every = [*all_services(), "killed", "live", "hidden", *(f"squat-{name}" for name in SQUATTERS)]
+    every = [*all_services(), "killed", "live", "hidden", "read-only", "unaware", *(f"squat-{name}" for name in SQUATTERS)]
     shared_machine.boot(f"""
         start too-early; rest too-early
         echo 'd /dev/shm/service-record 1733 root root -' >/run/inbox.conf
@@ -125,6 +128,10 @@ def test_stages_of_a_service_that_is_not_root_are_in_its_record(machine: Machine
         assert len(json.loads(machine.records.path(service).read_bytes())) == len(machine.phases(service))
 
 
+def test_end_is_recorded_where_the_unit_hides_the_records(machine: Machine) -> None:
+    assert machine.phases("unaware") == ["service start", "service end"]
+
+
 def test_systemd_closes_what_a_user_could_not(machine: Machine) -> None:
     (run,) = machine.runs("killed")
 
@@ -165,6 +172,7 @@ def test_the_journal_says_that_stages_could_not_be_recorded(machine: Machine) ->
     journal = (machine.observed / "journal").read_text()
 
     assert "hidden.service ran as user 65534 and may not see" in journal
+    assert "read-only.service ran as user 65534 and may not see" in journal
     assert "too-early.service ran as user 65534 before there was /dev/shm/service-record" in journal
 
 
