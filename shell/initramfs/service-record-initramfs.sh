@@ -204,7 +204,9 @@ write_run() { # <result>
   boot=$(printf '%s' "$boot" | sed 's/-//g')
   entries=$work/entries
   rm -rf "$entries"
-  mkdir -p "$entries/begun" "$entries/ended"
+  # A name of a unit may have as many bytes as a name of a file, so these files have no other text in theirs.
+  mkdir -p "$entries/begun" "$entries/ended" "$entries/ending" "$entries/failed"
+  last_number=0
   cause='' cause_result='' cause_invocation='' begin_at=''
   add_units "$1"
   if [ "$1" = failure ] && [ -z "$cause" ]; then
@@ -218,7 +220,7 @@ write_run() { # <result>
   printf '%s\n' "$cause" "$cause_result" "$cause_invocation" >"$work/cause"
   begin "${begin_at:-$since}"
   printf '"phase":"service start",%s,"recorder":"initramfs/1"}\n' "$ids"
-  # Files are listed in the order of their names, which begin with the time.
+  # Files are listed in the order of their names.
   for file in "$entries"/[0-9]*; do
     [ ! -e "$file" ] || cat "$file"
   done
@@ -277,8 +279,8 @@ add_event() {
     printf '%s\n' "$INVOCATION_ID" >"$entries/begun/$stage"
     rm -f "$entries/ended/$stage"
     ending='' id=$INVOCATION_ID
-    pad "$time" 16
-    stage_start "$time" >"$entries/$padded-$stage.a"
+    name_entry
+    stage_start "$time" >"$file"
     ;;
   "$started")
     [ -r "$entries/begun/$stage" ] && [ ! -e "$entries/ended/$stage" ] || return 0
@@ -289,23 +291,30 @@ add_event() {
     exited) ending="\"exitCode\":$EXIT_STATUS," ;;
     *) ending="\"signal\":\"$(kill -l "$EXIT_STATUS" 2>/dev/null || echo unknown)\"," ;;
     esac
-    printf '%s\n' "$ending" >"$entries/ending-$stage"
+    printf '%s\n' "$ending" >"$entries/ending/$stage"
     ;;
   "$ended_badly") fail_stage "$UNIT_RESULT" "\"serviceResult\":\"$UNIT_RESULT\"," ;;
   "$not_started")
     # What only missed a dependency is a consequence. The other message about a unit says more.
-    [ "$JOB_RESULT" = dependency ] || [ -e "$entries/failed-$stage" ] || fail_stage "$JOB_RESULT" ''
+    [ "$JOB_RESULT" = dependency ] || [ -e "$entries/failed/$stage" ] || fail_stage "$JOB_RESULT" ''
     ;;
   esac
 }
 
 fail_stage() { # <result> <fields about its end>
-  : >"$entries/failed-$stage"
+  : >"$entries/failed/$stage"
   set_message "$(last_lines "$UNIT" "$INVOCATION_ID" 3)"
   ending=''
-  [ ! -r "$entries/ending-$stage" ] || IFS= read -r ending <"$entries/ending-$stage"
+  [ ! -r "$entries/ending/$stage" ] || IFS= read -r ending <"$entries/ending/$stage"
   [ -n "$cause" ] || cause=$UNIT cause_result=$1 cause_invocation=$INVOCATION_ID
   end_stage failure "$ending$2"
+}
+
+# Set `file` to the name of the next entry: a number, in the order of the journal.
+name_entry() {
+  last_number=$((last_number + 1))
+  pad "$last_number" 8
+  file=$entries/$padded
 }
 
 # A daemon that ends badly has started before: its end takes the place of the one that its start had.
@@ -315,8 +324,7 @@ end_stage() { # <result> <fields about its end>
   file=''
   [ ! -r "$entries/ended/$stage" ] || IFS= read -r file <"$entries/ended/$stage"
   [ -z "$file" ] || rm -f "$file"
-  pad "$time" 16
-  file=$entries/$padded-$stage.b
+  name_entry
   [ "$1" = success ] || [ "$cause" != "$UNIT" ] || file=$entries/cause
   printf '%s\n' "$file" >"$entries/ended/$stage"
   stage_end "$time" "$1" "$2" >"$file"
@@ -366,14 +374,15 @@ json_text() {
   sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/	/ /g' -e 's/[[:cntrl:]]//g' | sed -e :a -e '$!N' -e '$!ba' -e 's/\n/\\n/g'
 }
 
+# An entry has at most 4096 bytes. Each of these three lines may become twice as long in JSON.
 set_message() {
-  message_field=$(printf '%s\n' "$1" | shorten_lines | json_text)
+  message_field=$(printf '%s\n' "$1" | shorten_lines 500 | json_text)
   message_field=${message_field:+"\"errorMessage\":\"$message_field\","}
 }
 
-# Cut each line to 1000 bytes, between two characters: half a character makes a report invalid for its server.
-shorten_lines() {
-  sed -e '/^.\{1001\}/!b' -e 's/^\(.\{1000\}\).*/\1/' -e "$cut_character"
+# Cut each line between two characters: half a character makes a report invalid for its server.
+shorten_lines() { # <bytes of a line>
+  sed -e "/^.\{$(($1 + 1))\}/!b" -e "s/^\(.\{$1\}\).*/\1/" -e "$cut_character"
 }
 
 # Print the beginning of an entry, and set its ids.
@@ -471,7 +480,7 @@ write_report() {
     fi
     lines=$(last_lines "$cause" "$cause_invocation" 20)
     printf '%s\n%s: %s\n' "$lines" "$summary" "${lines##*"$newline"}"
-  } | shorten_lines >"$work/log"
+  } | shorten_lines 1000 >"$work/log"
   format_time $((clock + now))
   boot=''
   IFS= read -r boot </proc/sys/kernel/random/boot_id || boot=unknown

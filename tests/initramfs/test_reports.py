@@ -198,14 +198,37 @@ def test_record_in_the_real_root_masks_the_token(tmp_path: Path, shell: str) -> 
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize("ascii_bytes", [998, 999, 1000])
+@pytest.mark.parametrize("ascii_bytes", [498, 499, 500, 998, 999, 1000])
 def test_long_line_is_cut_between_characters(tmp_path: Path, shell: str, ascii_bytes: int) -> None:
     initramfs = Initramfs(tmp_path / "initramfs", shell, "bash")
-    (initramfs.root / "logged").write_text("x" * ascii_bytes + "é" * 9 + "\n")
+    line = "x" * ascii_bytes + "é" * 9
+    (initramfs.root / "logged").write_text(f"{line}\n")
     initramfs.fail(url="http://127.0.0.1:9")
 
-    assert initramfs.messages() <= {"x" * ascii_bytes, "x" * ascii_bytes + "é"}
+    (message,) = initramfs.messages()
+    assert message in {line.encode()[:size].decode(errors="ignore") for size in (500, 499)}
     json.loads((initramfs.root / "run/service-record-initramfs/report").read_bytes().decode())
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_longest_names_and_messages_fit_into_an_entry(tmp_path: Path, shell: str) -> None:
+    initramfs = Initramfs(tmp_path / "initramfs", shell, "bash")
+    mount, service = "\\x2d" * 62 + "m.mount", "\\x2d" * 61 + "s.service"
+    (initramfs.root / "events").write_text(
+        event(1, STARTING, mount)
+        + event(2, EXITED, mount, EXIT_CODE="exited", EXIT_STATUS="32")
+        + event(2, ENDED_BADLY, mount, UNIT_RESULT="exit-code")
+        + event(3, STARTING, service)
+        + event(4, NOT_STARTED, service, JOB_RESULT="timeout")
+    )
+    (initramfs.root / "logged").write_text(3 * (2000 * '"' + "\n"))
+    initramfs.fail(url="http://127.0.0.1:9")
+
+    lines = (initramfs.root / "run/service-record/initramfs.json").read_bytes().splitlines(keepends=True)
+    entries = [json.loads(line) for line in lines]
+    statuses = {e["stage"]: e.get("exitCode") for e in entries if e["phase"] == "stage end"}
+    assert statuses == {mount: 32, service.removesuffix(".service"): None}
+    assert max(map(len, lines)) <= 4096
 
 
 @pytest.mark.parametrize("client", ["curl", "bash"])

@@ -72,7 +72,8 @@ def machine(shared_machine: Machine) -> Machine:
     # Another user leaves a file for a service of somebody else, between its start and its end.
     shared_machine.unit("victim", "ExecStart=/bin/sleep infinity", "User=daemon")
     shared_machine.drop_in()
-    every = [*all_services(), "killed", "live", "hidden", "read-only", "unaware", *(f"squat-{name}" for name in SQUATTERS)]
+    every = [*all_services(), "killed", "live", "hidden", "read-only", "unaware"]
+    every += (f"squat-{name}" for name in SQUATTERS)
     shared_machine.boot(f"""
         start too-early; rest too-early
         echo 'd /dev/shm/service-record 1733 root root -' >/run/inbox.conf
