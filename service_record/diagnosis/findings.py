@@ -328,6 +328,9 @@ def unrepeated(commands: Iterable[str]) -> tuple[str, ...]:
 
 def _always(trouble: Trouble) -> Iterator[str]:
     run = trouble.run
+    if re.search(r"[^\w:.\\@-]", trouble.service) is not None:
+        yield "systemctl --failed"  # a journal of an old systemd has only the description of the unit
+        return
     if trouble.service == "initramfs" and trouble.stage:
         # The stages of this service are the units of the initramfs (see docs/initramfs.md).
         unit = shlex.quote(trouble.stage)

@@ -613,7 +613,15 @@ def read_ignition(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
 
 
 _KUBEADM_PHASE: Final = r"^(?:\S+ +)?\[(?P<phase>[a-z][a-z0-9-]+)\] "
-_KUBEADM_ERROR: Final = r"error execution phase (?P<phase>[\w/-]+): ?(?P<text>.*)"
+_KUBEADM_ERROR: Final = (
+    r"(?m)error execution phase (?P<phase>[\w/-]+): ?"
+    r"|^\[preflight\] Some fatal errors occurred:"  # versions before 1.13
+)
+_KUBEADM_CHECK: Final = r"\s+\[ERROR [\w-]+\]: "
+_KUBEADM_HINT: Final = (
+    r"^\[kubelet-check\] .*(?:isn't running|not healthy|failed with error|timed out|connection refused)"
+)
+_KUBEADM_BEGINS: Final = r"\[init\] Using Kubernetes version|\[preflight\] Running pre-flight checks"
 _KUBEADM_DONE: Final = (
     r"control-plane has initialized successfully|This node has joined the cluster|initialized successfully!"
 )
@@ -633,12 +641,39 @@ _KUBEADM_PHASES: Final = frozenset(
 )
 
 
+def _join_failures(lines: Iterable[InstallerLine]) -> Iterator[InstallerLine]:
+    """Join the line of an error with the lines that explain it, and leave out the advice after it."""
+    hints: list[str] = []
+    error: InstallerLine | None = None
+    is_over = False
+    for line in lines:
+        if error is not None and re.match(_KUBEADM_CHECK, line.text) is not None:
+            error = msgspec.structs.replace(error, text=f"{error.text}\n{line.text.strip()}")
+            continue
+        if error is not None:
+            yield error
+            error, is_over = None, True
+        # Advice has the name of a phase in front. Only another start is another run.
+        is_over = is_over and re.search(_KUBEADM_BEGINS, line.text) is None
+        if is_over:
+            continue
+        if re.search(_KUBEADM_HINT, line.text) is not None:
+            hints = [*hints[2 - _MESSAGE_LINES :], line.text.strip()]
+        if re.search(_KUBEADM_ERROR, line.text) is not None:
+            error = msgspec.structs.replace(line, text="\n".join([*hints, line.text]))
+            hints = []
+        else:
+            yield line
+    if error is not None:
+        yield error
+
+
 def read_kubeadm(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
     """Read the output of `kubeadm init` or `kubeadm join`. Its phases become stages, mostly without times."""
     service, phase = "kubeadm", ""
-    for line in lines:
+    for line in _join_failures(lines):
         if (error := re.search(_KUBEADM_ERROR, line.text)) is not None:
-            name = error["phase"].partition("/")[0]
+            name = (error["phase"] or "preflight").partition("/")[0]
             if phase and phase != name:
                 yield StepEvent(
                     service=service, phase=Phase.STAGE_END, name=phase, at=line.time, result=SUCCESS

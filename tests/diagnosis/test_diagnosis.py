@@ -904,7 +904,7 @@ def test_commands_look_where_the_trouble_is() -> None:
     assert stage
     assert commands(diagnosis(initramfs=from_upstream)) == (f"{by_boot} --unit={stage}",)
     nowhere = root(diagnosis(a=[replace(one, boot_id=None) for one in plain]))
-    assert next_commands(replace(nowhere, service="a b")) == ("journalctl --unit='a b.service'",)
+    assert next_commands(replace(nowhere, service="a b")) == ("systemctl --failed",)  # a description
     assert commands(diagnosis(HOUR, a=attempt(0, running()))) == ("systemctl status a.service", journal)
     assert commands(diagnosis(HOUR, a=attempt(0, retries(9)))) == ("systemctl status a.service", journal)
     cause = KnownCause(name="x", says="x", commands=("look", journal))

@@ -1,8 +1,10 @@
 """The commands that `analyze` prints can be pasted: a shell reads them, and our own verbs take them."""
 
+import json
 import re
 import shlex
 import subprocess
+from pathlib import Path
 
 import click
 
@@ -11,6 +13,7 @@ from service_record.diagnosis.cause_rules import fill_commands, placeholders
 from service_record.diagnosis.causes import built_in_rules
 from service_record.diagnosis.findings import NotStarted, commands_for_missing
 from service_record.diagnosis.units import Hindrance
+from tests.command_line import service_record
 
 
 def next_commands() -> list[str]:
@@ -46,3 +49,17 @@ def test_next_commands_of_ours_have_all_they_need() -> None:
         found = main.get_command(context, verb)
         assert found is not None
         found.make_context(verb, words)  # raises UsageError
+
+
+def test_description_is_not_a_unit_in_next_commands(tmp_path: Path) -> None:
+    """A journal of an old systemd has only the descriptions of units."""
+    path = tmp_path / "boot.log"
+    path.write_text(
+        "[  OK  ] Started Docker Application Container Engine.\n"
+        "         Starting The PHP FastCGI Process Manager...\n"
+        "[FAILED] Failed to start The PHP FastCGI Process Manager.\n"
+    )
+    answer = service_record("analyze", "--from", path, "--output", "json")
+    root = json.loads(answer.out)["root"]
+    assert root["service"] == "The PHP FastCGI Process Manager"
+    assert not any("--unit" in command for command in root["next"])

@@ -269,6 +269,33 @@ def test_phases_of_kubeadm_are_stages(ends_well: bool) -> None:
     assert run.stages[-1].outcome is last
 
 
+KUBEADM_CHECKS = """\
+[init] Using Kubernetes version: v1.30.2
+[preflight] Running pre-flight checks
+error execution phase preflight: [preflight] Some fatal errors occurred:
+\t[ERROR NumCPU]: the number of available CPUs 1 is less than the required 2
+\t[ERROR Swap]: running with swap on is not supported
+[preflight] If you know what you are doing, you can make a check non-fatal with `--ignore-preflight-errors=...`
+To see the stack trace of this error execute with --v=5 or higher
+"""
+
+
+@pytest.mark.parametrize("error", ["error execution phase preflight: ", ""], ids=["since 1.13", "before"])
+def test_failed_checks_of_kubeadm_are_the_message(error: str) -> None:
+    text = KUBEADM_CHECKS.replace("error execution phase preflight: ", error)
+    run = only_run(read("out.txt", text), "kubeadm")
+    assert (run.outcome, run.in_stage, run.attempt) == (Outcome.FAILURE, "preflight", 1)
+    assert "[ERROR NumCPU]: the number of available CPUs 1" in (run.facts.message or "")
+    assert "[ERROR Swap]" in (run.facts.message or "")
+
+
+def test_kubeadm_that_starts_again_is_another_run() -> None:
+    history = read("out.txt", KUBEADM_CHECKS + KUBEADM)
+    (service,) = history.services
+    assert [run.outcome for run in service.runs] == [Outcome.FAILURE, Outcome.FAILURE]
+    assert "[kubelet-check] The kubelet is not healthy" in (service.runs[-1].facts.message or "")
+
+
 def test_thread_of_anaconda_fails_with_its_exception() -> None:
     run = only_run(read("tmp/anaconda.log", ANACONDA), "anaconda")
     assert stages(run)[:2] == [("AnaPayloadThread", Outcome.SUCCESS), ("AnaInstallThread", Outcome.FAILURE)]
