@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import os
 import pwd
+import select
 import shutil
 import signal
 import subprocess
@@ -85,6 +86,12 @@ class Cluster:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.process.wait()
+        # PostgreSQL refuses to start while one of them still has the shared memory, on a busy machine.
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                ended = os.pidfd_open(int(child))
+                select.select([ended], [], [], _STARTING)
+                os.close(ended)
         self.process = None
 
     def stop(self) -> None:
