@@ -187,8 +187,8 @@ def _tell_undelivered(directory: Path | None) -> None:
     root = _root_of(directory)
     if root is None or not os.path.exists(root / _TOMBSTONE):  # noqa: PTH110  # it never raises
         return
-    from service_record.reporter.cleanup import PURGE, undelivered_bundle  # rarely needed
     from service_record.reporter.paths import Places
+    from service_record.reporter.stopping import PURGE, undelivered_bundle  # rarely needed
 
     bundle = undelivered_bundle(Places(root))
     if bundle is not None:

@@ -22,11 +22,10 @@ from service_record.reporter.host_view import (
     is_own_error,
     view_of,
 )
+from service_record.reporter.policy.round_context import LONGEST_INFO
 from service_record.reporter.settings import SERVICE_LIMIT, AssistedServiceSettings
 
 BASE_PATH: Final = "/api/assisted-install"
-LONGEST_INFO: Final = 2048
-"""The longest `progress_info`, in characters. The service answers 500 to a longer one."""
 _MOST_HOSTS: Final = 8 << 20
 """The limit for the list of a cluster's hosts, without long strings: a host takes some kilobytes.
 

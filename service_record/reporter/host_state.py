@@ -88,6 +88,11 @@ class HostEvidence:
     """A digest of the root trouble: the same while the host fails in the same way. Empty if there is none."""
 
     @property
+    def root(self) -> Trouble | None:
+        """Return the root trouble that is shown to people, or None."""
+        return self.diagnosis.root if self.diagnosis is not None else None
+
+    @property
     def is_wrong(self) -> bool:
         return self.verdict is not None and self.verdict.is_bad
 
@@ -133,7 +138,8 @@ def observe(places: Places, probes: HostProbes | None = None, own: Iterable[str]
     diagnosis = judge(history, rules, now=now).diagnosis if history else None
     failed = [unit for unit in probes.failed_units() if unit not in set(own)]
     files: HostFiles | None = None
-    if diagnosis is not None and not _has_cause(diagnosis):
+    root = diagnosis.root if diagnosis else None
+    if root is not None and not (root.cause is not None and root.cause.is_cause):
         files = ((path, BytesIO(data).read) for path, data in probes.files(places))
     failed_now = [Unit(name=unit, is_failed=True) for unit in failed]
     explained = judge(history or History(()), rules, failed_now, files=files, now=now).diagnosis
@@ -149,7 +155,7 @@ def observe(places: Places, probes: HostProbes | None = None, own: Iterable[str]
         verdict=diagnosis.verdict if diagnosis else None,
         is_only_reboot=diagnosis is not None and _is_only_reboot(diagnosis, boot_id),
         fingerprint=fingerprint(history, diagnosis, units),
-        trouble=_digest(_trouble_key(diagnosis.root)) if diagnosis and diagnosis.root else "",
+        trouble=_digest(_trouble_key(root)) if root else "",
     )
 
 
@@ -224,12 +230,6 @@ def _read_end(record: Path, most: int) -> Iterator[Entry | Malformed]:
         else:
             stream.seek(0)
         yield from read_entries(stream)
-
-
-def _has_cause(diagnosis: Diagnosis) -> bool:
-    """Return whether there is no trouble, or the records alone show its cause."""
-    root = diagnosis.root
-    return root is None or (root.cause is not None and root.cause.is_cause)
 
 
 def _load_causes() -> Causes:

@@ -82,8 +82,7 @@ def describe_verdict(evidence: HostEvidence) -> str:
 
 def describe_cause(evidence: HostEvidence) -> str:
     """Return the verdict and the script line of the failure, if one is known."""
-    diagnosis = evidence.diagnosis
-    facts = diagnosis.root.facts if diagnosis is not None and diagnosis.root is not None else None
+    facts = evidence.root.facts if evidence.root is not None else None
     if facts is None or facts.location is None:
         return describe_verdict(evidence)
     sentence, place = describe_verdict(evidence), location_text(facts.location)

@@ -18,7 +18,6 @@ from service_record.record.journal_sending import MessageKind
 from service_record.reporter import console, log
 from service_record.reporter.assisted_service import succeeded
 from service_record.reporter.bundle_queue import BundleQueue
-from service_record.reporter.cleanup import finish, read_tombstone
 from service_record.reporter.due import is_due_at
 from service_record.reporter.host_state import HostEvidence, observe
 from service_record.reporter.host_view import HostView, View
@@ -48,7 +47,14 @@ from service_record.reporter.record_care import rotate_records, send_records
 from service_record.reporter.settings import Settings, read_settings, secrets_in
 from service_record.reporter.shipping import Clients
 from service_record.reporter.state import ReporterState, load, newest_state_file, save
-from service_record.reporter.stopping import HeldError, lock_rounds, log_undelivered, stop_as_configured
+from service_record.reporter.stopping import (
+    HeldError,
+    finish,
+    lock_rounds,
+    log_undelivered,
+    read_tombstone,
+    stop_as_configured,
+)
 
 if TYPE_CHECKING:
     from service_record.redaction import Rules
@@ -277,8 +283,7 @@ class Round:
             secrets = known_secrets(self.places.root, self.environ).secrets
             self.rules = Rules((*secrets, *secrets_in(self.settings)))
         rules = self.rules
-        diagnosis = self.evidence.diagnosis
-        root = diagnosis.root if diagnosis is not None else None
+        root = self.evidence.root
         parts = [root.stage or "", *(root.facts.message or "").splitlines()] if root is not None else []
 
         def mask(text: str) -> str:
@@ -300,8 +305,7 @@ class Round:
 
     def _log_failure(self) -> None:
         """Log the masked verdict on the service that failed, for `journalctl -xu SERVICE`."""
-        diagnosis = self.evidence.diagnosis
-        root = diagnosis.root if diagnosis is not None else None
+        root = self.evidence.root
         if root is None or not self.words or self.rules is None:
             return
         from service_record.redaction import LeakError, outgoing_text

@@ -28,9 +28,14 @@ from service_record.http.answers import (
 from service_record.http.deadline import LEAVE_SECONDS
 from service_record.http.proxies import Proxies, proxy_for
 from service_record.http.transport import trusted
-from service_record.reporter.assisted_service import _MOST_HOSTS, LONGEST_INFO, AssistedService, base_url
+from service_record.reporter.assisted_service import _MOST_HOSTS, AssistedService, base_url
 from service_record.reporter.host_view import HostView, NoHost, Refused, view_of
-from service_record.reporter.policy.round_context import DENIED_ROUNDS, DENIED_SECONDS, MOST_TRIES
+from service_record.reporter.policy.round_context import (
+    DENIED_ROUNDS,
+    DENIED_SECONDS,
+    LONGEST_INFO,
+    MOST_TRIES,
+)
 from service_record.reporter.settings import SERVICE_LIMIT, AssistedServiceSettings
 from service_record.reporter.shipping import ASKING, SHIPPING
 from tests.assisted_contract import assert_contract_kept

@@ -12,7 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from service_record.reporter.cleanup import (
+from service_record.reporter.paths import Places
+from service_record.reporter.stopping import (
     UNDELIVERED,
     Tombstone,
     _format_rule,
@@ -22,7 +23,6 @@ from service_record.reporter.cleanup import (
     stop,
     undelivered_bundle,
 )
-from service_record.reporter.paths import Places
 from tests.builders import entry, some, write_lines
 from tests.programs import REPOSITORY, needs
 
@@ -32,7 +32,7 @@ REASON = "the kubelet is up"
 STOP = f"""
 import sys
 from pathlib import Path
-from service_record.reporter.cleanup import stop
+from service_record.reporter.stopping import stop
 from service_record.reporter.paths import Places
 sys.exit("\\n".join(stop(Places(Path(sys.argv[1])), {REASON!r}, [Path({str(EXTRA)!r})])) or 0)
 """

@@ -19,7 +19,6 @@ from service_record.reporter.policy.round_context import (
     RoundPlan,
     Shipment,
     StepResult,
-    info,
     kind_of,
 )
 from service_record.reporter.policy.shipments import PROBE_BYTES, WANTS, asks
@@ -399,12 +398,6 @@ def test_information_is_sent_with_the_current_stage(stage: str) -> None:
 @pytest.mark.parametrize("status", ["installing", "installing-in-progress", "installing-pending-user-action"])
 def test_fact_of_a_host_in_installation_is_reported(status: str) -> None:
     assert Case(view=host_view(status=status)).plan().report
-
-
-def test_information_is_short_enough() -> None:
-    assert info("a\0b") == "ab"
-    assert len(info("ä" * 3000)) == 2048
-    assert all(info(fact) == fact for fact in Fact)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from service_record.record.entry import Phase
-from service_record.reporter.assisted_service import LONGEST_INFO
-from service_record.reporter.policy.round_context import StageReport
+from service_record.reporter.policy.round_context import LONGEST_INFO, StageReport
 from service_record.reporter.state import load
 from tests.assisted_installation import LOCAL_IGNITION, Host
 from tests.assisted_server import AssistedServer, Refuses, Says, Silence, local_server

@@ -13,8 +13,8 @@ import pytest
 
 from service_record.history.outcome import Run
 from service_record.record.journal_sending import MessageKind
-from service_record.reporter.cleanup import Tombstone
 from service_record.reporter.paths import Places
+from service_record.reporter.stopping import Tombstone
 from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, Host
 from tests.assisted_server import AssistedServer, Silence, local_server
 from tests.system.reporter_host import TOKEN, UNITS, ReporterHost

@@ -37,7 +37,7 @@ _LONGEST: Final = 800
 _STOP: Final = """
 import sys
 from pathlib import Path
-from service_record.reporter.cleanup import stop
+from service_record.reporter.stopping import stop
 from service_record.reporter.paths import Places
 sys.exit("\\n".join(stop(Places(Path(sys.argv[1])), "torture")) or 0)
 """

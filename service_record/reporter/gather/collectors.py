@@ -6,10 +6,10 @@ Paths in the bundle are those of OpenShift's own gather, if it has the same file
 from typing import Final
 
 from service_record.read.host_table import HOST_FILES, HOST_LOGS, HOST_PROGRAMS
-from service_record.reporter.gather import host_facts, network
+from service_record.reporter.gather import network
+from service_record.reporter.gather.files import extract_certificates, mask_assisted, mask_keyfile
 from service_record.reporter.gather.journal import FailedRuns, FailedUnits, Journal, UnitProperties
 from service_record.reporter.gather.model import GatherRow
-from service_record.reporter.gather.network import extract_certificates, mask_assisted, mask_keyfile
 from service_record.reporter.gather.record_pieces import ServiceRecords
 from service_record.reporter.gather.take import (
     ContainerLogs,
@@ -17,6 +17,7 @@ from service_record.reporter.gather.take import (
     Listing,
     ProgramSource,
     Tree,
+    clocks,
 )
 
 RECORDS: Final = "service-records"
@@ -122,7 +123,7 @@ COLLECTORS: Final = (
     GatherRow(
         "reachability",
         "bootstrap/network/reachability.txt",
-        host_facts.reachability,
+        network.reachability,
         seconds=60,
     ),
     *(_network_row(name, *HOST_PROGRAMS[name]) for name in ("ip-addr", "ip-route", "ip-6-route")),
@@ -199,7 +200,7 @@ COLLECTORS: Final = (
     _program_row(
         "processes", "bootstrap/system/processes.txt", "ps", "-eo", "pid,ppid,stat,etimes,rss,wchan:20,comm"
     ),
-    GatherRow("clocks", "bootstrap/system/clocks.txt", host_facts.clocks),
+    GatherRow("clocks", "bootstrap/system/clocks.txt", clocks),
     _program_row(
         "time-settings", "bootstrap/system/timedatectl.txt", *HOST_PROGRAMS["timedatectl"], needs=_BUS
     ),

@@ -1,4 +1,12 @@
-"""Read files of a host safely: they may be links, pipes, huge, growing or unreadable."""
+"""Read files of a host safely, and mask the secrets of NetworkManager's keyfiles.
+
+Files may be links, pipes, huge, growing or unreadable.
+
+Redaction works line by line, and cannot recognise every secret of a keyfile: VPN plugins choose the names of
+their secrets, and a PIN or a MACsec key looks like any number. Only the section shows what a value may be. So
+values are gathered from the sections listed here only; elsewhere just the names of settings are gathered. See
+nm-settings-keyfile(5) and nm-settings(5).
+"""
 
 import errno
 import os
@@ -97,3 +105,55 @@ def find_files(root: Path, patterns: tuple[str, ...], deadline: Deadline) -> dic
                     times[match] = match.stat().st_mtime
                     names.setdefault(match, f"{fixed}/{match.relative_to(base)}")
     return {path: names[path] for path in sorted(times, key=lambda path: (-times[path], path))}
+
+
+WITHHELD: Final = b"<withheld>"
+_HARMLESS_SECTIONS: Final = frozenset(
+    {
+        *(b"connection", b"ethernet", b"802-3-ethernet", b"ipv4", b"ipv6", b"match", b"link", b"hostname"),
+        *(b"vlan", b"bond", b"bond-port", b"bridge", b"bridge-port", b"team", b"team-port"),
+        *(b"ovs-bridge", b"ovs-port", b"ovs-interface", b"ovs-patch", b"ovs-dpdk", b"ovs-external-ids"),
+        *(b"infiniband", b"ip-tunnel", b"macvlan", b"vxlan", b"vrf", b"veth", b"dummy", b"loopback", b"tun"),
+        *(b"ethtool", b"sriov", b"tc", b"dcb", b"wifi", b"802-11-wireless", b".nmmeta"),
+    }
+)
+"""Sections without secrets. Those of a wireless network are in `wifi-security`."""
+_SECTION: Final = re.compile(rb"\s*\[([^\]\r\n]*)\]\s*$")
+_SETTING: Final = re.compile(rb"(\s*[^=\r\n#;]{1,200}=).*", re.DOTALL)
+_PLAIN_SUFFIXES: Final = frozenset({".ini", ".yaml", ".yml"})
+"""Suffixes of files without secrets in /etc/assisted/network: MAC addresses, and documents of nmstate."""
+
+
+_CERTIFICATE: Final = re.compile(
+    rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\n?", re.ASCII
+)
+
+
+def extract_certificates(_path: Path, data: bytes) -> bytes:
+    """Return only the certificates of a PEM file, which are public. Keys are left out."""
+    return b"".join(_CERTIFICATE.findall(data))
+
+
+def mask_keyfile(_path: Path, data: bytes) -> bytes:
+    """Replace the values of all sections that may have secrets. The number of lines does not change.
+
+    Values before the first section are replaced, too: the beginning of the file may be cut off.
+    """
+    is_harmless = False
+    lines: list[bytes] = []
+    for line in data.split(b"\n"):
+        section = _SECTION.match(line)
+        if section:
+            is_harmless = section[1] in _HARMLESS_SECTIONS
+            lines.append(line)
+        elif is_harmless or not line.strip():
+            lines.append(line)
+        else:
+            setting = _SETTING.match(line)
+            lines.append(setting[1] + WITHHELD if setting else WITHHELD)
+    return b"\n".join(lines)
+
+
+def mask_assisted(path: Path, data: bytes) -> bytes:
+    """Mask a file below /etc/assisted/network. Unless its suffix shows otherwise, it is a keyfile."""
+    return data if path.suffix in _PLAIN_SUFFIXES else mask_keyfile(path, data)

@@ -1,4 +1,4 @@
-"""Sources for rows of the table: programs, files, directory trees, listings and logs of containers.
+"""Sources for rows of the table: programs, files, directory trees, listings, logs of containers, clocks.
 
 Programs run at a low priority.
 Records, the journal and failed units have modules of their own.
@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import stat
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -315,3 +316,17 @@ def parse_containers(printed: bytes) -> list[_Container]:
                 is_running = state.lower() not in _ENDED_STATES
                 found.append(_Container(id_, name.replace("/", "_"), is_running, created))
     return found
+
+
+_RTC: Final = "/sys/class/rtc/rtc0/since_epoch"
+
+
+def clocks(task: Task) -> Pieces:
+    """Yield the time of the system clock and the hardware clock, and the uptime."""
+    now = time.time()
+    yield f"system   {datetime.fromtimestamp(now, UTC).isoformat(timespec='milliseconds')}\n".encode()
+    with suppress(OSError, ValueError):
+        hardware = int(files.resolve_in_root(task.context.root, _RTC).read_text())
+        moment = datetime.fromtimestamp(hardware, UTC).isoformat()
+        yield f"hardware {moment} (the system is {now - hardware:.0f} s ahead)\n".encode()
+    yield f"uptime   {time.clock_gettime(time.CLOCK_BOOTTIME):.2f} s\n".encode()

@@ -25,7 +25,6 @@ from service_record.reporter.policy.round_context import (
     Shipment,
     StageReport,
     Stop,
-    info,
     joined,
 )
 from service_record.reporter.policy.shipments import Target, Want, keeps_bundle
@@ -170,7 +169,7 @@ def stage_report(context: RoundContext) -> StageReport:
     place = bundle_place(context) if context.told_verdicts and context.is_wrong else ""
     if as_stage:
         return StageReport(fact=fact, stage=fact.value, info="", place=place)
-    return StageReport(fact=fact, stage=context.stage, info=info(fact), place=place)
+    return StageReport(fact=fact, stage=context.stage, info=fact, place=place)
 
 
 def verdict_report(context: RoundContext) -> StageReport | None:
@@ -196,7 +195,7 @@ def verdict_report(context: RoundContext) -> StageReport | None:
     if is_spent or name in {*told, *state.dropped, *state.deferred}:
         return None
     fact = next((fact for fact in _BOOTED if view.info.startswith(fact)), "")
-    return StageReport(fact=name, stage=view.stage, info=info(fact), place=place)
+    return StageReport(fact=name, stage=view.stage, info=fact, place=place)
 
 
 NO_BUNDLE: Final = "No boot logs"
@@ -226,11 +225,6 @@ def is_outstanding(context: RoundContext) -> bool:
     """Return whether the present fact may still be reported, in this round or in a later one."""
     obstacle = first(NO_REPORT_RULES, context)
     return context.settings.service is not None and (obstacle is None or obstacle.name in WAITING)
-
-
-def facts_with_service(context: RoundContext) -> tuple[Fact, ...]:
-    """Return the present fact if the service has it, but the state does not show that."""
-    return (context.fact,) if _has_it(context) and context.fact not in context.state.told else ()
 
 
 _ADDED: Final = "added-to-existing-cluster"
@@ -372,10 +366,12 @@ _LIMITS = frozenset({"time-limit", "lifetime"})
 def _with_stages(plan: RoundPlan, context: RoundContext) -> RoundPlan:
     if context.settings.service is None:
         return plan
-    facts = facts_with_service(context)
     obstacle = first(NO_REPORT_RULES, context)
     if obstacle is not None:
-        return replace(plan, told=facts, why=(*plan.why, f"not reported: {obstacle.line}"))
+        # The service may have the fact from a round that was killed before it saved that.
+        has_it = _has_it(context) and context.fact not in context.state.told
+        told = (context.fact,) if has_it else ()
+        return replace(plan, told=told, why=(*plan.why, f"not reported: {obstacle.line}"))
     report = stage_report(context)
     return replace(plan, report=(report,), why=(*plan.why, f"reported: {report.fact}"))
 

@@ -22,7 +22,8 @@ SERVICE: Final = "assisted-service"
 NOT_OURS: Final = "not-ours"
 NO_SUCH_HOST: Final = "gone"
 """`NOT_OURS` and `NO_SUCH_HOST` are the stop rules for denials by the service."""
-_MAX_INFO_CHARACTERS: Final = 2048
+LONGEST_INFO: Final = 2048
+"""The longest `progress_info`, in characters. The service answers 500 to a longer one."""
 
 
 class Fact(StrEnum):
@@ -48,8 +49,8 @@ class StageReport:
         """Return the text for `progress_info`. The verdict is cut so that the other parts fit."""
         if not self.place:
             return self.info
-        room = _MAX_INFO_CHARACTERS - len(joined(self.info, self.place)) - len(". ")
-        return info(joined(self.info, verdict[: max(room, 0)], self.place))
+        room = LONGEST_INFO - len(joined(self.info, self.place)) - len(". ")
+        return joined(self.info, verdict[: max(room, 0)], self.place)
 
     @property
     def is_new_stage(self) -> bool:
@@ -121,11 +122,6 @@ class StepResult:
     outcome: Outcome
     size: int = 0
     """The size of the bundle, in bytes."""
-
-
-def info(words: str) -> str:
-    """Return the text as the service can store it: at most 2048 characters, without NUL."""
-    return words.replace("\0", "")[:_MAX_INFO_CHARACTERS]
 
 
 def joined(*words: str) -> str:

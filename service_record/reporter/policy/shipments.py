@@ -260,19 +260,16 @@ def waits_for_delivery(context: RoundContext) -> bool:
         is_new and not state.is_delivered(context.evidence.fingerprint)
     )
     if is_unshipped and Fact.KEPT not in state.told:
-        rows = ((target, shipment(context, target, SPOOLED)) for target in targets(context))
-        if any(found and not is_held_up(context, target) for target, found in rows):
-            return True
+        for target in targets(context):
+            # Waiting does not help an upload that the agent's logs prevent.
+            is_held_up = target.kind == HOST and protects_agent_logs(context)
+            if not is_held_up and shipment(context, target, SPOOLED):
+                return True
     service = context.settings.service
     if context.host_view is not None or service is None or not service.is_usable or not context.is_wrong:
         return False
     is_told = any(name.startswith(context.verdict_name) for name in context.told_verdicts)
     return not (is_told or STAGE_CALLS in state.refused or len(context.told_verdicts) >= MOST_VERDICTS)
-
-
-def is_held_up(context: RoundContext, target: Target) -> bool:
-    """Return whether the agent's logs prevent this upload. Waiting would not help then."""
-    return target.kind == HOST and protects_agent_logs(context)
 
 
 def is_past_time(context: RoundContext) -> bool:
