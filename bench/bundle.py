@@ -33,9 +33,9 @@ MIB = 1 << 20
 QUICK_MEBIBYTES = 64
 FULL_MEBIBYTES = 1024
 SLOWEST = 2.0
-"""At most so many times as long as gzip: throughput of at least a half."""
+"""The limit of the duration, as a multiple of that of gzip."""
 MOST_PROCESSOR = 1.0
-"""At most so many times the processor time of gzip, for gathering, redaction, packing and the last look."""
+"""The limit of the processor time for all of it, as a multiple of that of gzip."""
 MOST_MEMORY = 128 * MIB
 
 

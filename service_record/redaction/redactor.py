@@ -404,9 +404,11 @@ class _LastLook:
         parts = [(-len(self._tail), line_end(text, _SEAM_BYTES))]
         for start, end in read:
             first = text.rfind(b"\n", 0, max(start - _NEAR_BYTES, 0)) + 1
+            last = line_end(text, end + _NEAR_BYTES)
             if first <= parts[-1][1] + 1:
-                first, _ = parts.pop()
-            parts.append((first, line_end(text, end + _NEAR_BYTES)))
+                parts[-1] = parts[-1][0], max(parts[-1][1], last)
+            else:
+                parts.append((first, last))
         spans = [
             MaskedSpan(max(first + span.start, 0), first + span.end, span.kind, is_first=True)
             for first, last in parts

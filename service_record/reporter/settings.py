@@ -38,7 +38,7 @@ def quoted(value: object) -> str:
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # too many digits, or nested too deeply
-        return "what stands there"
+        return "this value"
     return text if len(text) <= _MAX_QUOTED_CHARACTERS else f"{text[:_MAX_QUOTED_CHARACTERS]}…"
 
 

@@ -28,7 +28,7 @@ _BAD_CURSOR: Final = "to cursor"
 _SHARE_OF_TIME: Final = 0.75
 """The share of the time limit for all lines. If it is too short, the rest is for the last lines."""
 _LAST_LINES: Final = 2000
-_GAP: Final = b"\n[service-record: here lines are missing, or some are told twice; the last are these]\n"
+_GAP: Final = b"\n[service-record: lines are missing here, or are repeated; the latest lines follow]\n"
 _CURSOR_MARK: Final = b"-- cursor: "
 _CURSOR_SECONDS: Final = 10.0
 _CURSOR_BYTES: Final = 64 << 10

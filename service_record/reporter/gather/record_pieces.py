@@ -45,7 +45,7 @@ class ServiceRecords:
                 trouble.append(str(error))
             if task.deadline.seconds_left() == 0:
                 raise GatherError(
-                    GatherStatus.TIMED_OUT, f"{service} and what comes after it was not read in time"
+                    GatherStatus.TIMED_OUT, f"{service} and the services after it were not read in time"
                 )
         if trouble:
             raise GatherError(GatherStatus.FAILED, trouble[0])
