@@ -779,19 +779,18 @@ main() { # [UPTIME of the service's end] | --collect
   if [[ $directory == "${SERVICE_RECORDS_INBOX-}" ]]; then # the record cannot be written now
     name=${name%.*} directory=${SERVICE_RECORDS_DIR:-/var/log/openshift}
   fi
-  # TemporaryFileSystem= and BindPaths= of the unit also apply to this program. If they hide the records,
-  # run again in the mounts of the host.
-  if [[ $1 != --collect && ! $directory -ef /proc/1/root$directory &&
-    ! /proc/self/ns/mnt -ef /proc/1/ns/mnt ]] &&
-    type -P nsenter >/dev/null && nsenter --mount=/proc/1/ns/mnt test -x "$0"; then
-    exec nsenter --mount=/proc/1/ns/mnt "$0" "$1"
-  fi
   # Processes that the service left running may use up its TasksMax=. Bash would then retry a fork for
   # half a minute, and fail.
   __sr_has_room || return 0
   if [[ $1 == --collect ]]; then
     collect_left_files
     return 0
+  fi
+  # TemporaryFileSystem= and BindPaths= of the unit also apply to this program. If they hide the records,
+  # run again in the mounts of the host.
+  if [[ ! $directory -ef /proc/1/root$directory && ! /proc/self/ns/mnt -ef /proc/1/ns/mnt ]] &&
+    type -P nsenter >/dev/null && nsenter --mount=/proc/1/ns/mnt test -x "$0"; then
+    exec nsenter --mount=/proc/1/ns/mnt "$0" "$1"
   fi
   # If an ExecCondition= was not met, systemd did not start the service, so there is no end to record.
   [[ ${INVOCATION_ID-} && ${SERVICE_RESULT-} != exec-condition ]] || return 0
