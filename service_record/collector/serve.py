@@ -266,6 +266,7 @@ class _DirectAnswer:
     """A report that the collector answers itself. uvicorn's connection sees it as a cycle of its own."""
 
     message_event: ClassVar = asyncio.Event()
+    """uvicorn sets it when the connection is lost; nothing waits for it."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

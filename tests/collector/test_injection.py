@@ -4,10 +4,13 @@ import json
 from pathlib import Path
 from urllib.parse import quote
 
+import psycopg
 import pytest
 from sqlalchemy import func, select
 
+from service_record.collector.store import dialects
 from service_record.collector.store.schema import hosts, steps, tokens
+from testing.postgresql import Cluster
 from tests.collector.serving import Served
 
 HOSTILE = [
@@ -137,3 +140,20 @@ def test_headers_never_contain_user_text(running: Served) -> None:
         assert "set-cookie" not in {name.lower() for name in reply.headers}
         if reply.headers["content-type"].startswith("application"):
             json.loads(reply.body)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[""], [None], ["a", None], ["NULL", "None"], ['"', "\\", '\\"', "{,}", "'"], [" a ", "a,b", "ü\n"]],
+    ids=str,
+)
+def test_array_literal_keeps_texts(cluster: Cluster, values: list[str | None]) -> None:
+    with psycopg.connect(cluster.url("postgres")) as connection:
+        row = connection.execute("SELECT CAST(%s AS text[])", [dialects._text_array(values)]).fetchone()
+
+    assert row == (values,)
+
+
+def test_array_literal_does_not_split_texts_with_nul(cluster: Cluster) -> None:
+    with psycopg.connect(cluster.url("postgres")) as connection, pytest.raises(psycopg.DataError):
+        connection.execute("SELECT CAST(%s AS text[])", [dialects._text_array(["a\0b", "c"])])

@@ -257,12 +257,9 @@ def _array_writer(kind: Any) -> Callable[[Sequence[Any]], str]:
 
 
 def _text_array(values: Sequence[str | None]) -> str:
-    # One replacement for all values together. NUL cannot be a part of a value: PostgreSQL refuses it.
-    try:
-        joined = "\0".join(values)  # type: ignore[arg-type]
-    except TypeError:
-        joined = ""
-    if joined.count("\0") == len(values) - 1:
+    # All values are escaped together: one by one takes several times as long. PostgreSQL has no NUL in texts,
+    # so a value with one must not be split here: the database refuses it.
+    if None not in values and (joined := "\0".join(map(str, values))).count("\0") == len(values) - 1:
         return '{"' + joined.replace("\\", r"\\").replace('"', r"\"").replace("\0", '","') + '"}'
     return f"{{{','.join(map(_text_literal, values))}}}"
 
