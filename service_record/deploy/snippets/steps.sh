@@ -301,7 +301,15 @@ service_record_send_lines() {
 # Print the last 20 lines of the log, 2000 bytes at most, without lines that may have a secret. The collector masks
 # secrets, too.
 service_record_read_lines() {
-  tail -n 20 "$service_record_log" | tail -c 2000 | while IFS= read -r row || [ -n "$row" ]; do
+  lines=$(tail -c 4000 "$service_record_log")
+  # The first line may be cut, and with it the word that marks a secret.
+  if [ "${#lines}" -ge 2000 ]; then
+    case $lines in
+    *"$newline"*) lines=${lines#*"$newline"} ;;
+    *) lines='' ;;
+    esac
+  fi
+  printf '%s\n' "$lines" | tail -n 20 | while IFS= read -r row; do
     case $row in
     *[Pp][Aa][Ss][Ss][Ww]* | *[Pp][Aa][Ss][Ss][Pp]* | *[Ss][Ee][Cc][Rr][Ee][Tt]* | *[Tt][Oo][Kk][Ee][Nn]* | *[Aa]uthorization*)
       row='(a line that may have a secret)'
@@ -310,7 +318,7 @@ service_record_read_lines() {
     ????????????????????????????????????????*) row='(a line that may have a secret)' ;;
     esac
     printf '%s\n' "$row"
-  done
+  done | tail -c 2000
 }
 
 # Set $target, where this host's reports go, and $token. Fail without a collector.
