@@ -353,6 +353,11 @@ def is_dense(value: bytes) -> bool:
     return _DENSE_CHANGES * _changes(longest) >= len(longest)
 
 
+def is_dense_or_letters(value: bytes) -> bool:
+    """Like `is_dense`, and accept random letters alone."""
+    return is_dense(value) or (value.isalpha() and is_sole_value(value))
+
+
 def is_dense_and_no_digest(value: bytes) -> bool:
     """Like `is_dense`, and reject hexadecimal, and base64 of text, such as encoded names of keys."""
     plain = from_base64(value)
@@ -382,7 +387,7 @@ def is_sole_value(value: bytes) -> bool:
     if longest.isalpha():
         lowers = sum(len(run.group()) for run in _LOWER_RUN.finditer(longest))
         is_camel_case = not longest.islower() and len(longest) <= _MOST_LOWERS * lowers
-        return len(longest) >= _LONG_WORD and not is_camel_case and is_credential_word(longest)
+        return len(longest) >= _DENSE_BYTES and not is_camel_case and is_credential_word(longest)
     if len(longest) < _DENSE_BYTES:
         return len(pieces) >= _MIN_GROUPS and all(
             len(piece) >= _GROUP_BYTES and piece.isalnum() and not piece.isalpha() for piece in pieces

@@ -15,7 +15,7 @@ from typing import Final
 
 from service_record.redaction import ordinary_words, types
 from service_record.redaction.secrets import expand_parts
-from service_record.redaction.syntax import sql_columns, sql_rows
+from service_record.redaction.syntax import prefix_end, sql_columns, sql_rows
 from service_record.redaction.types import (
     MASK_BEGIN,
     ZEROS_FOR_DIGITS,
@@ -191,11 +191,11 @@ def _generalize(text: bytes) -> bytes:
     return _VARYING.sub(b"0", _SEVERAL_BLANKS.sub(b" ", text))
 
 
-_SECRET_COLUMN: Final = (
-    rb"""["']?[A-Za-z0-9_.-]*(?i:password|passwd|passphrase|token|secret|api[_-]?key)["']?"""
-)
+_COLUMN_END: Final = rb"""(?i:password|passwd|passphrase|token|secret|api[_-]?key)["']?"""
+_SECRET_COLUMN: Final = rb"""["']?[A-Za-z0-9_.-]*""" + _COLUMN_END
 _COLUMN: Final = rb"""["']?[A-Za-z_][A-Za-z0-9_.-]*["']?"""
-_COLUMNS: Final = rb"(?:[,;\t]" + _SECRET_COLUMN + rb"(?:[,;\t]|\r?$)|^" + _SECRET_COLUMN + rb"[,;\t])"
+_COLUMNS: Final = _COLUMN_END + rb"""(?:[,;]["']?[A-Za-z_]|\t|\r?$)"""
+"""Matches the end of a column's name in a header. A search for its beginning would take far more states."""
 TRIGGER: Final = (
     _COLUMNS + rb"|"
     rb"""chpasswd["'\\]*:"""
@@ -352,7 +352,7 @@ class OpenName:
     form: str
     """A key of `_BEGINNINGS` except map, or `block`, or the name of a map: `data`, `stringData`."""
     head: bytes
-    """The text before the name in its line; of `table` the header, and of `rows` the columns."""
+    """The text before the name, with zeros for digits; of `table` the header, of `rows` the columns."""
 
     @property
     def depth(self) -> int:
@@ -380,8 +380,8 @@ class ValueFollower:
 
     @property
     def is_in_block(self) -> bool:
-        """Return True if the expected value may have several lines."""
-        return self._open is not None and self._open.form in _BLOCKS | _LISTS | _TABLES
+        """Return True if the expected value may have several lines, up to a limit."""
+        return self._open is not None and self._open.form in _BLOCKS
 
     def spans(self, view: UnescapedText) -> Iterator[Found]:
         """Yield the values in the next line whose names are on earlier lines; remember names without one."""
@@ -424,7 +424,7 @@ class ValueFollower:
             self._open = None
             below = _VALUE_BELOW.groups(text) if name.form == "env" else None
             if below is not None:
-                head = line[: len(line) - len(text.lstrip(b" \t"))]
+                head = line[: len(line) - len(text.lstrip(b" \t"))].translate(ZEROS_FOR_DIGITS)
                 self.name = OpenName("block" if below[1][0] >= 0 else "scalar", head)
         if start is None or not (is_deeper or name.form in {"xml", "env", "form", "argument"}):
             return
@@ -440,7 +440,7 @@ class ValueFollower:
             yield from spans or ()
             return
         self._open = name if line.rstrip().endswith(b",") else None
-        for column, start, end in sql_rows(line, sql_columns(name.head)):
+        for column, start, end in sql_rows(line, prefix_end(line), sql_columns(name.head)):
             check = _column_check(column)
             if check is not None and check(line[start:end]):
                 yield start, end
@@ -463,7 +463,8 @@ class ValueFollower:
                 head, *more = (line[max(start, 0) : max(end, 0)] for start, end in spans[1:])
                 is_block = form == "scalar" and more[0]
                 self.name = OpenName(
-                    more[0].decode() if form == "map" else "block" if is_block else form, head
+                    more[0].decode() if form == "map" else "block" if is_block else form,
+                    head if form in _TABLES else head.translate(ZEROS_FOR_DIGITS),
                 )
                 self._is_within = True
                 return
@@ -476,7 +477,7 @@ def _skip_prefix(head: bytes, line: bytes) -> int | None:
     if match is None:
         return None
     here = match[0].translate(ZEROS_FOR_DIGITS).split()
-    return match.end() if here == [word.translate(ZEROS_FOR_DIGITS) for word in words] else None
+    return match.end() if here == words else None
 
 
 @lru_cache(maxsize=64)

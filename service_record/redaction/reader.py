@@ -26,6 +26,7 @@ from service_record.redaction.syntax import (
     prefix_end,
     quoted_parts,
     sql_values,
+    unnamed_sql_values,
     xml_values,
 )
 from service_record.redaction.types import MASK_BEGIN, Found, UnescapedText, mask_end, unescape
@@ -67,6 +68,7 @@ _LOCATION: Final = re.compile(rb"[A-Za-z0-9_./-]+:\d+(?::\d+)?[\]:]*")
 _PROGRAM: Final = re.compile(rb"[A-Za-z0-9_./@-]+(?:\[[0-9]+\])?")
 """Matches the name of a program in an error message, with its process ID."""
 _LABEL: Final = re.compile(rb"[A-Za-z][A-Za-z0-9_.@\[\]-]*:")
+_ADDRESS: Final = re.compile(rb"[A-Za-z0-9_.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
 _IDS: Final = re.compile(rb"[0-9]+:[0-9]+:")
 """Matches the user and group after a password in lines as of passwd(5)."""
 _URL: Final = re.compile(rb"[a-z][a-z0-9+.-]*://|[a-z][a-z_]{2,}=(?![=>])|[A-Za-z_][A-Za-z0-9_.-]*=\"")
@@ -369,6 +371,10 @@ class LineReader:
                     if is_sure and not ordinary_words.is_sentence(value):
                         yield start, end, shape.kind
                     break
+        for start, end in unnamed_sql_values(text):
+            value = text[start:end]
+            if _ADDRESS.fullmatch(value) is None and ordinary_words.is_password_without_separator(value):
+                yield start, end, "password"
 
     def _find_assigned(self, text: bytes) -> Iterator[Found]:
         """Yield the secret values after names in a text that is not JSON."""
@@ -580,16 +586,19 @@ _MAX_REPEATED_VALUES: Final = 100
 
 
 def _end_in_leaf(documents: Sequence[Document], start: int, end: int) -> int:
-    """Return the end of a secret, limited to the JSON string in which it begins.
+    """Return the end of a secret, but not beyond the JSON string in which it begins.
 
-    Returns `start` if the secret begins in a document but not in a string or number.
+    Returns `start` if the secret begins in a document but not in a string or number. A
+    secret that begins in a number is an array of bytes, and goes on after it.
     """
     at = bisect_right(documents, start, key=lambda document: document.start) - 1
     if at < 0 or start >= documents[at].end:
         return end
     leaves = documents[at].leaves
     at = bisect_right(leaves, start, key=lambda leaf: leaf.start) - 1
-    return min(end, leaves[at].end) if at >= 0 and start < leaves[at].end else start
+    if at < 0 or start >= leaves[at].end:
+        return start
+    return min(end, leaves[at].end) if leaves[at].is_string else end
 
 
 def _blank_out(text: bytes, documents: Sequence[Document]) -> bytes:

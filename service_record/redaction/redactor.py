@@ -9,7 +9,7 @@ from typing import Final
 from service_record.redaction import encodings, types
 from service_record.redaction.ordinary_words import is_random
 from service_record.redaction.over_lines import PRIVATE_KEY, Body, OpenName, ValueFollower
-from service_record.redaction.reader import ENCODED, MAX_DEPTH, RUNS, TOKENS, LineReader, clip_and_merge
+from service_record.redaction.reader import ENCODED, MAX_DEPTH, TOKENS, LineReader, clip_and_merge
 from service_record.redaction.rules import Rules, apply_masks
 from service_record.redaction.types import (
     MASK_BEGIN,
@@ -32,14 +32,12 @@ _SEAM_BYTES: Final = 1 << 14
 """The last look searches this much text on each side of the end of a block for a known secret across it."""
 _NEAR_BYTES: Final = 1 << 10
 """The last look searches this much text around a line that was read for known secrets."""
-_ENCODED_TAIL_BYTES: Final = 40
-"""A line may be part of an encoded text only if its last bytes, this many, have no blank."""
 _MAX_REMEMBERED_BYTES: Final = 1 << 10
 _MAX_REMEMBERED_LINES: Final = 4096
 _MAX_CACHED_LINES: Final = 4
 _MIN_REPEATED_BYTES: Final = 12
 """A secret of this size or more is masked wherever it occurs in its line."""
-_DEPENDS_ON_DIGITS: Final = re.compile(rb"0x|[%#^\x1b]|&[a-z]{2,5};|\\[\\uxU0]|ata\"")
+_DEPENDS_ON_DIGITS: Final = re.compile(rb"0x|%[0A-Fa-f]{2}|#000|\^[\[IMJ]|\x1b|&[a-z]{2,5};|\\[\\uxU0]|ata\"")
 """Matches hexadecimal numbers, escapes and base64 in a map. Each digit matters in a line with one of them."""
 _RUN: Final = types.compile_pattern(rb"""[^\s"'\\<>,]*""")
 
@@ -239,10 +237,7 @@ class Redactor:
                 _, end, groups = suspects.pop()
             else:
                 end, groups = line_end(text, start), 0
-            may_encode = groups & (TOKENS | ENCODED) or (
-                groups & RUNS and b" " not in text[max(start, end - _ENCODED_TAIL_BYTES) : end].rstrip()
-            )
-            if may_encode and start >= seen and not self._body.is_open:
+            if groups & (TOKENS | ENCODED) and start >= seen and not self._body.is_open:
                 found, seen, dump_end = self._block_secrets(text, start, position)
                 if found or dump_end:
                     first = text.rfind(b"\n", 0, found[0][0] if found else start) + 1
@@ -357,7 +352,7 @@ class Redactor:
         secrets = clip_and_merge(line, [*found, *shapes]) if found or shapes else []
         if secrets and not over_lines:
             self._body.follow(line, secrets[-1])
-        if is_free and groups and not found and not self._body.is_open:
+        if is_free and not found and not self._body.is_open:
             key = _line_key(line, groups)
             if _is_repeatable(key, secrets):
                 if len(self._remembered) >= _MAX_REMEMBERED_LINES:

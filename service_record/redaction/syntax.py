@@ -410,6 +410,10 @@ def list_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
 
 SQL_TRIGGER: Final = rb"(?i:values)[ \t]*\("
 _SQL_INSERT: Final = re.compile(rb"(?i:\binto)\s+[^\s()']{1,128}\s*\(([^()']{1,4096})\)\s*(?i:values)\s*\(")
+_SQL_ACCOUNTS: Final = re.compile(
+    rb"(?i:\binto\s+[^\s()']{0,100}(?:user|account|credential|password|secret|token|login|member|admin)s?[\"`\]]?\s+values\s*\()"
+)
+"""Matches an INSERT without columns into a table of accounts."""
 _SQL_STRING: Final = rb"'((?:[^'\\]|''|\\.)*)'"
 _SQL_VALUE: Final = re.compile(
     rb"\s{0,8}(?:[A-Za-z0-9_]{0,32}(?:\(\s{0,8}%b\s{0,8}\)|%b)\s{0,8}|[^,'()]*)([,)])"
@@ -435,6 +439,16 @@ def sql_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
             row = _SQL_NEXT_ROW.match(text, position)
 
 
+def unnamed_sql_values(text: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the span of each string in rows of accounts whose columns are not named."""
+    for insert in _SQL_ACCOUNTS.finditer(text):
+        for _, start, end in sql_rows(text, insert.end() - 1, [b""] * _MAX_COLUMNS):
+            yield start, end
+
+
+_MAX_COLUMNS: Final = 64
+
+
 def sql_strings(
     text: bytes, position: int, columns: Sequence[bytes]
 ) -> tuple[list[tuple[bytes, int, int]], int]:
@@ -451,9 +465,9 @@ def sql_strings(
     return found, position
 
 
-def sql_rows(text: bytes, columns: Sequence[bytes]) -> Iterator[tuple[bytes, int, int]]:
-    """Yield the column and the span of each string in a line of rows."""
-    row = _SQL_FIRST_ROW.match(text)
+def sql_rows(text: bytes, position: int, columns: Sequence[bytes]) -> Iterator[tuple[bytes, int, int]]:
+    """Yield the column and the span of each string in a line of rows, which begin at `position`."""
+    row = _SQL_FIRST_ROW.match(text, position)
     while row is not None:
         strings, position = sql_strings(text, row.end(), columns)
         yield from strings

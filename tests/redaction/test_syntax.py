@@ -1,6 +1,7 @@
 """Where a value ends: each syntax says so itself, and the text around the value stays."""
 
 import base64
+import json
 import random
 import re
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from service_record.redaction.types import Finder, compile_pattern
 from tests.redaction.measure import SEED, redact
 
 RULES = Rules()
+PREFIX = "Nov 29 00:00:01 node7 app[1]: "
 
 
 @pytest.mark.parametrize(
@@ -139,7 +141,7 @@ def test_value_ends_where_its_syntax_says(text: str) -> None:
     assert re.sub("<redacted:[a-z-]*>", "<redacted>", after) == wanted
 
 
-@pytest.mark.parametrize("prefix", ["", "Nov 29 00:00:01 node7 app[1]: "])
+@pytest.mark.parametrize("prefix", ["", PREFIX])
 @pytest.mark.parametrize(
     "lines",
     [
@@ -196,12 +198,24 @@ def test_items_of_lists_are_masked(lines: list[str], prefix: str) -> None:
         "INSERT INTO u (id, password) VALUES\n  (7, '«a;B#c9dE»'),\n(8,MD5('«a;B#c8dE»'));\n(9, 'a;B#c7dE');",
         "insert into u (token, x) values ('«9fk2l0dl2kq8»', 'a'),\n('«kfow02kd9s1x»', 'x9fk2l0dl2kq8');\n",
         "INSERT INTO u (id, password) VALUES\n-- none\n('x', 'a;B#c9dE')",
+        f"{PREFIX}INSERT INTO u (id, token) VALUES\n{PREFIX}('x', '«9fk2l0dl2kq8»');",
+        "insert into users values (1,'bob','«Winter24!x»','Bob1@lab.example','2026-01-01T00:00:00Z');",
+        "insert into events values (1,'bob','Winter24!x');",
     ],
 )
 def test_rows_below_an_insert_are_masked(text: str) -> None:
     wanted = re.sub("«.*?»", "<redacted>", text)
     after = redact(re.sub("[«»]", "", text).encode(), RULES).decode()
     assert re.sub("<redacted:[a-z-]*>", "<redacted>", after) == wanted
+
+
+@pytest.mark.parametrize("head", ["", "one line\\n"])
+def test_each_byte_of_a_key_in_an_array_is_masked(head: str) -> None:
+    key = list(b"-----BEGIN PRIVATE KEY-----MIIEvQ")
+    after = redact(f"{head}{json.dumps({'MESSAGE': key, 'PRIORITY': 6})}".encode(), RULES).decode()
+    read = json.loads(after.removeprefix(head))
+    assert read["PRIORITY"] == 6
+    assert set(read["MESSAGE"]) == {"<redacted:encoded-secret>"}
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
