@@ -11,7 +11,6 @@ PREFIX = /usr/local
 OPTIONS =
 PYTEST_ARGS =
 SECONDS = 600
-SAMPLE = 200
 MATRIX =
 KILLS = 50
 ORDER := $(shell date +%s)
@@ -76,9 +75,15 @@ torture: SECONDS = 1200
 torture: $(READY) ### break disk, power and programs for SECONDS=1200, and rewrite the tables in docs/project/promises.md (ORDER=N, as root)
 	@SERVICE_RECORD_TORTURE_ORDER=$(ORDER) $(VENV_PYTHON) -m tests.torture --seconds $(SECONDS)
 
-mutants: $(READY) ### change the code in SAMPLE=200 small ways, count what the tests notice, rewrite a table in docs/project/promises.md (ORDER=N)
+# In a copy, because mutmut changes the code of a whole tree. MODULE may be a pattern, such as history/*.
+mutants: MODULE = history/outcome
+mutants: TESTS = tests/$(firstword $(subst /, ,$(MODULE)))
+mutants: $(READY) ### change MODULE=history/outcome in small ways with mutmut, and list the changes that TESTS=tests/history do not notice
 	@$(VENV_PYTHON) -m pip install -qq --group mutants
-	@nice $(VENV_PYTHON) -m tests.mutants --sample $(SAMPLE) --order $(ORDER)
+	@rm -rf .cache/mutants && mkdir -p .cache/mutants
+	@git ls-files -z | tar -c --null --files-from=- | tar -x -C .cache/mutants
+	@sed -i 's|@MODULE@|$(MODULE)|; s|@TESTS@|$(TESTS)|' .cache/mutants/pyproject.toml
+	@cd .cache/mutants && PATH=$(CURDIR)/.venv/bin:$$PATH && nice mutmut run && mutmut results
 
 bench-scale: $(READY) ### measure what collectors add up to, on SQLite and PostgreSQL, and rewrite the tables in docs/project/scale.md
 	@$(WITH_BYTECODE) -m bench.scale

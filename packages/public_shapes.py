@@ -8,6 +8,9 @@ nothing else begins with. How often a character may be repeated becomes the leas
 """
 
 import re
+
+# No public interface tells how a pattern is built. A Python that changes these two modules breaks only
+# it when the file is made anew, and nothing that users run.
 import re._constants as constants  # type: ignore[import-not-found]
 import re._parser as parser  # type: ignore[import-not-found]
 import sys

@@ -1,9 +1,10 @@
 """Texts for every shape of the files of data: each positive with its secrets, in many surroundings."""
 
-# `re` is asked how it reads a pattern: nobody else tells.
-
 import random
 import re
+
+# No public interface tells how a pattern is built. A Python that changes these two modules breaks only
+# these tests, and nothing that users run.
 import re._constants as constants  # type: ignore[import-not-found]
 import re._parser as parser  # type: ignore[import-not-found]
 from collections.abc import Callable, Iterator, Mapping

@@ -287,11 +287,7 @@ class _Relay:
             os.close(stream.writer)
         kept = {self._ended, self._answer, self._live}
         kept.update(descriptor for stream in self._streams for descriptor in (stream.reader, stream.target))
-        for path in list(Path("/proc/self/fd").iterdir()):
-            if int(path.name) not in kept:
-                with suppress(OSError):
-                    os.close(int(path.name))
-        os.chdir("/")
+        leave_everything_but(kept)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
     def _copy(self, stream: _Stream) -> None:
@@ -443,3 +439,12 @@ def readable_line(line: bytes) -> str:
     """Return a line as a terminal shows it: without colours, and with the last state of a progress bar."""
     text = _CONTROL_SEQUENCE.sub("", line.decode(errors="replace"))
     return text.rstrip("\r").rpartition("\r")[2].replace("\0", "")
+
+
+def leave_everything_but(kept: set[int]) -> None:
+    """Close all other descriptors and change to `/`, so that a process can outlive the command."""
+    for path in list(Path("/proc/self/fd").iterdir()):
+        if int(path.name) not in kept:
+            with suppress(OSError):
+                os.close(int(path.name))
+    os.chdir("/")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from service_record.cli.command_output import leave_everything_but
 from service_record.record import systemd
 from service_record.record.visible import visible
 
@@ -91,22 +92,13 @@ def start_sending(
         return -1
     if child == 0:
         try:
-            _close_all_but({ended, 2, *kept})
+            leave_everything_but({ended, 2, *kept})
+            _redirect_to_null({0, 1}.difference(kept))
             _send_until_end(place, service, stage, lines, ended)
         finally:
             os._exit(0)
     os.close(ended)
     return control
-
-
-def _close_all_but(kept: set[int]) -> None:
-    """Close other descriptors and change to `/`, so that nothing of the command is kept in use."""
-    for path in list(Path("/proc/self/fd").iterdir()):
-        if int(path.name) not in kept:
-            with suppress(OSError):
-                os.close(int(path.name))
-    _redirect_to_null({0, 1} - kept)
-    os.chdir("/")
 
 
 def _redirect_to_null(descriptors: set[int]) -> None:
