@@ -302,7 +302,10 @@ collect_inbox() {
   for file in "${files[@]:0:200}"; do
     invocation=${file%.json} invocation=${invocation##*.}
     [[ -e $file || -L $file ]] && [[ $file == "$inbox/$name.$invocation.json" ]] || continue
-    [[ $invocation != "$INVOCATION_ID" ]] || was_in_inbox=1
+    if [[ $invocation == "$INVOCATION_ID" ]]; then
+      [[ ! $was_in_inbox ]] || continue
+      was_in_inbox=1
+    fi
     # If the records cannot be written, this program writes its own entries to the inbox.
     [[ $file != "${__sr_record}" && (-w $directory || ! -e $directory) ]] || continue
     owner=$(limited 2 stat --format='%u %f' -- "$file")
@@ -323,7 +326,7 @@ collect_inbox() {
 warn_of_hidden_inbox() { # UID
   local setting="${unit_state[RootDirectory]-}${unit_state[RootImage]-}"
   [[ $1 == [1-9]* ]] || return 0
-  [[ " ${unit_state[ReadOnlyPaths]-} " != *[[:blank:]]?([-+])/@(|dev*)[[:blank:]]* ]] || setting=1
+  [[ " ${unit_state[ReadOnlyPaths]-} " != *[[:blank:]]?([-+])/@(|dev?(/*))[[:blank:]]* ]] || setting=1
   [[ ! $setting && "${unit_state[InaccessiblePaths]-}${unit_state[TemporaryFileSystem]-}" != */dev* ]] ||
     log_warning "$unit ran as user $1 and may not see $SERVICE_RECORDS_INBOX in its sandbox: $lost"
 }
