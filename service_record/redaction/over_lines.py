@@ -198,7 +198,7 @@ _COLUMNS: Final = _COLUMN_END + rb"""(?:[,;]["']?[A-Za-z_]|\t|\r?$)"""
 """Matches the end of a column's name in a header. A search for its beginning would take far more states."""
 TRIGGER: Final = (
     _COLUMNS + rb"|"
-    rb"""chpasswd["'\\]*:"""
+    rb"""chpasswd["'\\]*:|variable[ \t]+\\*"[A-Za-z0-9_-]+\\*"[ \t]*\{"""
     rb"""|[sS]ecrets["'\\]*:[ \t]*\{?[ \t]*(?:\\|\r?$)|\)[ \t]*(?i:values)[ \t]*(?:\\|\r?$)"""
     rb"""|-[ \t]["']?--?[a-z0-9-]*(?:pass(?:word|wd|phrase)?|token|secret|psk|key)["']?(?:[\\&%#]|\r?$)"""
     rb"""|(?:stringD|(?:^|[^A-Za-z])d)ata["'\\]*(?::|&|%3A)[ \t]*(?:\{|\\|&|%|$)|form-data;"""

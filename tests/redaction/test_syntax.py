@@ -173,6 +173,7 @@ def test_value_ends_where_its_syntax_says(text: str) -> None:
             "  file: ./db_password1.txt",
             "spec: Qw7rT2yU9iP4",
         ],
+        ['variable "lab_token" {', '  default = "«9fk2l0dl2kq8»"', "}"],
         [
             "env:",
             "- name: DB_PASSWORD",
