@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from service_record.collector.store import host_rows
+from tests.collector.browsing import signed_in
 from tests.collector.installing import Clock
 from tests.collector.serving import Client, Served, served, settings_in
 
@@ -168,6 +169,8 @@ def test_hardware_of_any_report_in_a_batch_stays(server: Served) -> None:
     (found,) = server.client("reader").get("/api/v1/hosts", hardware="Dell Inc. R640").json["hosts"]
     assert found["name"] == "web1"
     assert server.client("reader").get("/api/v1/hosts", hardware="Dell Inc.").json["hosts"] == []
+    for by in ("rack", "hardware"):
+        assert signed_in(server).get(f"/groups?by={by}").status == 200
 
 
 def test_next_steps_belong_to_build_begun_by_administrator(server: Served) -> None:

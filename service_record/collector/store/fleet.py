@@ -11,7 +11,19 @@ from enum import StrEnum
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from sqlalchemy import Column, ColumnElement, Connection, and_, case, func, literal, or_, select, true
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    and_,
+    case,
+    func,
+    literal,
+    literal_column,
+    or_,
+    select,
+    true,
+)
 
 from service_record.collector.domain.mutes import Mute, MuteScope
 from service_record.collector.store.schema import clusters, hosts, installations
@@ -436,7 +448,8 @@ _PARTS_OF_GROUP: Final = {RollUpBy.SITE: 1, RollUpBy.RACK: 2}
 def roll_up(connection: Connection, filters: Filters, by: RollUpBy) -> tuple[RollUp, ...]:
     """Return the number of hosts of each verdict in each group, release and so on, most trouble first."""
     # An expression: SQLite would otherwise take the index of groups, and read the long row of each host.
-    group = func.coalesce(hosts.c.group, "")
+    # Its empty text is no parameter: PostgreSQL might take two for different expressions.
+    group = func.coalesce(hosts.c.group, literal_column("''"))
     column = hosts.c[by.value] if by in {RollUpBy.RELEASE, RollUpBy.HARDWARE} else group
     counted = select(column.label("name"), hosts.c.verdict, func.count().label("hosts"))
     counted = counted.where(and_(true(), *_conditions(filters))).group_by(column, hosts.c.verdict)
