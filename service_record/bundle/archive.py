@@ -254,8 +254,10 @@ class MemberWriter:
     def _pack_blocks(self) -> None:
         while len(self._buffer) >= self._block_bytes:
             end = self._buffer.rfind(b"\n", 0, self._block_bytes) + 1 or self._block_bytes
-            self._pack(bytes(self._buffer[:end]))
+            with memoryview(self._buffer) as buffer:
+                content = bytes(buffer[:end])
             del self._buffer[:end]
+            self._pack(content)
 
     def _cut_held(self) -> None:
         """Drop buffered bytes beyond the limit, up to the end of a line if one is near."""
