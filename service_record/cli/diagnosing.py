@@ -19,7 +19,7 @@ from service_record.cli.options import complete_services, service_name
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.diagnosis.budget import BudgetFile, Budgets
 from service_record.diagnosis.cause_rules import CauseRule
-from service_record.diagnosis.causes import Causes, built_in_rules, read_evidence
+from service_record.diagnosis.causes import Causes, built_in_causes, built_in_rules, read_evidence
 from service_record.diagnosis.judgement import judge
 from service_record.diagnosis.units import (
     PROPERTIES,
@@ -63,7 +63,7 @@ def judging(budget: Path | None, baseline: str | None, rules: Sequence[Path]) ->
     Raises BadFile, which names the line with the error.
     """
     file, own_rules = _budget_and_rules(budget, rules) if budget or rules else (BudgetFile(), [])
-    causes = Causes([*own_rules, *built_in_rules()])
+    causes = Causes([*own_rules, *built_in_rules()]) if own_rules else built_in_causes()
     if baseline is None:
         return Judging(Budgets(file=file), causes)
     source = opened([baseline], (), derives=True)

@@ -105,7 +105,7 @@ def _units(
         with_start_limits,
     )  # no unit failed on most hosts
     from service_record.diagnosis import Diagnosis, Verdict
-    from service_record.diagnosis.causes import Causes, built_in_rules
+    from service_record.diagnosis.causes import built_in_causes
     from service_record.diagnosis.judgement import judge
     from service_record.history.build import latest_entry
 
@@ -119,7 +119,7 @@ def _units(
         unrecorded=unrecorded,
         selects=lambda unit: not selection.services or not unit.services.isdisjoint(selection.services),
     )
-    causes = Causes(built_in_rules())
+    causes = built_in_causes()
     if unrecorded:
         diagnosis = subject.judge(Judging(causes=causes))
     else:  # of the journal only what decides about the start limit: all of it would take seconds

@@ -22,7 +22,6 @@ from service_record.diagnosis.evidence.log_lines import SYSTEMD, Era, LogLine, i
 from service_record.diagnosis.findings import Diagnosis, FailedUnit, HostCause, QuotedLine, Trouble, Verdict
 from service_record.diagnosis.fitting import CauseMatcher, Match, Proximity, RuleBook, is_between
 from service_record.diagnosis.judged_host import JudgedHost
-from service_record.diagnosis.line_patterns import LineSet
 from service_record.diagnosis.pointing import LEAST_POINTER, likely_cause, lines_to_show
 from service_record.diagnosis.stands_out import FailureContext, StandingOut, rank_lines
 from service_record.diagnosis.trouble_facts import (
@@ -86,8 +85,6 @@ class Causes:
         """Return the same rules, compiled patterns included, for the evidence of another host."""
         causes = Causes(self.rules, evidence, history, self.known_lines)
         causes.__dict__.update(book=self.book)
-        if "line_set" in self.__dict__:
-            causes.__dict__.update(line_set=self.line_set)
         return causes
 
     def without_evidence(self, history: History) -> "Causes":
@@ -104,14 +101,9 @@ class Causes:
         """Return the rules with their indexes."""
         return RuleBook.from_rules(self.rules)
 
-    @cached_property
-    def line_set(self) -> LineSet:
-        """Return the patterns to search in log files. Built when files are first read."""
-        return self.book.line_set()
-
     def prepare(self) -> None:
         """Compile the patterns before worker processes are forked, so that they share the memory."""
-        self.line_set.prepare()
+        self.book.line_set.prepare()
         self.book.own_set.prepare()
 
     def explain(self, trouble: TroubleFacts) -> KnownCause | None:
@@ -314,7 +306,9 @@ def make_scanner(
         # A journal has lines of a hundred units: keep those of services with records, and of failed units.
         if not is_derived(service) or service.outcome is None or service.outcome.is_bad
     }
-    return Scanner(causes.line_set, {**{name: [] for name in failed_services}, **own}, _record_times(history))
+    return Scanner(
+        causes.book.line_set, {**{name: [] for name in failed_services}, **own}, _record_times(history)
+    )
 
 
 def read_evidence(

@@ -125,10 +125,11 @@ class RuleBook(msgspec.Struct, frozen=True):
     numbers: Mapping[int, int]
     """`id()` of each line test -> its number, which `Evidence.lines` uses."""
     own_set: LineSet
-    own_patterns: Sequence[Pattern]
-    """The patterns that are searched in the lines of the failed service, in the order of `own_set`."""
-    orders: Mapping[int, Sequence[int]]
-    """`id()` of each line test and pattern -> the positions of the rules that require it."""
+    """The patterns to search in the message and the lines of the failed service."""
+    line_set: LineSet
+    """The patterns to search in log files: those of the rules, and general words of errors."""
+    orders: Mapping[int, int]
+    """Number of each line test -> the position of the rule whose main condition it belongs to."""
     always: Sequence[int]
     """Positions of the rules that do not need a line."""
 
@@ -136,34 +137,31 @@ class RuleBook(msgspec.Struct, frozen=True):
     def from_rules(cls, rules: Sequence[CauseRule]) -> "RuleBook":
         """Index the rules, which are ordered from deep causes to symptoms."""
         tests = [test for rule in rules for test in rule.line_tests()]
-        own = [pattern for test in tests if test.where - test.elsewhere for pattern in test.patterns]
-        orders: dict[int, list[int]] = {}
-        for order, rule in enumerate(rules):
-            if (lines := rule.condition.lines) is not None:
-                for one in (lines, *lines.patterns):
-                    orders.setdefault(id(one), []).append(order)
+        numbers = {id(test): number for number, test in enumerate(tests)}
+        own = (test for test in tests if OWN in test.where)
+        elsewhere = (test for rule in rules for test in find_elsewhere_tests(rule))
+        main = ((order, rule.condition.lines) for order, rule in enumerate(rules))
         return cls(
             rules={rule.name: rule for rule in rules},
-            numbers={id(test): number for number, test in enumerate(tests)},
-            own_set=LineSet(enumerate(own)),
-            own_patterns=own,
-            orders=orders,
+            numbers=numbers,
+            own_set=LineSet((numbers[id(test)], one) for test in own for one in test.patterns),
+            line_set=LineSet(
+                chain(
+                    ((numbers[id(test)], one) for test in elsewhere for one in test.patterns),
+                    notable_patterns(),
+                )
+            ),
+            orders={numbers[id(test)]: order for order, test in main if test is not None},
             always=[order for order, rule in enumerate(rules) if rule.condition.lines is None],
         )
-
-    def line_set(self) -> LineSet:
-        """Return the patterns to search in log files: those of the rules, and general words of errors."""
-        tests = (test for rule in self.rules.values() for test in find_elsewhere_tests(rule))
-        patterns = ((self.numbers[id(test)], one) for test in tests for one in test.patterns)
-        return LineSet(chain(patterns, notable_patterns()))
 
 
 def find_elsewhere_tests(rule: CauseRule) -> Iterator[LineTest]:
     """Yield the line tests whose patterns are searched in every log file.
 
     Tests for symptoms, and for problems that may pass by themselves, are left out unless they name a source:
-    elsewhere their lines prove nothing. They match so many lines that reading a large bundle would take three
-    times as long.
+    elsewhere their lines prove nothing. They match so many lines that reading a large bundle would take
+    1.5 times as long.
     """
     for test in rule.line_tests():
         is_main = test is rule.condition.lines and rule.rank is Rank.CAUSE and not rule.heals
@@ -185,16 +183,12 @@ class CauseMatcher:
         self._texts = _trouble_texts(trouble) if trouble is not None else {}
         self._known: dict[str, Match | None] = {}
         """Rule name -> its certain match, for conditions that refer to other rules."""
-        self._message_hits = self._find_own_patterns(self._texts.get("message", b""))
         self._lines = self._run_lines()
-        own = b"\n".join(line.text.encode(errors="replace") for line in self._lines)
-        self._line_hits = self._find_own_patterns(own)
-
-    def _find_own_patterns(self, text: bytes) -> frozenset[int]:
-        """Return the `id()` of each own-line pattern that occurs in the text."""
-        if not text:
-            return frozenset()
-        return frozenset(id(self._book.own_patterns[number]) for number in self._book.own_set.tests(text))
+        message = self._texts.get("message", b"")
+        self._message_tests = book.own_set.tests(message) if message else set[int]()
+        self._line_tests = {
+            test for line in self._lines for test in book.own_set.tests(line.text.encode(errors="replace"))
+        }
 
     def _run_lines(self) -> tuple[LogLine, ...]:
         """Return the lines that the failed service logged during the failed run, latest first."""
@@ -212,11 +206,9 @@ class CauseMatcher:
 
         Most rules need a line that does not occur on this host. They are skipped without a test.
         """
-        numbers = self._evidence.lines
-        tests = (test for test, number in self._book.numbers.items() if number in numbers)
         orders = self._book.orders
-        of_lines = (orders.get(one, ()) for one in (*self._message_hits, *self._line_hits, *tests))
-        return sorted({*self._book.always, *chain.from_iterable(of_lines)})
+        found = self._message_tests | self._line_tests | self._evidence.lines.keys()
+        return sorted({*self._book.always, *(orders[test] for test in found & orders.keys())})
 
     def unexplained_error(self, matches: Iterable[Match]) -> str | None:
         """Return the last labelled error of the message, if no match comes from the service's own lines."""
@@ -324,14 +316,15 @@ class CauseMatcher:
 
     def _match_message(self, test: LineTest) -> Match | None:
         """Return a match in the message of the trouble."""
-        text = self._texts.get("message", b"")
-        patterns = [one for one in test.patterns if id(one) in self._message_hits]
-        match = _find_first(patterns, text)
+        if self._book.numbers[id(test)] not in self._message_tests:
+            return None
+        text = self._texts["message"]
+        match = _find_first(test.patterns, text)
         if match is not None and says_it_goes_on(_whole_line(match, text)):
             # A line after which the program ended says more.
             lines = text.decode(errors="replace").splitlines()
             final = "\n".join(line for line in lines if not says_it_goes_on(line)).encode(errors="replace")
-            if (later := _find_first(patterns, final)) is not None:
+            if (later := _find_first(test.patterns, final)) is not None:
                 match, text = later, final
         values = None if match is None else _line_values(match, test, self._evidence.facts)
         if match is None or values is None:
@@ -340,10 +333,9 @@ class CauseMatcher:
 
     def _match_own_lines(self, test: LineTest) -> Match | None:
         """Return a match in the other lines of the run, latest lines first."""
-        patterns = [pattern for pattern in test.patterns if id(pattern) in self._line_hits]
-        if not patterns:
+        if self._book.numbers[id(test)] not in self._line_tests:
             return None
-        found = (self._find_in_lines(one, self._lines, test, Proximity.OWN_LINE) for one in patterns)
+        found = (self._find_in_lines(one, self._lines, test, Proximity.OWN_LINE) for one in test.patterns)
         matches = list(chain.from_iterable(islice(lines, _MOST_COMPARED) for lines in found))
         return min(matches, key=lambda match: says_it_goes_on(match.line or ""), default=None)
 

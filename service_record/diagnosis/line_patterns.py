@@ -4,6 +4,9 @@ Patterns use RE2, which takes linear time for any pattern: neither messages nor 
 all patterns would take longer than everything else for a small bundle. So each pattern has needles: words of
 which every match contains at least one. A text is searched for all needles at once with the algorithm of Aho
 and Corasick, and only patterns with a needle in the text are compiled and tried.
+
+`re2.Filter` would do the same without needles of our own, and as fast. It compiles all patterns, which
+adds 0.1 s to each start.
 """
 
 import re

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from service_record.diagnosis.evidence.log_lines import KERNEL, Era, LogStream, log_line
-from service_record.diagnosis.evidence.notable import NotableLine, line_template
+from service_record.diagnosis.evidence.notable import NotableLine, NotableLines, line_template
 from service_record.diagnosis.pointing import likely_cause, lines_to_show
 from service_record.diagnosis.stands_out import FailureContext, choose_shown, rank_lines
 from service_record.diagnosis.trouble_facts import KnownCause
@@ -106,3 +106,13 @@ def test_unexplained_error_is_shown_beside_the_cause() -> None:
     shown = lines_to_show(rank_lines([fatal, warning]), known, None, has_failed=False)
     assert [one.text for one in shown] == [fatal.line.text]
     assert not lines_to_show(rank_lines([fatal, warning]), known, None, has_failed=True)
+
+
+def test_lines_that_differ_in_identifiers_are_of_one_kind() -> None:
+    lines = NotableLines()
+    stream = LogStream("x.log", "journal")
+    for number, name in enumerate(("a1b2", "77", "0xFF", "deadbeef01"), start=1):
+        lines.add(stream, number, f"job[{number}]: error: no volume {name.lower()}".encode())
+    lines.add(stream, 9, b"job[1]: error: no network 7")
+    found = lines.lines(lambda stream, number, raw: log_line(stream, number, raw, Era()))
+    assert [(one.line.place.line, one.count) for one in found] == [(4, 4), (9, 1)]

@@ -446,5 +446,5 @@ def test_compiled_rules_are_shared_by_hosts() -> None:
     causes = Causes(read_rules(ELSEWHERE, "rules.yaml"))
     causes.prepare()
     for other in (causes.without_evidence(History(())), causes.with_evidence(Evidence(), History(()))):
-        assert (other.line_set is causes.line_set, other.book is causes.book) == (True, True)
+        assert other.book is causes.book
         assert other.explain_host() is None

@@ -35,7 +35,8 @@ def notable_patterns() -> Iterator[tuple[int, Pattern]]:
     yield NOTABLE, Pattern(_PHRASE, needles=(" available",))
 
 
-_NUMBERS: Final = re.compile(rb"0x[0-9a-fA-F]+|[0-9a-f]{7,}|\d+")
+_DIGITS: Final = b"0123456789abcdefx"
+"""Characters of numbers and identifiers, which the key of a kind leaves out. `re.sub` takes ten times as long."""
 _KEY_BYTES: Final = 220
 
 
@@ -65,7 +66,7 @@ class NotableLines:
     def add(self, stream: LogStream, number: int, raw: bytes) -> None:
         """Add a line that has one of the patterns."""
         kinds = self._kinds.setdefault(stream, {})
-        key = _NUMBERS.sub(b"#", raw[:_KEY_BYTES])
+        key = raw[:_KEY_BYTES].translate(None, _DIGITS)
         kind = kinds.get(key)
         if kind is None:
             if len(kinds) >= _MAX_OF_FILE:

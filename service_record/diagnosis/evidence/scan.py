@@ -149,7 +149,7 @@ class Scanner:
         self._boots: dict[LogStream, int] = {}
         """File -> number of the line that begins its latest boot."""
         self._era = era
-        self._kept: dict[tuple[int, LogStream], _FirstAndLastLines] = {}
+        self._kept: dict[LogStream, dict[int, _FirstAndLastLines]] = {}
         self._own: dict[tuple[str, LogStream], deque[tuple[int, bytes]]] = {}
         self._ends: dict[LogStream, tuple[int, bytes]] = {}
         self._texts: list[tuple[str, str, str]] = []
@@ -211,12 +211,15 @@ class Scanner:
 
     def _search_block(self, stream: LogStream, block: bytes, number: int) -> int:
         """Search a block of whole lines after line `number`; return the number of its last line."""
+        kept = self._kept.setdefault(stream, {})
         for line, raw, tests in _number_lines(block, number + 1, self._set.lines(block, _MAX_LINE_BYTES)):
             if NOTABLE in tests:
                 tests.discard(NOTABLE)
                 self._notable.add(stream, line, raw)
             for test in tests:
-                self._kept.setdefault((test, stream), _FirstAndLastLines()).add(line, raw)
+                if (collected := kept.get(test)) is None:
+                    collected = kept[test] = _FirstAndLastLines()
+                collected.add(line, raw)
         if not number and not stream.host:  # the first block names most programs
             self._programs.update(re.findall(_PROGRAM_NAME, block))
         self._note_boots(stream, block, number)
@@ -328,8 +331,9 @@ class Scanner:
     def evidence(self) -> Evidence:
         """Parse the collected lines and return all evidence."""
         lines: dict[int, list[LogLine]] = {}
-        for (test, stream), collected in self._kept.items():
-            lines.setdefault(test, []).extend(self._parse_line(stream, *one) for one in collected)
+        for stream, tests in self._kept.items():
+            for test, collected in tests.items():
+                lines.setdefault(test, []).extend(self._parse_line(stream, *one) for one in collected)
         own: dict[str, list[LogLine]] = {}
         for (service, stream), own_lines in self._own.items():
             own.setdefault(service, []).extend(self._parse_line(stream, *one) for one in own_lines)
