@@ -110,6 +110,7 @@ class Program:
         """The exit status as `subprocess` has it; None while it runs, and if it was stopped."""
         self.name = command[0]
         self._is_closed = False
+        self._is_reaped = False
         path = program_path(self.name, environ)
         if path is None:
             raise NoProgramError(f"no program {self.name}")
@@ -180,7 +181,8 @@ class Program:
         # The status is not taken here: until it is, no other process can get this number, and be killed.
         try:
             return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        except ChildProcessError:  # SIGCHLD is ignored, by inheritance
+        except ChildProcessError:  # SIGCHLD is ignored, or a handler of the recorded service waits for all
+            self._is_reaped = True
             return True
 
     def close(self) -> None:
@@ -208,6 +210,8 @@ class Program:
             self._process.wait()
 
     def _signal(self, number: signal.Signals) -> None:
+        if self._is_reaped:  # its number may belong to another process by now
+            return
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 

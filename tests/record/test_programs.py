@@ -1,6 +1,7 @@
 """Programs that are run for their output: no behaviour of theirs hangs the caller or fills its memory."""
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -125,6 +126,18 @@ def test_second_close_signals_no_process(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(os, "killpg", lambda pid, _: signalled.append(pid))
     program.close()
     assert not signalled
+
+
+def test_process_reaped_by_others_is_not_signalled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its number may belong to another process by then."""
+    signalled: list[int] = []
+    monkeypatch.setattr(os, "killpg", lambda pid, _: signalled.append(pid))
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        output = run(shell("echo out"), os.environ, Deadline(20), LIMIT)[1]
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert (output, signalled) == (b"out\n", [])
 
 
 def test_environment_has_no_secrets_unless_given() -> None:
