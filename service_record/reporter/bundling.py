@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
 from typing import Final
 
@@ -91,7 +92,8 @@ def make_bundle(
         gathered = gather(_share_space(collectors, writer), context, writer, seconds=seconds)
         listing = manifest(gathered, at=at, boot_id=context.boot_id, cursor=context.cursor)
         writer.add(MANIFEST, _encode_json(listing | {"redacted": redact, "cut": cuts(writer.members)}))
-        writer.add(REDACTION, _encode_json(redaction_report(writer.masked, secrets_known)), as_is=True)
+        report_of_masked = _encode_json(redaction_report(writer.masked, secrets_known))
+        writer.add(REDACTION, report_of_masked, as_is=True)
     return Bundled(
         path=path,
         bytes=path.stat().st_size,
@@ -99,7 +101,7 @@ def make_bundle(
         members=tuple(writer.members),
         kinds=writer.masked,
         unread=secrets_known.unread if secrets_known else (),
-        leak=_find_leak_in(path, writer, rules) if rules else None,
+        leak=_find_leak_in(path, writer, rules, report_of_masked) if rules else None,
     )
 
 
@@ -115,17 +117,17 @@ def _share_space(collectors: Iterable[GatherRow], writer: BundleWriter) -> Itera
         yield waiting
 
 
-def _find_leak_in(path: Path, writer: BundleWriter, rules: Rules) -> Leak | None:
+def _find_leak_in(path: Path, writer: BundleWriter, rules: Rules, report_of_masked: bytes) -> Leak | None:
     """Return the first secret that is left in a finished bundle, or None.
 
-    The redactor has searched each member after masking it. Only archives among the members, in which nothing
-    can be masked, have to be unpacked for that: then the whole bundle is read once more. If it cannot be read
-    completely, removes it and raises OSError.
+    The redactor has searched each member after masking it, except redaction.json, which is not masked. Only
+    archives among the members, in which nothing can be masked, have to be unpacked for that: then the whole
+    bundle is read once more. If it cannot be read completely, removes it and raises OSError.
     """
     if writer.leak is not None:
         return Leak(*writer.leak)
     if not writer.has_archives:
-        return None
+        return find_leak(rules, BytesIO(report_of_masked), REDACTION)
     try:
         with path.open("rb", buffering=0) as stream:
             return find_leak(rules, stream)
@@ -201,10 +203,11 @@ def make_copy(
         members = tuple(writer.members)
         report_members = {"redacted": True} | report([writer.masked]) | {"cut": cuts(members)}
         below = f"{tops.pop()}/" if len(tops) == 1 and "" not in tops else ""
-        writer.add(f"{below}{REDACTION}", _encode_json(report_members), as_is=True)
+        report_of_masked = _encode_json(report_members)
+        writer.add(f"{below}{REDACTION}", report_of_masked, as_is=True)
     return Copied(
         bytes=path.stat().st_size,
         members=members,
         kinds=writer.masked,
-        leak=_find_leak_in(path, writer, rules),
+        leak=_find_leak_in(path, writer, rules, report_of_masked),
     )
