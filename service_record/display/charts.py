@@ -20,6 +20,7 @@ from service_record.display.phrases import VERBS, headline, is_rough, name, seco
 from service_record.history import History, ServiceHistory
 from service_record.history.build import Now, true_time
 from service_record.history.critical_chain import Link, critical_chain, startup_end, startup_seconds
+from service_record.history.from_journal import RECORDER
 from service_record.history.outcome import Command, Outcome, Run, Span, Stage, alike, order
 from service_record.history.results import ClockStep
 
@@ -35,8 +36,8 @@ def believable(seconds: float | None) -> float | None:
 class BootClock(msgspec.Struct, frozen=True, kw_only=True):
     """Converts times and uptimes to offsets in a chart, which are seconds since `zero`."""
 
-    zero: datetime
-    """The time of the boot, or of the first entry if no entry has an uptime."""
+    zero: datetime | None
+    """The time of the boot, or of the first entry if no entry has an uptime; None if no entry has a date."""
     is_by_uptime: bool
     last: float
     """The offset of the last entry."""
@@ -65,12 +66,13 @@ class BootClock(msgspec.Struct, frozen=True, kw_only=True):
             return start, start + duration
         end = span.ended or (run.last_entry if span.outcome is Outcome.INTERRUPTED or span is run else None)
         if end is None:
-            return start, start
+            last = believable(run.last_uptime) if self.is_by_uptime and run.last_entry is None else None
+            return start, start if start is None or last is None else max(start, last)
         return start, max(self.by_clock(end, run, service), start if start is not None else float("-inf"))
 
-    def time(self, offset: float) -> datetime:
-        """Return the displayed time of an offset."""
-        return self.zero + timedelta(seconds=offset) + self.ahead
+    def time(self, offset: float) -> datetime | None:
+        """Return the displayed time of an offset; None if no entry has a date."""
+        return None if self.zero is None else self.zero + timedelta(seconds=offset) + self.ahead
 
     def corrected(self, recorded: datetime, service: ServiceHistory) -> datetime:
         """Return the displayed time of a recorded time, by the clock of the chart."""
@@ -81,35 +83,45 @@ class BootClock(msgspec.Struct, frozen=True, kw_only=True):
         uptime = believable(run.last_uptime) if self.is_by_uptime else None
         if uptime is not None and run.last_entry is not None:
             return uptime - (run.last_entry - time).total_seconds()
-        return (true_time(time, service) - self.zero).total_seconds()
+        return (true_time(time, service) - self.zero).total_seconds() if self.zero is not None else 0.0
 
 
 def boot_clock(runs: Sequence[tuple[Run, ServiceHistory]], boot_id: str | None, now: Now) -> BootClock:
-    """Return the clock of a boot. `runs` are all its runs with times.
+    """Return the clock of a boot. `runs` are all its runs with times or, without dates, with uptimes.
 
     The time of the boot is calculated from the latest entry with an uptime: hosts set their clocks while they
     start, so later times are more reliable.
     """
-    uptimes = ((believable(run.last_uptime), run, service) for run, service in runs)
     readings = [
         (uptime, true_time(run.last_entry, service))
-        for uptime, run, service in uptimes
-        if uptime is not None and run.last_entry is not None
+        for run, service in runs
+        if (uptime := believable(run.last_uptime)) is not None and run.last_entry is not None
     ]
+    uptimes = [uptime for run, _ in runs if (uptime := believable(run.last_uptime)) is not None]
+    times = [true_time(run.first_entry, service) for run, service in runs if run.first_entry is not None]
     if readings:
         uptime, last_time = max(readings, key=itemgetter(0))
-        zero = last_time - timedelta(seconds=uptime)
+        zero: datetime | None = last_time - timedelta(seconds=uptime)
     else:
-        zero = min(
-            true_time(run.first_entry, service) for run, service in runs if run.first_entry is not None
-        )
+        zero = min(times, default=None)
     offsets = sorted({service.utc_offset or timedelta() for _, service in runs})
     ahead, wrong = (offsets[0], []) if len(offsets) == 1 else (timedelta(), filter(None, offsets))
     clock = BootClock(
-        zero=zero, is_by_uptime=bool(readings), last=0, ahead=ahead, corrected_offsets=tuple(wrong)
+        zero=zero,
+        is_by_uptime=bool(readings) or zero is None,
+        last=0,
+        ahead=ahead,
+        corrected_offsets=tuple(wrong),
     )
     last = max(
-        clock.by_clock(run.last_entry, run, service) for run, service in runs if run.last_entry is not None
+        chain(
+            (
+                clock.by_clock(run.last_entry, run, service)
+                for run, service in runs
+                if run.last_entry is not None
+            ),
+            uptimes if clock.is_by_uptime else (),
+        )
     )
     is_over = boot_id not in {None, now.boot_id}
     return replace(clock, last=last, now=None if is_over else max(last, _now(clock, now)))
@@ -119,6 +131,8 @@ def _now(clock: BootClock, now: Now) -> float:
     uptime = believable(now.uptime)
     if clock.is_by_uptime and uptime is not None:
         return uptime
+    if clock.zero is None:
+        return 0.0
     return (now.time - clock.zero).total_seconds()
 
 
@@ -276,6 +290,8 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
     boot_id: str | None
     number: int
     """The number of the boot, from 1; 0 if no boot is known."""
+    log: str = ""
+    """The service whose log has no dates. Its offsets count from the first line of the log."""
     clock: BootClock
     begin: float
     end: float
@@ -290,6 +306,10 @@ def charts(
 ) -> list[Chart]:
     """Return the charts of a history, oldest boot first. Runs without any time are left out.
 
+    Runs without a date are drawn by their uptimes: in the chart of their boot or, if nothing says which boot
+    that is, in a chart of their own. Only the uptimes in a journal count from the boot of the host, so
+    each service of an installer's log without dates has its own chart.
+
     A service has one row for all its runs or, with `apart`, one for each group of runs that ended alike.
     Services are sorted by their start, with their stages and commands below them. With `by_duration`, all
     rows are sorted together, longest first. With `startup`, a chart ends when the host has started, if a
@@ -301,18 +321,45 @@ def charts(
     numbers: dict[str | None, int] = {boot_id: number for number, boot_id in enumerate(history.boots, 1)}
     for service in history.services:
         for run in service.runs:
-            if run.first_entry is None:
-                continue
-            boot_of_run = run.boot_id if run.boot_id in starts else _find_boot(run, service, starts)
-            boots.setdefault(boot_of_run, []).append((run, service))
+            if run.first_entry is not None:
+                boot_of_run = run.boot_id if run.boot_id in starts else _find_boot(run, service, starts)
+                boots.setdefault(boot_of_run, []).append((run, service))
+    undated: dict[tuple[str | None, str], list[_RunAndService]] = {}
+    for service in history.services:
+        for run in service.runs:
+            if run.first_entry is None and is_drawn(run):
+                log = service.name if run.is_derived and not (run.recorder or "").startswith(RECORDER) else ""
+                place = boots.get(run.boot_id) if run.boot_id is not None and not log else None
+                has_uptimes = place and any(believable(one.last_uptime) is not None for one, _ in place)
+                if place is not None and has_uptimes:
+                    place.append((run, service))
+                else:
+                    undated.setdefault((run.boot_id, log), []).append((run, service))
+    # An installation is before the boots of the installed host.
+    groups = [*undated.items(), *(((boot_id, ""), runs) for boot_id, runs in boots.items())]
     drawn = [
-        _chart(boot_id, numbers.get(boot_id, 0), placed, steps.get(boot_id, ()), now, apart=apart)
-        for boot_id, placed in boots.items()
+        replace(
+            _chart(
+                boot_id,
+                numbers.get(boot_id, 0),
+                placed,
+                steps.get(boot_id, ()),
+                replace(now, uptime=None) if log else now,
+                apart=apart,
+            ),
+            log=log,
+        )
+        for (boot_id, log), placed in groups
         if placed
     ]
     if startup:
         drawn = [_end_at_startup(chart) for chart in drawn]
     return [replace(chart, rows=_longest_first(chart.rows)) for chart in drawn] if by_duration else drawn
+
+
+def is_drawn(run: Run) -> bool:
+    """Return True if a run has a date or an uptime, so that a chart shows it."""
+    return run.first_entry is not None or believable(run.last_uptime) is not None
 
 
 def _boot_starts(history: History) -> dict[str | None, float]:
@@ -359,7 +406,7 @@ def _chart(
         offsets.append(clock.now)
     end = max([*offsets, clock.last])
     begin = round_begin(min(offsets, default=0.0), end)
-    origin = 0.0 if clock.is_by_uptime else clock.zero.timestamp()
+    origin = 0.0 if clock.is_by_uptime or clock.zero is None else clock.zero.timestamp()
     chain = critical_chain(run for run, _ in placed)
     return Chart(
         chain=tuple(

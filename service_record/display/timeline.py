@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
-from service_record.display.charts import Bar, Chart, Row, RowKind, offset, ticks
+from service_record.display.charts import Bar, Chart, Row, RowKind, is_drawn, offset, ticks
 from service_record.display.phrases import VERBS, damages, glyph, ink, name, summary
 from service_record.display.text import (
     BLANK,
@@ -128,7 +128,7 @@ def _chart_document(chart: Chart) -> "Document":
     return {
         **_boot(chart),
         "number": chart.number,
-        "zero": utc(chart.clock.zero),
+        **({"zero": utc(chart.clock.zero)} if chart.clock.zero is not None else {}),
         "byUptime": chart.clock.is_by_uptime,
         "begin": round(chart.begin, 3),
         "end": round(chart.end, 3),
@@ -228,7 +228,7 @@ def chain_lines(chart: Chart, view: View) -> Iterator[Line]:
 def _untimed(history: History, view: View) -> Iterator[Line]:
     """Yield a note for each service with runs that are in no chart, because they have no times."""
     for service in history.services:
-        runs = sum(run.first_entry is None for run in service.runs)
+        runs = sum(not is_drawn(run) for run in service.runs)
         if runs:
             yield BLANK
             text = f"{name(service.name)}: {count(runs, 'run')} without times, not drawn"
@@ -259,6 +259,8 @@ def _chart(chart: Chart, boots: int, view: View, *, wide: bool, flat: bool) -> I
 
 def boot_title(chart: Chart, boots: int) -> str:
     """Return `boot 1 of 3`, or `all runs` if no run has a boot id."""
+    if chart.log:
+        return f"all runs of {name(chart.log)}"
     return f"boot {chart.number} of {boots}" if chart.boot_id is not None else "all runs"
 
 
@@ -267,7 +269,11 @@ def chart_notes(chart: Chart, view: View) -> Iterator[str]:
     boot = f"{name(chart.boot_id)[:8]}, " if chart.boot_id is not None else ""
     by = "" if chart.clock.is_by_uptime else ", by the clock"
     recorded = " as recorded" if chart.clock.ahead else ""
-    yield f"{boot}from {moment(chart.clock.time(0), view.clock, view.now)}{recorded}; times since then{by}"
+    begin = chart.clock.time(0)
+    if begin is None:
+        yield f"{boot}without dates; times since the {'first line of its log' if chart.log else 'boot'}"
+    else:
+        yield f"{boot}from {moment(begin, view.clock, view.now)}{recorded}; times since then{by}"
     for ahead in chart.clock.corrected_offsets:
         yield f"times recorded in {zone(ahead)}, although labelled UTC, are put right here"
     for step in chart.clock_steps:

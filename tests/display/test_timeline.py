@@ -235,6 +235,39 @@ def test_only_the_latest_boots_are_on_one_page() -> None:
     assert len(re.findall(r"^boot \d of 5", drawn(history(job=boots), apart=True), re.MULTILINE)) == 5
 
 
+def undated(entries: list[Entry], recorder: str, boot_id: str | None = None) -> list[Entry]:
+    """The entries as those of a log without dates."""
+    return [replace(one, timestamp=None, boot_id=boot_id, recorder=recorder) for one in entries]
+
+
+def test_entries_without_dates_are_drawn_by_uptime() -> None:
+    run = [entry(at=10), entry(Phase.SERVICE_END, 40, result=Result.FAILURE)]
+    found = history(job=undated(run, "derived/journal"), open=undated([entry(at=20)], "derived/journal"))
+    chart = only(found)
+    assert [bars(row) for row in chart.rows] == [[("failure", 70, 100)], [("running", 80, None)]]
+    page = drawn(found)
+    assert "without dates; times since the boot" in page
+    assert "not drawn" not in page
+
+
+def test_entries_without_dates_join_the_chart_of_their_boot() -> None:
+    ours = [entry(at=5), entry(Phase.SERVICE_END, 90)]
+    found = history(job=ours, other=undated([entry(at=20)], "derived/journal", BOOT_ID))
+    assert [bars(row)[0][:2] for row in only(found).rows] == [("success", 65), ("running", 80)]
+
+
+def test_logs_of_installers_without_dates_share_no_clock() -> None:
+    run = [entry(uptime=0.0), entry(Phase.SERVICE_END, uptime=30.0)]
+    found = history(
+        anaconda=undated(run, "derived/anaconda"),
+        packaging=undated([entry(uptime=0.0), entry(Phase.SERVICE_END, uptime=9.0)], "derived/anaconda"),
+        job=failed_run(),
+    )
+    both = charts(found, latest_entry(found))
+    assert [(chart.log, chart.end) for chart in both][:2] == [("anaconda", 30), ("packaging", 9)]
+    assert "all runs of packaging, without dates; times since the first line of its log" in drawn(found)
+
+
 def test_upstreams_entries_are_placed_by_the_clock() -> None:
     run = [upstream_entry(at=10), upstream_entry(Phase.SERVICE_END, 40, result=Result.FAILURE)]
     chart = only(history(job=run))
