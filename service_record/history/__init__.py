@@ -1,4 +1,4 @@
-"""Histories made from entries: boots, runs, commands and stages, with their outcomes. Pure."""
+"""Build histories from entries: boots, runs, commands and stages, with their outcomes. Pure."""
 
 from service_record.history.build import History, ServiceHistory, build_history
 

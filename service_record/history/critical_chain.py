@@ -1,7 +1,7 @@
-"""Find what a boot waited for, from the times at which units started and became ready. Pure.
+"""Find the units that a boot waited for, from the times at which units started and became ready. Pure.
 
-A journal does not name the dependencies of units. systemd starts a unit as soon as the last unit that it
-waits for is ready, so the one that became ready right before is the likely one.
+A journal does not name the dependencies of units. But systemd starts a unit as soon as the last of its
+dependencies is ready, so that dependency is probably the unit that became ready right before the start.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,8 +13,8 @@ from service_record.history.from_journal import STARTUP
 from service_record.history.outcome import Run
 
 _GOALS: Final = ("graphical.target", "Graphical Interface", "multi-user.target", "Multi-User System")
-"""Targets that a boot ends with, the last first, by name or description."""
-_SAME: Final = 0.001  # seconds: times are in milliseconds
+"""Targets at the end of a boot, the latest first, by name or description."""
+_TOLERANCE_SECONDS: Final = 0.001  # times have milliseconds
 _MAX_LINKS: Final = 200
 
 
@@ -29,34 +29,35 @@ class Link(msgspec.Struct, frozen=True):
 
 
 def startup_seconds(run: Run) -> float | None:
-    """Return how long the start of a derived run took; None where that is not known."""
+    """Return how long the start of a run from a journal took, in seconds; None if this is unknown."""
     value = next((value for name, value in run.attributes if name == STARTUP), None)
     return float(value) if run.is_derived and isinstance(value, int | float) else None
 
 
 def critical_chain(runs: Iterable[Run]) -> tuple[Link, ...]:
-    """Return the units that the start-up of one boot waited for, in their order.
+    """Return the units that the start-up of one boot waited for, in the order of their starts.
 
-    Empty where the times are in whole seconds, and where no run is derived from a journal.
+    The chain is empty if no run is from a journal, or if the journal has only whole seconds: then the order
+    of starts is unknown.
     """
     starts: dict[str, Link] = {}
     for run in runs:
-        link = _link(run)
+        link = _make_link(run)
         if link is not None and run.service not in starts:
             starts[run.service] = link
     links = list(starts.values())
     if not links or all(link.started.is_integer() for link in links):
         return ()
     goal = next((starts[name] for name in _GOALS if name in starts), None)
-    return _back_from(goal or max(links, key=lambda link: link.ready), links)
+    return _trace_back(goal or max(links, key=lambda link: link.ready), links)
 
 
 def startup_end(chain: Sequence[Link]) -> float | None:
-    """Return when a start-up was complete."""
+    """Return the time at which the last unit of a chain was ready; None for an empty chain."""
     return chain[-1].ready if chain else None
 
 
-def _link(run: Run) -> Link | None:
+def _make_link(run: Run) -> Link | None:
     startup = startup_seconds(run)
     started = run.uptime
     if started is None and run.started is not None:
@@ -66,12 +67,16 @@ def _link(run: Run) -> Link | None:
     return Link(run.service, started, started + startup, 0.0)
 
 
-def _back_from(last: Link, links: Sequence[Link]) -> tuple[Link, ...]:
+def _trace_back(last: Link, links: Sequence[Link]) -> tuple[Link, ...]:
     chain: list[Link] = []
     seen = {last.service}
     while True:
         before = max(
-            (link for link in links if link.service not in seen and link.ready <= last.started + _SAME),
+            (
+                link
+                for link in links
+                if link.service not in seen and link.ready <= last.started + _TOLERANCE_SECONDS
+            ),
             key=lambda link: (link.ready, link.started),
             default=None,
         )

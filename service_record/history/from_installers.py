@@ -24,7 +24,7 @@ class InstallerLine(msgspec.Struct, frozen=True):
 
     text: str
     time: datetime | None = None
-    """None if the log has no times with a date."""
+    """None if the times of the log have no date."""
     program: str = ""
 
 
@@ -48,7 +48,7 @@ Adapter = Callable[[Iterable[InstallerLine]], Iterator[StepEvent]]
 
 
 def entries(recorder: str, events: Iterable[StepEvent]) -> dict[str, list[Entry]]:
-    """Return the entries by service. A stage outside a run starts a run."""
+    """Convert events to entries, grouped by service. A stage outside of a run starts a run."""
     records: dict[str, list[Entry]] = {}
     running: set[str] = set()
     for event in events:
@@ -85,12 +85,13 @@ _REPORTED: Final = (
 )
 """An event in the logs of cloud-init, curtin and subiquity: `finish: init-network/config-ssh: SUCCESS: …`.
 
-It is at the beginning of a message: errors quote the events of the command that failed.
+The pattern matches only at the beginning of a message, because error messages quote events of the failed
+command.
 """
 _QUOTED: Final = r"\b(?:start|finish): (?:init-|modules-|subiquity/|cmd-)"
 _FRAME: Final = r'  File "(?P<file>[^"]+)", line (?P<line>\d{1,9}), in (?P<function>\S+)'
 _NO_FAILURE: Final = r"\b(?:DEBUG|INFO|DBG|INF)\b"
-"""Log levels of lines that give no reason for a failure."""
+"""Log levels of lines that are never the reason of a failure."""
 _EXCEPTION: Final = r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b.*"
 _CLOUD_INIT_SERVICES: Final = {
     "init-local": "cloud-init-local",
@@ -102,7 +103,7 @@ _CLOUD_INIT_SERVICES: Final = {
 
 CLOUD_INIT_UNITS: Final = frozenset(_CLOUD_INIT_SERVICES.values())
 _WRAPPED: Final = r"^(?:.*/)?stage-([^/]+)/builtin/cmd-\1(?=/|$)"
-"""The path around the steps of a command of curtin: `stage-curthooks/builtin/cmd-curthooks/install-grub`."""
+"""A prefix in the paths of curtin's steps, as in `stage-curthooks/builtin/cmd-curthooks/install-grub`."""
 _WHOLE: Final = frozenset({"subiquity/Install/install"})
 """Steps that cover the whole installation. They become the run, not a stage."""
 
@@ -118,7 +119,7 @@ class _Failure:
         self._is_in_traceback = False
         self._lines: list[str] = []
         self._last: tuple[str | None, str | None] = (None, None)
-        """Message and error line of the latest failure. The steps around it fail for the same reason."""
+        """Message and error line of the latest failure. Its parent steps fail for the same reason."""
 
     def read(self, text: str) -> None:
         """Read a line without an event."""
@@ -152,7 +153,7 @@ class _Failure:
 
 
 class _EventFilter:
-    """Drops copies of events, and steps of curtin that have the path of the step around them."""
+    """Drops copies of events, and steps of curtin that have the same path as their parent step."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, ...], dict[str, int]] = {}
@@ -160,12 +161,12 @@ class _EventFilter:
         self._open: dict[str, str] = {}
         """Path of each running step -> its description."""
         self._inner: set[tuple[str, str]] = set()
-        """Path and description of the steps that run within a step of the same path."""
+        """Path and description of running steps whose parent step has the same path."""
 
     def is_new(self, program: str, event: re.Match[str]) -> bool:
-        """Return True if this event starts or ends a step, and is no copy of an earlier one."""
+        """Return True if this event starts or ends a step and is not a copy of an earlier event."""
         way, path, text = event["way"], event["path"], event["text"] or ""
-        # In the journal of an installation, curtin and subiquity log each event, in any order.
+        # In the journal of an installation, both curtin and subiquity log each event, in any order.
         seen = self._seen.setdefault((way, path, event["result"] or "", text), {})
         most = max(seen.values(), default=0)
         seen[program] = seen.get(program, 0) + 1
@@ -175,7 +176,7 @@ class _EventFilter:
             if self._open.get(path, text) != text:
                 self._inner.add((path, text))
                 return False
-            # What an earlier run has left open has ended: it was killed.
+            # Steps that an earlier run left open have ended: that run was killed.
             self._inner = {each for each in self._inner if not f"{each[0]}/".startswith(f"{path}/")}
             self._open = {each: own for each, own in self._open.items() if not each.startswith(f"{path}/")}
             self._open[path] = text
@@ -262,7 +263,7 @@ class _BannerRun:
         self._events: list[StepEvent] = []
         self._has_failed = False
         self._unplaced: list[StepEvent] = []
-        """Failed modules before any banner, as in an excerpt of a log."""
+        """Failed modules before the first banner. A log that is only an excerpt may lack the banner."""
         self._has_run = False
 
     def drop(self) -> None:
@@ -273,7 +274,7 @@ class _BannerRun:
         """Read a line without an event. Yield the events of a run when the next run starts."""
         if (banner := re.search(_BANNER, line.text)) is not None:
             at = datetime.strptime(banner["date"], "%a, %d %b %Y %H:%M:%S %z")
-            # Uptime as well as time: many hosts set their clock between two of these lines.
+            # Keep the uptime too, because many hosts set their clock between two of these lines.
             seconds = float(banner["uptime"])
             if self._service:
                 result = FAILURE if self._has_failed else SUCCESS
@@ -297,7 +298,7 @@ class _BannerRun:
             (self._events if self._service else self._unplaced).extend((start, end))
 
     def finish(self) -> Iterator[StepEvent]:
-        """Yield the events that are known of an unfinished run, or of the failed modules in an excerpt."""
+        """Yield the known events of an unfinished run, or the failed modules in an excerpt of a log."""
         yield from self._events
         if self._unplaced and not self._has_run:
             yield StepEvent(service="cloud-init", phase=Phase.SERVICE_START)
@@ -346,11 +347,11 @@ def read_cloud_init_status(document: bytes) -> Iterator[StepEvent]:
 
 
 CLOUD_INIT_RESULT: Final = "cloud-init-result"
-"""The service for result.json, which does not name the unit in which a module failed."""
+"""Service name for result.json, which does not name the unit in which a module failed."""
 
 
 def read_cloud_init_result(document: bytes) -> Iterator[StepEvent]:
-    """Read cloud-init's result.json, which is written at the end and has the errors of all modules."""
+    """Read cloud-init's result.json. cloud-init writes it at the end, with the errors of all modules."""
     try:
         result = msgspec.json.decode(document, type=dict[str, _StatusStage]).get("v1")
     except msgspec.DecodeError:
@@ -372,7 +373,7 @@ _ITEM_FAILED: Final = (
 
 
 _LOG_SAVED: Final = r"\bRunning /usr/lib/finish-install\.d/\d+save-logs$"
-"""The last line of the copy in the new system: only the unmounting and the reboot follow."""
+"""The last line in the new system's copy of the log. Only the unmounting and the reboot follow."""
 
 
 def read_debian_installer(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
@@ -472,7 +473,7 @@ _PROGRAM: Final = r"\w+ program: Running(?: in chroot '\S+')?\.\.\. (?P<command>
 _RETURN: Final = r"\w+ program: Return code: (?P<code>-?\d+)"
 _KICKSTART_SCRIPT: Final = "/ks-script-"
 _DAEMONS: Final = r"(?:\S*/)?(?:auditd|Xorg|Xvnc|metacity|gnome-kiosk|dbus-daemon)\b"
-"""Programs whose end Anaconda does not wait for."""
+"""Daemons, which Anaconda starts and does not wait for."""
 _MAX_COMMAND_CHARACTERS: Final = 80
 
 
@@ -584,7 +585,7 @@ def read_ignition(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
             continue
         text = re.sub(r"^.*? ignition\[\d+\]: ", "", line.text).strip()
         if (begun := re.match(rf"Stage: ({_IGNITION_STAGES})$", text)) is not None:
-            if stage:  # the line of its end is missing
+            if stage:  # the line about the end of this stage is missing
                 yield StepEvent(service=service, phase=Phase.STAGE_END, name=stage, at=line.time)
             stage, errors = begun[1], []
             yield StepEvent(service=service, phase=Phase.STAGE_START, name=stage, at=line.time)
@@ -642,7 +643,7 @@ _KUBEADM_PHASES: Final = frozenset(
 
 
 def _join_failures(lines: Iterable[InstallerLine]) -> Iterator[InstallerLine]:
-    """Join the line of an error with the lines that explain it, and leave out the advice after it."""
+    """Join the line of an error with the lines that explain it, and drop the advice that follows."""
     hints: list[str] = []
     error: InstallerLine | None = None
     is_over = False
@@ -653,7 +654,7 @@ def _join_failures(lines: Iterable[InstallerLine]) -> Iterator[InstallerLine]:
         if error is not None:
             yield error
             error, is_over = None, True
-        # Advice has the name of a phase in front. Only another start is another run.
+        # Lines of advice also begin with the name of a phase. Only another start begins another run.
         is_over = is_over and re.search(_KUBEADM_BEGINS, line.text) is None
         if is_over:
             continue
@@ -709,11 +710,11 @@ def read_kubeadm(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
 
 
 JOURNAL_PROGRAMS: Final = r"(?:subiquity_|curtin_|cloud-init|anaconda)[\w.-]*"
-"""Programs of installers that log their steps to the journal as well."""
+"""Programs of installers that also log their steps to the journal."""
 
 
 def read_journal_lines(lines: Sequence[InstallerLine]) -> dict[str, list[Entry]]:
-    """Return the entries of the installers whose lines are in a journal."""
+    """Return the entries by service from the lines that installers logged to a journal."""
     anaconda = [line for line in lines if line.program.startswith("anaconda")]
     others = [line for line in lines if not line.program.startswith("anaconda")]
     return entries("subiquity", read_reported_events(others)) | entries("anaconda", read_anaconda(anaconda))
@@ -729,7 +730,7 @@ class InstallerLog(msgspec.Struct, frozen=True):
     """Regular expression for the first lines of a file with any other path."""
     read: Adapter
     reads_journals: bool = False
-    """True if the lines of this log look like those of a journal."""
+    """True if the lines of this log look like the lines of a journal."""
 
 
 INSTALLERS: Final = (
@@ -777,7 +778,7 @@ INSTALLERS: Final = (
 
 
 def find_installer(path: str, head: str) -> InstallerLog | None:
-    """Return the kind of log of a file; None if it is not an installer's log."""
+    """Return the kind of installer log that a file is; None if it is none of them."""
     by_path = (one for one in INSTALLERS if re.search(one.path, path))
     by_head = (one for one in INSTALLERS if re.search(one.head, head))
     return next(by_path, None) or next(by_head, None)
@@ -789,7 +790,7 @@ _TOLERANCE: Final = timedelta(seconds=1)
 def insert_stages(runs: Sequence[Entry], steps: Iterable[Entry]) -> list[Entry] | None:
     """Return the runs of a unit from a journal, with the stages from the unit's own log inserted.
 
-    Return None if the time of a stage is in none of the runs.
+    Returns None if a stage has no time, or is outside of all runs.
     """
     found = list(runs)
     for step in steps:
@@ -811,7 +812,7 @@ def insert_stages(runs: Sequence[Entry], steps: Iterable[Entry]) -> list[Entry] 
 
 
 def _insert_position(entries: Sequence[Entry], step: Entry) -> int | None:
-    """Return the index at which to insert an entry: before the end of the run during which it was logged."""
+    """Return the index at which to insert a stage's entry: before the end of the run around its time."""
     if step.time is None:
         return None
     place = None

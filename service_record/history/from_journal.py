@@ -1,8 +1,8 @@
 """Derive records from a journal: turn systemd's messages about units into the entries of runs. Pure.
 
-A run of a unit starts and ends with a message of systemd. A journal has neither the stages of a service nor
-the line of a script that failed. Apart from that, derived entries have the same form as recorded ones, so
-all readers of records can use them. `Entry.recorder` marks them as derived.
+A run of a unit starts and ends with a message of systemd. A journal contains neither the stages of a service
+nor the failed line of a script. Apart from that, derived entries have the same form as recorded ones, so all
+readers of records can use them. `Entry.recorder` marks them as derived.
 """
 
 import re
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 RECORDER: Final = "derived/journal"
 YEARS_ASSUMED: Final = f"{RECORDER}, years assumed"
-"""The recorder if the times in a journal have no year and nothing else in the journal shows it."""
+"""Recorder of entries whose year is a guess: neither the times nor other lines of the journal have it."""
 STARTUP: Final = "startup_seconds"
 """Name of a run's attribute: the seconds from `Starting` to `Started`."""
 
 _SERVICE: Final = ".service"
 _IGNORED: Final = (".scope", ".slice", ".automount")
-"""Units that only group other units or wait for a first access. Their messages describe no run."""
+"""Types of units that group processes or wait for a first access. Their messages describe no run."""
 _MESSAGE_LINES: Final = 3
 _MAX_MESSAGE_CHARACTERS: Final = 1000
 _MAX_RUNS: Final = 1000
 """Only the latest runs of a unit are kept. Older ones are counted in `RunsLeftOut`."""
 _MAX_UNITS: Final = 20_000
-"""Only the first units of a boot are kept."""
+"""Units beyond this number in a boot are ignored."""
 _BOOT: Final = "running in system mode"
 _VERSION: Final = r"systemd v?(\d{2,4})\b.* running in system mode"
 _NAMES_FINISHED: Final = 246
@@ -129,7 +129,7 @@ class _UnitRun(msgspec.Struct, kw_only=True):
     number: int
     """The number of its first message."""
     end_number: int = 0
-    """The number of the message that ended it; 0 if there was none."""
+    """The number of the message that ended it; 0 without such a message."""
     outcome: str = ""
     """`success`, `failure`, `stopped` or `unknown`; empty while the run is open."""
     invocation_id: str | None = None
@@ -150,7 +150,7 @@ class _UnitRun(msgspec.Struct, kw_only=True):
 
 
 class _UnitRuns:
-    """The runs of a unit in one boot, with the last lines that the unit logged."""
+    """The runs of a unit in one boot, and the last lines that the unit logged."""
 
     __slots__ = (
         "exits",
@@ -203,16 +203,16 @@ class JournalRuns:
     """Builds records from the messages of a journal. Pass the messages in their order."""
 
     def __init__(self, read_line: Callable[[Any], str] = str) -> None:
-        """`read_line` returns the text of a line passed to `add_line`. It is called only for failures."""
+        """`read_line` converts an object passed to `add_line` to text. It is called only for failed units."""
         self._read_line = read_line
         self.is_kernel_log = False
         """True for the kernel log. systemd writes to it only until journald runs."""
         self.is_boot_log = False
-        """True for a log that ends when the host has booted, so the rest of each boot is unknown."""
+        """True for a log that ends when the host has booted, so that the rest of each boot is unknown."""
         self.years_assumed = False
         """True if the years of the times are a guess."""
         self.installer_lines: list[InstallerLine] = []
-        """Lines of installers, which log their steps to the journal as well."""
+        """Lines of installers, which also log their steps to the journal."""
         self._boots: dict[str | None, _BootRuns] = {}
         self._boot = _BootRuns(None)
         self._number = 0
@@ -228,7 +228,7 @@ class JournalRuns:
         """The event of the previous message, and its unit or description."""
 
     def add_line(self, unit: str, invocation_id: str | None, line: object, boot_id: str | None) -> None:
-        """Keep a line that a unit logged itself, for the message of a later failure."""
+        """Keep a line logged by a unit itself. The last lines become the error message of a later failure."""
         if not unit.endswith(_SERVICE):
             return
         unit_runs = self._get_unit(unit, boot_id)
@@ -278,7 +278,7 @@ class JournalRuns:
         if event is UnitEvent.FINISHED:
             self._has_finished = True
             self._oneshots.add(self._units_by_description.get(unit, unit))
-        if self._describe_one_unit(*before, event, unit):
+        if self._are_about_one_unit(*before, event, unit):
             named, described = (before[1], unit) if "." in before[1] else (unit, before[1])
             self._learn_description(named, described, boot)
             is_duplicate = event is UnitEvent.NOT_STARTED or (
@@ -297,7 +297,7 @@ class JournalRuns:
         self._apply_event(event, unit_runs, message, facts)
 
     def _keep_failure_note(self, message: JournalMessage) -> None:
-        """Keep the reason that systemd gives for a failure of a unit."""
+        """Keep systemd's own reason for the failure of a unit."""
         match = re.match(_NOTE, message.text)
         unit = message.unit or (match["unit"] if match is not None else "")
         if not unit.endswith(_SERVICE) or re.search(_FAILURE_NOTE, message.text) is None:
@@ -306,7 +306,7 @@ class JournalRuns:
         if unit_runs is not None:
             unit_runs.note = match["note"] if match is not None else message.text
 
-    def _describe_one_unit(self, before: UnitEvent | None, other: str, event: UnitEvent, unit: str) -> bool:
+    def _are_about_one_unit(self, before: UnitEvent | None, other: str, event: UnitEvent, unit: str) -> bool:
         """Return True if two consecutive messages describe one unit, once by name, once by description.
 
         systemd logs `x.service: Failed with result …` directly before `Failed to start DESCRIPTION.`.
@@ -324,7 +324,7 @@ class JournalRuns:
         return has_begun and other.endswith(_SERVICE) and event in {UnitEvent.STOPPED, UnitEvent.FINISHED}
 
     def _learn_description(self, unit: str, description: str, boot: _BootRuns) -> None:
-        """Remember the unit of a description, and join the runs that were found under each."""
+        """Remember the unit that has a description, and merge the runs found under either."""
         if description in self._oneshots:
             self._oneshots.add(unit)
         known = self._units_by_description.get(description)
@@ -362,7 +362,8 @@ class JournalRuns:
     def _parse_event(self, message: JournalMessage) -> tuple[UnitEvent | None, str, Mapping[str, str | None]]:
         """Return the event of a message, its unit or description, and the other values in its text.
 
-        A known text has priority over MESSAGE_ID: systemd logs a skipped start with the id of a start.
+        A known text has priority over MESSAGE_ID, because systemd logs a skipped start with the MESSAGE_ID
+        of a start.
         """
         fields = message.fields
         if (known := read_event(message.text)) is not None:
@@ -379,7 +380,7 @@ class JournalRuns:
         if described is None:
             return None, "", {}
         event, description = described
-        # Other code recognizes the name of a unit by its ".".
+        # Here, a name with a "." is the name of a unit, so a description must not contain one.
         description = description.replace(".", "\N{ONE DOT LEADER}")
         return event, description, {}
 
@@ -570,7 +571,7 @@ class JournalRuns:
     ) -> Iterator[Entry]:
         is_described = "." not in name
         if is_described and not run.outcome and run.ready is None and not is_latest:
-            return  # the boot is over: the end was lost, or logged in an unknown form
+            return  # the boot is over: the end is missing, or was logged in an unknown form
         has_no_end = self.is_kernel_log or (self.is_boot_log and not is_latest)
         if has_no_end and not run.outcome and run.ready is None:
             return
@@ -591,8 +592,8 @@ class JournalRuns:
         if not outcome and re.match(_LAST_SERVICES, name) is not None:
             outcome = "success"  # journald stops before it ends
         if not outcome and run.ready is not None:
-            # It has started, and no end was logged. In some cases that does not mean that it still runs:
-            # only services do, and a service known only by its description may have ended under its name.
+            # The unit has started; no end was logged. It counts as running only if it is a service that was
+            # logged by name: the end of a unit logged by description may have been logged under its name.
             if is_described or not run.is_service or not self._has_finished or has_no_end:
                 outcome, ended = "success", run.ready
             elif boot.is_going_down and not is_latest:
@@ -635,10 +636,10 @@ def _join_lines(lines: Sequence[str]) -> str | None:
 
 
 def merge(recorded: Iterable[Piece], derived: Sequence[Entry]) -> list[Piece]:
-    """Return a record with the runs and the ends of runs that only the journal has.
+    """Return a record, completed with runs and with ends of runs that only the journal contains.
 
-    Runs are matched by their invocation id. A derived run without an id is left out, because it may be in the
-    record already.
+    Runs are matched by their invocation id. A derived run without an id is left out, because it may already
+    be in the record.
     """
     pieces = list(recorded)
     entries = [piece for piece in pieces if isinstance(piece, Entry)]

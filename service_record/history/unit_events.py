@@ -1,8 +1,8 @@
-"""What systemd logs about units: one table for all readers of its messages. Pure.
+"""Recognize systemd's messages about units: one table for all readers of journals. Pure.
 
-A message is known by its MESSAGE_ID (systemd's catalog, sd-messages.h) or by its text. Texts are those of
-unit.c, job.c and service.c of systemd 219 to 257. Before version 249 many texts have a unit's description
-instead of its name; a journal with fields has the name beside it, in UNIT.
+A message is recognized by its MESSAGE_ID (systemd's catalog, sd-messages.h) or by its text. The texts are
+from unit.c, job.c and service.c of systemd 219 to 257. Before version 249, many texts have a unit's
+description instead of its name. A journal with fields has the name in the field UNIT as well.
 """
 
 import re
@@ -19,21 +19,21 @@ class UnitEvent(StrEnum):
 
     STARTING = "starting"
     STARTED = "started"
-    """Its start has succeeded: it is up."""
+    """The start has succeeded, so the unit is active."""
     FINISHED = "finished"
     """The commands of a oneshot service have succeeded."""
     RESTARTED = "restart scheduled"
     CYCLE = "job deleted to break a cycle"
     DEACTIVATED = "deactivated"
-    """It has ended, and not failed."""
+    """The unit ended without a failure."""
     STOPPING = "stopping"
     STOPPED = "stopped"
     EXITED = "process exited"
     FAILED = "failed with a result"
     ENTERED_FAILED = "entered failed state"
-    """It failed: systemd before 236 logs that, with a result in another line or without one."""
+    """The unit failed. Only systemd before 236 logs this; the result is in another line or is not logged."""
     NOT_STARTED = "start failed"
-    """Its start job failed: said after the reason, or instead of it."""
+    """The start job failed. systemd logs this after the reason of the failure, or instead of it."""
     START_LIMIT = "start limit hit"
     ASSERTION = "assertion failed"
     CONDITION = "condition not met"
@@ -44,7 +44,7 @@ class UnitEvent(StrEnum):
 
 _OF: Final = rf"(?P<unit>{UNIT})"
 _DESCRIPTION: Final = r"(?: - (?P<description>.*))?"
-# systemd 232 to 237 has no comma behind the code of a control process.
+# systemd 232 to 237 writes no comma after the code of a control process.
 _EXIT: Final = r"code=(?P<code>exited|killed|dumped),? status=(?P<number>\d{1,9})(?:/(?P<name>\S+))?"
 _STARTED: Final = "(?:Started|Reached target|Mounted|Listening on|Found device|Activated swap)"
 _MESSAGES: Final[tuple[tuple[UnitEvent, str, str], ...]] = (
@@ -114,9 +114,10 @@ _MESSAGES: Final[tuple[tuple[UnitEvent, str, str], ...]] = (
     ),
     (UnitEvent.UNLOADABLE, "", rf"{_OF}: (?P<detail>.*[^\s.])\.? Refusing\.$"),
 )
-"""Event, the words of which one is the first of the message or the first behind the unit, and pattern.
+"""Event, words, pattern. A message begins with one of the words, or has it right after `UNIT: `.
 
-Only the patterns of a message's own words are tried: a journal has hundreds of thousands of messages.
+`read_event` looks patterns up by this word instead of trying them all, because a journal may have hundreds
+of thousands of messages. An entry without words has no fixed word in these places.
 """
 _WITHOUT_WORD: Final = tuple((event, pattern) for event, words, pattern in _MESSAGES if not words)
 _BY_WORD: Final = {
@@ -135,11 +136,11 @@ MESSAGE_IDS: Final = {
     "5eb03494b6584870a536b337290809b3": UnitEvent.RESTARTED,
     "0e4284a0caca4bfc81c0bb6786972673": UnitEvent.CONDITION,
 }
-"""The events by MESSAGE_ID: only messages that have an ID in every version of systemd that logs them."""
+"""MESSAGE_ID -> event, for messages that have an ID in every version of systemd that logs them."""
 
 
 def read_event(text: str) -> tuple[UnitEvent, re.Match[str]] | None:
-    """Return what a message of systemd says about a unit that it names; None for any other text."""
+    """Return the event in a message of systemd that names a unit, with the match; None for any other text."""
     words = text.split(" ", 2)
     patterns = _BY_WORD.get(words[0], ())
     if len(words) > 1 and words[0].endswith(":"):
@@ -167,13 +168,13 @@ _DESCRIBED: Final = (
     (UnitEvent.DEPENDENCY, r"Dependency failed for (?P<description>.+)\.$"),
 )
 _SESSION: Final = r"Session \S+ of [Uu]ser "
-"""The description of a scope: it runs no program of its own."""
+"""The description of a session's scope. Scopes are ignored, because systemd starts no program in them."""
 TARGET: Final = " (target)"
-"""What follows the description of a target here: a service may have the same description."""
+"""Suffix that is added to the description of a target, because a service may have the same description."""
 
 
 def read_described_event(text: str) -> tuple[UnitEvent, str] | None:
-    """Return what a message says about a unit that it only describes, and the description."""
+    """Return event and description for a message that has a unit's description instead of its name."""
     for event, pattern in _DESCRIBED:
         if (match := re.match(pattern, text)) is not None:
             description = match["description"]
