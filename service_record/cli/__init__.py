@@ -263,19 +263,22 @@ def show_error(text: str) -> None:
 
 
 def _log_to_journal(text: str) -> bool:
-    """Send an error to the journal with its MESSAGE_ID. Return False if standard error does not lead there.
+    """Log an error to the journal, with its MESSAGE_ID. Return False if standard error does not lead there.
 
     Only root can tell journald the unit of a message. Otherwise `journalctl --unit` would lack the error,
-    because this process ends at once.
+    because this process ends at once. So others, and root where journald does not answer, print it.
     """
-    if "JOURNAL_STREAM" not in os.environ or os.geteuid() != 0:
+    if "JOURNAL_STREAM" not in os.environ:
         return False
     from service_record.record.journal_sending import MessageKind, is_journal, send_message
     from service_record.record.systemd import unit_of_process
 
     if not is_journal(2, os.environ):
         return False
-    return send_message(MessageKind.COMMAND_FAILED, f"Error: {text}", 3, unit=unit_of_process())
+    line = f"Error: {text}"
+    if os.geteuid() != 0 or not send_message(MessageKind.COMMAND_FAILED, line, 3, unit=unit_of_process()):
+        click.echo(f"<3>{line}", err=True)  # the level of an error, see sd-daemon(3): a unit may drop others
+    return True
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})

@@ -50,8 +50,8 @@ def plain(libraries: Path, *arguments: str, setup: str = "", **variables: str) -
     """`service-record` of an installation without extras."""
     program = f"""
 import sys
-{setup}
 sys.path.append({str(libraries)!r})
+{setup}
 from service_record.cli import main
 main(prog_name="service-record")
 """
@@ -120,13 +120,21 @@ def test_message_has_the_whole_command_of_the_environment(
     assert answer.err.endswith(f" not installed: {install} 'service-record[reporter]'\n")
 
 
+LOGS_TO_A_DEAD_JOURNAL = """
+import os, service_record.record.journal_sending as journal_sending
+journal_sending.SOCKET = "/nonexistent"
+standard_error = os.fstat(2)
+os.environ["JOURNAL_STREAM"] = f"{standard_error.st_dev}:{standard_error.st_ino}"
+"""
+
+
 def test_timer_round_without_its_extra_succeeds(libraries: Path, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     arguments = ("report", "--due", "--root", str(tmp_path))
-    answer = plain(libraries, *arguments, JOURNAL_STREAM="1:1")
+    answer = plain(libraries, *arguments, setup=LOGS_TO_A_DEAD_JOURNAL)
     assert (answer.status, answer.out, answer.err.count("\n")) == (0, "", 1)
     assert answer.err.startswith("<3>Error: the extra 'reporter' is needed, and ")
-    again = plain(libraries, *arguments, JOURNAL_STREAM="1:1")
+    again = plain(libraries, *arguments, setup=LOGS_TO_A_DEAD_JOURNAL)
     assert (again.status, again.err) == (0, "")
 
 
