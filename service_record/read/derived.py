@@ -1,4 +1,4 @@
-"""Derive records from the journals and installers' logs of a source, or from this host's own journal."""
+"""Derive records from the journals and installers' logs of a source, or from the journal of this host."""
 
 import os
 import re
@@ -42,7 +42,7 @@ _CLOUD_INIT_STATE: Final = r"(?:^|/)(?:cloud|cloud-init|data)/(?:data/)?(?P<name
 _CONSOLES: Final = frozenset({FileForm.TEXT, FileForm.KERNEL, FileForm.UTF_16})
 _COLOURS: Final = rb"(?:\x1b|\^\[)\[[0-9;]*m|\[\d{1,3}(?:;\d{1,3}){0,3}m"
 _ENDS: Final = rb"end(?:s|ing)? at \S{1,20} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"
-"""In the line that journalctl prints above a journal as text."""
+"""The end time in the first line of a journal as text, which journalctl prints."""
 _FIELDS: Final = (
     *("MESSAGE", "MESSAGE_ID", "UNIT", "USER_UNIT", "INVOCATION_ID", "JOB_RESULT", "UNIT_RESULT"),
     "_SOURCE_REALTIME_TIMESTAMP",
@@ -53,32 +53,34 @@ _JOURNALCTL: Final = (
     f"--output-fields={','.join(_FIELDS)}",
 )
 _MAX_FAILED: Final = 50
-"""Failed units whose own lines are read from this host's journal."""
+"""Maximum number of failed units whose own lines are read from this host's journal."""
 _LIVE: Final = "the journal of this host"
-_LIVE_SECONDS: Final = 60.0  # for reading it, including the search for runs in it
+_LIVE_SECONDS: Final = 60.0  # for reading the journal and finding its runs
 _MAX_JOURNAL_BYTES: Final = 4 << 30
 
 Records = Mapping[str, Sequence[Entry]]
 
 
 def add_derived(source: Source, leave: "Leave | None" = None) -> Source:
-    """Return the source with the runs that its journals and installers' logs tell of.
+    """Return the source with the runs from its journals and installers' logs added.
 
-    Of an invocation that is recorded, only an end that the record lacks is added.
+    If an invocation is in a record, only a missing end is added to it. `leave` is called with each file that
+    was not read.
     """
     return _with_records(source, derived_records(host_files(source, leave=leave, every_boot=True) or ()))
 
 
 def derived_records(files: Iterable[tuple[str, Read]]) -> Records:
-    """Return the records that the journals and installers' logs among a host's files give."""
-    return _joined([records for path, read in files if (records := read_log(path, read))])
+    """Return the records derived from the journals and installers' logs among a host's files."""
+    return _merge_files([records for path, read in files if (records := read_log(path, read))])
 
 
 def journal_of_this_host(source: Source | None) -> Source | None:
-    """Return the records of this host with the runs in its journal; None if there are neither.
+    """Return the records of this host, with the runs in its journal added; None if there are neither.
 
-    `source` has the records, and is None if there are none. A journal that is not read whole is left out:
-    its runs would seem to go on. Raises SourceError for such a journal if there is no source.
+    `source` contains the records, or is None if there are none. A journal that could not be read completely
+    is left out, because runs without their end would count as running. If there is no source either, this
+    raises SourceError.
     """
     try:
         records = _live_records()
@@ -87,7 +89,7 @@ def journal_of_this_host(source: Source | None) -> Source | None:
     except ProgramError as error:
         if source is None:
             raise SourceError(f"{_LIVE} cannot be read: {error}") from None
-        from service_record.bundle import LeftOut  # few hosts need it
+        from service_record.bundle import LeftOut  # imported here because few hosts need it
 
         return replace(source, left_out=(*source.left_out, LeftOut(_LIVE, f"not read: {error}")))
     if source is None:
@@ -96,7 +98,7 @@ def journal_of_this_host(source: Source | None) -> Source | None:
 
 
 def read_log(path: str, read: Read) -> Records:
-    """Return the records that a journal or an installer's log gives; empty for any other file."""
+    """Return the records derived from a journal or an installer's log; empty for any other file."""
     head = read(HEAD_BYTES)
     form = recognise(head)
     if form is FileForm.JSON and (state := re.search(_CLOUD_INIT_STATE, path)) is not None:
@@ -106,27 +108,27 @@ def read_log(path: str, read: Read) -> Records:
         return {}
     stream = classify_file(path, head)
     if stream is not None and stream.host:
-        return {}  # of another host of the cluster
+        return {}  # the file is from another host of the cluster
     whole = chain([head], iter(lambda: read(_BLOCK_BYTES), b""))
 
     def read_again(_size: int) -> bytes:
         return next(whole, b"")
 
-    end = _end(head)
+    end = _parse_end_time(head)
     era = Era(last=end or datetime.now(UTC))
     installer = find_installer(path, head.decode(errors="replace"))
     if form in _JOURNALS and (installer is None or not installer.reads_journals):
         runs = read_runs(form, read_again, era, is_year_known=end is not None)
-        return _joined([runs.records(), read_journal_lines(runs.installer_lines)])
+        return _merge_files([runs.records(), read_journal_lines(runs.installer_lines)])
     if form in _CONSOLES and (installer is None or installer.name == "ignition"):
         return _read_capture(form, read_again, installer)
     return {} if installer is None else _read_steps(installer, form, read_again, era)
 
 
 def _read_capture(form: FileForm, read: Read, installer: InstallerLog | None) -> Records:
-    """Read the capture of a console. Ignition logs there as well."""
+    """Read the capture of a console. Ignition also logs to the console."""
     data = read(HEAD_BYTES) + read(_BLOCK_BYTES)
-    # The checks of file systems may print thousands of lines first.
+    # Search a whole block: checks of file systems may print thousands of lines before systemd's first one.
     if installer is None and re.search(CONSOLE, re.sub(_COLOURS, b"", data)) is None:
         return {}
     data += b"".join(islice(iter(lambda: read(_BLOCK_BYTES), b""), _MAX_CAPTURE_BLOCKS))
@@ -138,12 +140,12 @@ def _read_capture(form: FileForm, read: Read, installer: InstallerLog | None) ->
 
 def _read_steps(installer: InstallerLog, form: FileForm, read: Read, era: Era) -> Records:
     own = LogStream("", INSTALLER, form=form)
-    lines = (log_line(own, 0, line, era) for line in _lines(convert_to_lines(form, read)))
+    lines = (log_line(own, 0, line, era) for line in _split_lines(convert_to_lines(form, read)))
     steps = installer.read(InstallerLine(line.text, line.time, line.name) for line in lines)
     return installer_entries(installer.name, steps)
 
 
-def _lines(read: Read) -> Iterator[bytes]:
+def _split_lines(read: Read) -> Iterator[bytes]:
     rest = b""
     while block := read(_BLOCK_BYTES):
         lines = (rest + block).split(b"\n")
@@ -155,20 +157,21 @@ def _lines(read: Read) -> Iterator[bytes]:
 
 _BLOCK_BYTES: Final = 1 << 20
 _MAX_CAPTURE_BLOCKS: Final = 64
-"""Of the capture of a console: the beginning."""
+"""Only the beginning of a console capture is read."""
 _MAX_LINE_BYTES: Final = 1 << 14
 
 
-def _end(head: bytes) -> datetime | None:
-    """Return when a journal ends, by the line that journalctl prints above it."""
+def _parse_end_time(head: bytes) -> datetime | None:
+    """Return the end time in the first line of a journal, or None if journalctl did not print that line."""
     match = re.search(_ENDS, head[:500])
     return None if match is None else datetime.fromisoformat(f"{match[1].decode()}+00:00")
 
 
-def _joined(files: Iterable[Records]) -> Records:
-    """Return the records of several files. Of a service in one boot, the file that tells most counts.
+def _merge_files(files: Iterable[Records]) -> Records:
+    """Merge the records of several files.
 
-    The stages of an installer's log are put into the runs of its unit that a journal tells of.
+    If several files have the same service and boot, the one with the most entries is used. The stages from an
+    installer's log are inserted into the runs of its unit from a journal.
     """
     best: dict[str, dict[str | None, Sequence[Entry]]] = {}
     for records in files:
@@ -187,7 +190,7 @@ def _joined(files: Iterable[Records]) -> Records:
         with_steps = insert_stages(runs, steps) if runs and steps else None
         joined[service] = with_steps or [*steps, *runs]
     if not CLOUD_INIT_UNITS.isdisjoint(joined):
-        joined.pop(CLOUD_INIT_RESULT, None)  # the units say more
+        joined.pop(CLOUD_INIT_RESULT, None)  # the records of the units have more details
     return joined
 
 
@@ -202,7 +205,7 @@ def _with_records(source: Source, derived: Records) -> Source:
 
 
 def _live_records() -> Records:
-    """Read what systemd logged, and then the lines of the units that failed. Raises ProgramError."""
+    """Read systemd's messages, and if units failed, read again with their own lines. Raises ProgramError."""
     deadline = Deadline(_LIVE_SECONDS)
     runs = _read_journal(deadline, "_PID=1")
     failed = [

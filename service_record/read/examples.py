@@ -1,4 +1,4 @@
-"""The examples that come with service-record, so that each verb can be tried on a host without records."""
+"""Find the included examples, with which each command can be tried on a host without records."""
 
 import tempfile
 from functools import cache
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 PREFIX: Final = "example:"
-"""`example:failed-stage` is a place to read from."""
+"""Prefix of the places that name an example: `example:failed-stage`."""
 
 
 def example_path(place: str) -> Path:
-    """Return where an example is. Raises FileNotFoundError, which names those that there are."""
-    # README.md describes them. An archive may be named without its suffix.
+    """Return the path of an example. Raises FileNotFoundError, whose message lists the existing examples."""
+    # README.md only describes the examples. An archive may be named without its suffix.
     examples = {
         each.name.partition(".")[0]: each for each in _directory().iterdir() if each.name != "README.md"
     }
@@ -32,18 +32,18 @@ def resolve_example(place: str) -> str:
 
 
 def _directory() -> "Traversable":
-    """Return the directory of the examples: the wheel carries them, a checkout has them in its docs."""
+    """Return the directory of the examples: in the installed package or, in a checkout, below docs."""
     installed = files("service_record").joinpath("host", "examples")
     return installed if installed.is_dir() else Path(__file__).resolve().parents[2] / "docs/examples"
 
 
 @cache
 def _directory_of_copies() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="service-record-examples-")  # removed at the exit
+    return tempfile.TemporaryDirectory(prefix="service-record-examples-")  # removed when the process exits
 
 
 def _unpacked(example: "Traversable") -> Path:
-    """Copy an example out of the standalone executable, which is a zip file, and return where it is."""
+    """Copy an example out of the standalone executable, a zip file, and return the path of the copy."""
     target = Path(_directory_of_copies().name, example.name)
     if example.is_file():
         target.write_bytes(example.read_bytes())

@@ -34,13 +34,15 @@ def host_files(
     leave: "Leave | None" = None,
     every_boot: bool = False,
 ) -> HostFiles | None:
-    """Return the files of a source, with a function that reads each; None if there are none.
+    """Return the files of a source, each with a function that reads it; None if there are none.
 
-    With `is_here` the records are this host's own, and the host itself is read, for at most three seconds:
-    among other things the latest lines in the journal of the failed `units` and of the `named` services.
-    With `is_brief` fewer of the other lines are read. The host's programs start before this returns.
-    `leave` is called with each file that was not read, and that opening the source has not reported. Of
-    binary journals the latest two boots are read, or `every_boot`.
+    If the source has no files and `is_here` is True, the records are from this host, and the host itself is
+    read for at most three seconds. That includes the latest journal lines of the failed `units` and of the
+    `named` services; with `is_brief`, fewer of the other lines are read. The programs that read the host are
+    started before this returns.
+
+    `leave` is called with each file that was not read, unless opening the source has already reported it. The
+    latest two boots of binary journals are read, or all with `every_boot`.
     """
     if source.contents is not None:
         return _read_contents(source, leave or _ignore, every_boot=every_boot)
@@ -51,7 +53,7 @@ def host_files(
 
 
 def _live(units: list[str], *, is_brief: bool) -> HostFiles:
-    # Only for this host.
+    # Imported here because other sources do not need it.
     from service_record.read.live_host import BRIEF_JOURNAL_LINES, JOURNAL_LINES, live_contents
 
     contents = live_contents(units, journal_lines=BRIEF_JOURNAL_LINES if is_brief else JOURNAL_LINES)
@@ -59,16 +61,16 @@ def _live(units: list[str], *, is_brief: bool) -> HostFiles:
 
 
 def _ignore(_: object) -> None:
-    """Ignore what was left out."""
+    pass
 
 
 def _read_contents(source: Source, leave: "Leave", *, every_boot: bool) -> HostFiles:
-    """Yield each file; binary journals come last, as what journalctl prints of them."""
+    """Yield each file. Binary journals come last, in the export format of journalctl."""
     reported = {str(part) for part in source.left_out}
 
     def report(part: "LeftOut") -> None:
         part = part.within(source.name)
-        # Other files have what links lead to: reports full of these would hide the rest.
+        # The targets of links are usually in the bundle too. Reports of all links would hide other reports.
         if part.reason != _LINK and str(part) not in reported:
             leave(part)
 
@@ -91,7 +93,7 @@ def _read_contents(source: Source, leave: "Leave", *, every_boot: bool) -> HostF
 
 
 def _from_beginning(head: bytes, read: Callable[[int], bytes]) -> Callable[[int], bytes]:
-    """Return a function that reads a file of which the head was read."""
+    """Return a function that reads a file from its beginning although its head was already read."""
     rest = head
 
     def read_again(size: int) -> bytes:
@@ -112,7 +114,7 @@ def _copy(path: Path, head: bytes, read: Callable[[int], bytes]) -> None:
 
 
 def _not_installed(path: str) -> "LeftOut":
-    from service_record.bundle import LeftOut  # few sources need it
+    from service_record.bundle import LeftOut  # imported here because few sources need it
 
     return LeftOut(
         path,
@@ -128,7 +130,7 @@ _EVERY_BOOT: Final = (("--boot=all", "journal.export"),)
 def _printed_journals(
     directory: Path, path: str, boots: Iterable[tuple[str, str]], report: "Leave"
 ) -> HostFiles:
-    """Yield the entries of these boots in a directory of journals, as journalctl exports them."""
+    """Export these boots from a directory of binary journals, and yield one file for each boot."""
     from service_record.bundle import LeftOut  # as above
 
     folder = path.rpartition("/")[0]

@@ -1,8 +1,8 @@
-"""The table of what explains a host: its programs, files and logs, each with a name.
+"""Tables of the programs, files and logs that describe the state of a host, each with a name.
 
-`live_host` reads all of these on the host itself. `reporter/gather/collectors` puts them into a bundle, with
-their places there, and adds what only people read. Rules know the evidence by the names of files and by the
-names in HOST_PROGRAMS; see `classify_file`.
+`live_host` reads all of them on the host itself. `reporter/gather/collectors` puts them into a bundle, with
+further files that only people read. Rules find the evidence by the names of files and by the names in
+HOST_PROGRAMS; see `classify_file`.
 """
 
 from typing import Final, NamedTuple
@@ -24,7 +24,7 @@ HOST_PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
     "efibootmgr.txt": ("efibootmgr",),
     "secure-boot.txt": ("mokutil", "--sb-state"),
 }
-"""Name -> command. The output has this name on the host."""
+"""Name -> command. `live_host` yields the output under this name."""
 
 HOST_FILES: Final = {
     "hostname": "/proc/sys/kernel/hostname",
@@ -41,7 +41,7 @@ HOST_FILES: Final = {
 
 
 class LogFiles(NamedTuple):
-    """The logs below a directory that match one of the patterns, which are absolute."""
+    """The logs below a directory that match one of the patterns. Patterns are absolute paths."""
 
     base: str
     patterns: tuple[str, ...]

@@ -1,6 +1,6 @@
-"""Follow the records of a directory while services write them.
+"""Follow the records in a directory while services write them.
 
-inotify(7) wakes the reader when a file changes. The directory need not exist yet.
+inotify(7) wakes the reader when a file changes. The directory may be created later.
 """
 
 import errno
@@ -23,22 +23,23 @@ from service_record.record.directory import Records, open_record
 from service_record.record.entry import Entry, Piece
 
 _CHANGES: Final = flags.CREATE | flags.MODIFY | flags.MOVED_TO | flags.MOVED_FROM | flags.DELETE
-_COMINGS: Final = flags.CREATE | flags.MOVED_TO
-_REST_SECONDS: Final = 1.0  # longest wait: inotify misses changes on network file systems and behind links
-_POLLING_SECONDS: Final = 0.05  # the same if the kernel has no inotify instance or watch left
+_ARRIVALS: Final = flags.CREATE | flags.MOVED_TO
+_MAX_WAIT_SECONDS: Final = 1.0  # inotify misses changes on network file systems and behind symbolic links
+_POLLING_SECONDS: Final = 0.05  # the wait if the kernel has no inotify instance or watch left
 
 
 class Watch:
     """Waits for changes in a directory, or in its nearest existing parent."""
 
     def __init__(self, directory: Path, output: int) -> None:
-        """Watch a directory. A wait also ends when nobody reads the descriptor `output` any more."""
+        """Watch a directory. A wait also ends when the reader of the descriptor `output` has closed it."""
         self._directory = directory.absolute()
         self._output = output
         self._poll = select.poll()
         self._poll.register(output, 0)  # POLLERR and POLLHUP need no request
         self._watched: int | None = None
-        self._aimed_at: tuple[int, int, int] | None = None
+        self._watched_as: tuple[int, int, int] | None = None
+        """Device and inode of the watched directory, and the mask of events."""
         self._inotify: INotify | None = None
         with suppress(OSError):  # no instance left: fs.inotify.max_user_instances
             self._inotify = INotify()
@@ -52,38 +53,38 @@ class Watch:
             self._inotify.close()
 
     def aim(self) -> None:
-        """Watch the directory, or its nearest existing parent. Later changes end a wait.
+        """Watch the directory, or its nearest existing parent. Changes from now on end a wait.
 
-        Raises OSError if a parent may not be read.
+        Raises OSError if the directory or its parent cannot be watched.
         """
         while self._inotify is not None:
-            place, is_all_there = self._nearest()
+            place, is_directory = self._find_nearest()
             try:
                 status = place.stat()
-                aim = status.st_dev, status.st_ino, _CHANGES if is_all_there else _COMINGS
-                if aim == self._aimed_at:
+                aim = status.st_dev, status.st_ino, _CHANGES if is_directory else _ARRIVALS
+                if aim == self._watched_as:
                     return
                 self._add(self._inotify, place, aim[2])
             except (FileNotFoundError, NotADirectoryError):
-                continue  # gone again
-            self._aimed_at = aim  # and look again: the directory may have been made since
+                continue  # it was removed in the meantime
+            self._watched_as = aim  # check again: the directory may have been created in the meantime
 
     def wait(self, due: float | None) -> None:
-        """Sleep until a change, or until `due` on the monotonic clock, at most for a second.
+        """Sleep until a change, or until `due` on the monotonic clock, but for at most one second.
 
-        Raises BrokenPipeError if nobody reads the output any more.
+        Raises BrokenPipeError if the reader of the output has closed it.
         """
-        longest = _REST_SECONDS if self._inotify is not None else _POLLING_SECONDS
+        longest = _MAX_WAIT_SECONDS if self._inotify is not None else _POLLING_SECONDS
         seconds = longest if due is None else min(longest, max(0.0, due - monotonic()))
         for descriptor, _ in self._poll.poll(ceil(seconds * 1000)):
             if descriptor == self._output:
                 raise BrokenPipeError
         events = self._inotify.read(timeout=0) if self._inotify is not None else ()
         if any(event.mask & flags.IGNORED and event.wd == self._watched for event in events):
-            self._aimed_at = None
+            self._watched_as = None
 
-    def _nearest(self) -> tuple[Path, bool]:
-        """Return the nearest existing directory, and whether it is the one to watch."""
+    def _find_nearest(self) -> tuple[Path, bool]:
+        """Return the directory or its nearest existing parent, and True if it is the directory itself."""
         for place in (self._directory, *self._directory.parents):
             if place.is_dir():
                 break
@@ -99,7 +100,7 @@ class Watch:
                 return
             raise OSError(error.errno, error.strerror, os.fspath(place)) from None
         if before not in {None, self._watched}:
-            with suppress(OSError):  # gone with its directory
+            with suppress(OSError):  # the watch ended when its directory was removed
                 inotify.rm_watch(before)
 
     def _stop_watching(self, inotify: INotify) -> None:
@@ -109,22 +110,22 @@ class Watch:
 
 
 _RETIREMENT_SECONDS: Final = 3.0
-"""How long a replaced file is still read: a writer may have opened it before, and be waiting for its lock."""
+"""How long a replaced file is still read: a writer may have opened it before and still wait for its lock."""
 _MAX_FORMER: Final = 8
 _OLD_SECONDS: Final = 1.0
-"""Below this age, a file with an unchanged time may still have been written: two writes can have one time."""
+"""A file that was modified more recently is always read: two writes can have the same modification time."""
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class LiveRecords:
-    """Reads the new pieces of all records in a directory, which need not exist yet."""
+    """Reads the new pieces of all records in a directory, which may be created later."""
 
     def __init__(
         self, records: Records, services: Iterable[str] = (), *, history_bytes: int | None = None
     ) -> None:
-        """Follow these services, by the names of services or of units; without names, all services.
+        """Follow the services with these names (or names of units); without names, all services.
 
-        The first look also yields what the records have already: all of it, or the last `history_bytes`.
+        The first look also yields the existing content of the records, or only its last `history_bytes`.
         """
         self._history_bytes = history_bytes
         self._records = records
@@ -132,7 +133,7 @@ class LiveRecords:
         self._tails: dict[str, _RecordTail] = {}
 
     def look(self) -> Iterator[tuple[str, Piece]]:
-        """Yield service and piece for each new piece, by time; those of one service in the order of its file.
+        """Yield (service, piece) for each new piece, by time. Pieces of one service stay in file order.
 
         Raises OSError if a record or the directory cannot be read.
         """
@@ -142,7 +143,7 @@ class LiveRecords:
                 self._tails[service] = _RecordTail(path, self._history_bytes)
         self._history_bytes = None
         now = monotonic()
-        news = (_timed(service, tail.look(now)) for service, tail in self._tails.items())
+        news = (_add_times(service, tail.look(now)) for service, tail in self._tails.items())
         for _, service, piece in merge(*news, key=lambda item: item[0]):
             yield service, piece
 
@@ -150,7 +151,7 @@ class LiveRecords:
         """Return the followed services that have a record."""
         try:
             there = self._records.services()
-        except FileNotFoundError:  # the directory was removed at this moment
+        except FileNotFoundError:  # the directory was removed in the meantime
             return []
         return [service for service in there if service in self._services or not self._services]
 
@@ -160,7 +161,7 @@ class LiveRecords:
         return min((tail.due for tail in self._tails.values() if tail.due is not None), default=None)
 
 
-def _timed(service: str, pieces: Iterable[Piece]) -> Iterator[tuple[datetime, str, Piece]]:
+def _add_times(service: str, pieces: Iterable[Piece]) -> Iterator[tuple[datetime, str, Piece]]:
     """Yield each piece with the latest time so far, so that a piece without a time keeps its position."""
     latest = _BEGINNING
     for piece in pieces:
@@ -170,13 +171,13 @@ def _timed(service: str, pieces: Iterable[Piece]) -> Iterator[tuple[datetime, st
 
 
 class _OpenFile:
-    """An open file that is a record, or was one until it was replaced."""
+    """An open record file. It may have been replaced by another file at its path."""
 
     def __init__(self, descriptor: int, following: Following) -> None:
         self.descriptor = descriptor
         self.following = following
         self.until: float | None = None
-        """When to read it for the last time; None while it is the record."""
+        """The time of the last read of a replaced file; None while the file is not replaced."""
         self._read_as: tuple[int, int] | None = None
 
     def skip_to_last(self, size: int) -> None:
@@ -228,7 +229,8 @@ class _RecordTail:
             self._open()
         recent = self._current.news(now) if self._current is not None else iter(())
         if self._former:
-            # A writer that had a former file open may have written there, and then to the current one.
+            # A writer may have written to a former file that it still had open, and then to the current one.
+            # So the current file was read first, and the former files are read once more, but yielded first.
             recent = iter(list(recent))
             for former in self._former:
                 yield from former.news(now)
@@ -250,7 +252,7 @@ class _RecordTail:
         return min((file.due for file in files if file.due is not None), default=None)
 
     def _is_replaced(self, file: _OpenFile) -> bool:
-        """Return whether the path is now another file, or none."""
+        """Return whether the path is now another file or does not exist."""
         try:
             return not os.path.samestat(self._path.stat(), os.fstat(file.descriptor))
         except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Find the new pieces of a record that is being written, each time its file is read. Pure.
+"""Find the new pieces of a record each time its file is read while services write it. Pure.
 
-A piece that was shown before is recognised by its bytes and their place or, if the place has changed, by its
-content. So an entry is shown once, even if a writer moves a line into an array, or rewrites the whole file.
+A piece that was already shown is recognized by its bytes at their offset or, if it was moved, by its content.
+So an entry is shown only once, even if a writer moves a line into an array or rewrites the whole file.
 docs/follow.md describes this for users.
 """
 
@@ -18,7 +18,7 @@ from service_record.read.located_pieces import LocatedPiece, located_pieces_in
 from service_record.record.entry import BYTE_ORDER_MARK, Entry, Piece
 
 ReadAt: TypeAlias = Callable[[int, int], bytes]
-"""A function that returns bytes of a file, given an offset and a size; fewer only at its end."""
+"""Returns the bytes of a file at an offset, for a given size; fewer only at the end of the file."""
 
 _HEAD_BYTES: Final = 4096
 _CHUNK_BYTES: Final = 1 << 20
@@ -28,25 +28,26 @@ _MAX_MARKS: Final = 20_000  # a writer moves at most the entries in the last 1 M
 
 
 class _Mark(msgspec.Struct, frozen=True):
-    """A piece that was shown."""
+    """A piece that was already shown."""
 
     key: int
     line: int = 1
     start: int = 0
     length: int = 0
-    """0 if it has no line of its own, or has been moved."""
+    """The length of its bytes; 0 if it has no line of its own, or was moved."""
     digest: int = 0
 
 
 class _FollowedTail(msgspec.Struct, frozen=True):
-    """The end of a file, from the last mark that is still in its place."""
+    """The end of a file, after the last mark whose piece is unchanged and at the same offset."""
 
     data: bytes
     offset: int
     line: int
     expected: Sequence[_Mark]
-    """The marks that should come next."""
+    """The marks of the pieces that were shown after that mark."""
     is_end: bool
+    """True if `data` reaches the end of the file."""
 
 
 class Following:
@@ -55,22 +56,22 @@ class Following:
     def __init__(self) -> None:
         self._marks: list[_Mark] = []
         self._since: dict[tuple[int, int], float] = {}
-        """Line and key of each piece that may be unfinished -> when it was first seen."""
+        """Line and key of each piece that may be unfinished -> the time at which it was first seen."""
         self._is_trimmed = False
         """True if old marks were dropped."""
         self.due: float | None = None
-        """The time of the reader's clock when `look` is due again although nothing changed; None if never."""
+        """The time, by the reader's clock, of the next `look` even if the file is unchanged; None if none."""
 
     def copy(self) -> "Following":
-        """Return a copy for the file that replaces this one."""
+        """Return a copy for the file that replaces the current one."""
         other = Following()
         other._marks, other._is_trimmed = list(self._marks), self._is_trimmed
         return other
 
     def skip(self, read: ReadAt, offset: int) -> None:
-        """Treat everything before an offset, and the first whole entry behind it, as shown.
+        """Skip everything before an offset, and the first whole entry after it.
 
-        Nothing is skipped if no entry on a line of its own follows.
+        Skips nothing if no entry with a line of its own follows.
         """
         data = read(offset, _CHUNK_BYTES)
         begun = data.find(b"\n") + 1
@@ -83,22 +84,21 @@ class Following:
             if begun
             else []
         )
-        self._marks = [_mark(located) for located in pieces if located.raw][:1]
+        self._marks = [_make_mark(located) for located in pieces if located.raw][:1]
         self._is_trimmed = bool(self._marks)
 
     def look(self, read: ReadAt, now: float, written: float, *, final: bool = False) -> Iterator[Piece]:
         """Yield the new pieces, in the order of the file.
 
-        `now` is the time of any clock in seconds, `written` that of the last write to the file by the same
-        clock. A piece that may be unfinished, and all behind it, waits for a later call unless this one is
-        `final`.
+        `now` is the time and `written` the time of the last write to the file, in seconds of the same clock.
+        A piece that may be unfinished, and all pieces after it, wait for a later call unless `final` is True.
         """
         self.due = None
         is_array = read(0, _HEAD_BYTES).removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"[")
         size = _CHUNK_BYTES
         while True:
-            tail = self._tail(read, size)
-            if tail is None:  # it is being rewritten just now
+            tail = self._read_tail(read, size)
+            if tail is None:  # a writer is rewriting the file
                 self.due = now + _RETRY_SECONDS
                 return
             pieces = located_pieces_in(
@@ -107,14 +107,14 @@ class Following:
             if not pieces and not tail.is_end:
                 size *= 2
                 continue
-            yield from self._new(pieces, tail, now, written, final=final)
+            yield from self._select_new(pieces, tail, now, written, final=final)
             if tail.is_end or self.due is not None:
                 return
             size = _CHUNK_BYTES
 
-    def _tail(self, read: ReadAt, size: int) -> _FollowedTail | None:
-        """Return the rest of the file; None if the file changed between two reads."""
-        standing = self._standing(read)
+    def _read_tail(self, read: ReadAt, size: int) -> _FollowedTail | None:
+        """Read the part of the file that may have new pieces; None if the file changed between two reads."""
+        standing = self._count_placed_marks(read)
         expected = self._marks[standing:]
         mark = self._marks[standing - 1] if standing else _Mark(0)
         length = _ALL_BYTES if expected else mark.length + size
@@ -124,10 +124,10 @@ class Following:
         rest = data[mark.length :]
         return _FollowedTail(rest, mark.start + mark.length, mark.line, expected, len(data) < length)
 
-    def _standing(self, read: ReadAt) -> int:
-        """Return the number of marks up to the last one that is still in its place.
+    def _count_placed_marks(self, read: ReadAt) -> int:
+        """Return the number of marks up to the last one whose piece is unchanged and at the same offset.
 
-        Writers rewrite a file from some offset to its end, so a binary search finds that mark.
+        Writers rewrite a file only from some offset to its end, so a binary search finds that mark.
         """
 
         def is_gone(index: int) -> bool:
@@ -141,27 +141,29 @@ class Following:
         first = bisect_left(placed, True, key=is_gone)
         return placed[first - 1] + 1 if first else 0
 
-    def _new(
+    def _select_new(
         self, pieces: Sequence[LocatedPiece], tail: _FollowedTail, now: float, written: float, *, final: bool
     ) -> Sequence[Piece]:
-        """Return the new pieces before the first that may be unfinished, and remember them as shown."""
+        """Return the new pieces before the first one that may be unfinished, and mark them as shown."""
         unchanged = self._marks[: len(self._marks) - len(tail.expected)]
-        met = _matched([_key(located.piece) for located in pieces], [mark.key for mark in tail.expected])
+        met = _match_keys([_key(located.piece) for located in pieces], [mark.key for mark in tail.expected])
         if self._is_trimmed and not unchanged:
             older = next((place for place, index in enumerate(met) if index is not None), 0)
             pieces, met = pieces[older:], met[older:]
         unknown = [located for located, index in zip(pieces, met, strict=True) if index is None]
-        new = unknown if final else self._ripe(unknown, now, written)
+        new = unknown if final else self._drop_recent(unknown, now, written)
         waiting = unknown[len(new)] if len(new) < len(unknown) else None
         standing = next((place for place, one in enumerate(pieces) if one is waiting), len(pieces))
-        self._marks = unchanged + _remarked(pieces, met, tail.expected, standing)
+        self._marks = unchanged + _update_marks(pieces, met, tail.expected, standing)
         if len(self._marks) > 2 * _MAX_MARKS:
             self._marks = self._marks[-_MAX_MARKS:]
             self._is_trimmed = True
         return [located.piece for located in new]
 
-    def _ripe(self, unknown: Sequence[LocatedPiece], now: float, written: float) -> Sequence[LocatedPiece]:
-        """Return the pieces before the first that is too recent, and set `due` for that one."""
+    def _drop_recent(
+        self, unknown: Sequence[LocatedPiece], now: float, written: float
+    ) -> Sequence[LocatedPiece]:
+        """Return the pieces before the first one that is too recent, and set `due` for that one."""
         since, self._since = self._since, {}
         for place in (_place(located) for located in unknown if located.wait_seconds > 0):
             self._since[place] = since.get(place, min(written, now))
@@ -173,32 +175,32 @@ class Following:
         return unknown
 
 
-def _remarked(
+def _update_marks(
     pieces: Sequence[LocatedPiece], met: Sequence[int | None], expected: Sequence[_Mark], place: int
 ) -> list[_Mark]:
-    """Return the marks of all pieces that were shown, before and now; now those before `place` are.
+    """Return the marks of all shown pieces, including the pieces before index `place`, which are shown now.
 
-    A shown piece that is missing now, or comes after a piece that waits, keeps a mark without a place: the
-    next look must begin before it.
+    The mark of a shown piece loses its offset if the piece is missing now, or follows a piece that still
+    waits: the next look must begin before it.
     """
     marks: list[_Mark] = []
     passed = 0
     for number, (located, index) in enumerate(zip(pieces, met, strict=True)):
         if index is not None:
-            marks += _without_places(expected[passed:index])
+            marks += _remove_places(expected[passed:index])
             passed = index + 1
         if number < place:
-            marks.append(_mark(located))
+            marks.append(_make_mark(located))
         elif index is not None:
-            marks += _without_places([_mark(located)])
-    return marks + _without_places(expected[passed:])
+            marks += _remove_places([_make_mark(located)])
+    return marks + _remove_places(expected[passed:])
 
 
-def _without_places(marks: Sequence[_Mark]) -> list[_Mark]:
+def _remove_places(marks: Sequence[_Mark]) -> list[_Mark]:
     return [replace(mark, length=0) for mark in marks]
 
 
-def _matched(keys: Sequence[int], expected: Sequence[int]) -> list[int | None]:
+def _match_keys(keys: Sequence[int], expected: Sequence[int]) -> list[int | None]:
     """Return each key's index among the expected keys, in ascending order; None if it is not expected."""
     places: dict[int, deque[int]] = {}
     for index, key in enumerate(expected):
@@ -214,7 +216,7 @@ def _matched(keys: Sequence[int], expected: Sequence[int]) -> list[int | None]:
     return met
 
 
-def _mark(located: LocatedPiece) -> _Mark:
+def _make_mark(located: LocatedPiece) -> _Mark:
     raw = located.raw
     return _Mark(_key(located.piece), located.line, located.start, len(raw), hash(raw))
 
@@ -224,8 +226,8 @@ def _place(located: LocatedPiece) -> tuple[int, int]:
 
 
 def _key(piece: Piece) -> int:
-    """Return a hash of a piece that does not depend on its place."""
+    """Return a hash of a piece that does not depend on its offset."""
     if isinstance(piece, Entry):
-        # Rotation may note on an entry how many were left out before it: it is the same entry.
+        # Rotation may add `left_out` to an entry: the number of runs that were removed before it.
         return hash(repr(structs.replace(piece, left_out=None)))
     return hash((piece.text, piece.reason))

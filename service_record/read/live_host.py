@@ -1,4 +1,4 @@
-"""Evidence read from the running host: its journal, kernel, containers, network, disks and time.
+"""Read evidence from the running host: its journal, kernel, containers, network, disks and time.
 
 All programs run at the same time with one deadline, so that `analyze` does not hang on a host in trouble.
 """
@@ -17,7 +17,7 @@ from service_record.record.appending import open_regular
 from service_record.record.file_end import read_tail
 from service_record.record.programs import Deadline, ProgramError, program_path, run
 
-SECONDS: Final = 3.0  # for everything together
+SECONDS: Final = 3.0  # for all programs and files together
 _MAX_OUTPUT_BYTES: Final = 4 << 20  # of one program
 _MAX_TAIL_BYTES: Final = 256 << 10  # of one file, counted from its end
 _MAX_FILES: Final = 200
@@ -25,21 +25,21 @@ _MAX_UNITS: Final = 20
 _JOURNAL: Final = ("journalctl", "--quiet", "--no-pager", "--output=short-iso-precise")
 JOURNAL_LINES: Final = 10_000
 BRIEF_JOURNAL_LINES: Final = 3_000
-"""For an answer within 0.3 s, of which 10,000 lines of a busy host would take half."""
+"""For answers within 0.3 s: on a busy host, 10,000 lines would take half of this time."""
 _PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
-    # systemd's own lines: a program that floods the journal pushes them out of the latest lines.
+    # Read systemd's own lines separately: the latest lines may all be from a program that floods the journal.
     "journalctl --boot _PID=1": (*_JOURNAL, "--boot", "--lines=4000", "_PID=1"),
     "boot-1.log": (*_JOURNAL, "--boot=-1", "--lines=500"),
     **HOST_PROGRAMS,
 }
-"""Name -> command. `log_lines.classify_file` finds the kind of the lines by the name."""
+"""Name -> command. `log_lines.classify_file` determines the kind of the lines by the name."""
 _FILES: Final = (*HOST_FILES.values(), *(pattern for logs in HOST_LOGS.values() for pattern in logs.patterns))
 
 
 def live_contents(
     units: Sequence[str] = (), seconds: float = SECONDS, journal_lines: int = JOURNAL_LINES
 ) -> Iterator[tuple[str, bytes]]:
-    """Start the programs, and return each file and each output that this host has: name and content.
+    """Start the programs, and return an iterator of the host's files and outputs as (name, content).
 
     The latest journal lines of `units` are read separately, because other programs may flood the journal.
     A program that still runs after `seconds` is stopped, and its output is left out.
@@ -65,7 +65,7 @@ def _contents(outputs: Mapping[str, Future[bytes]], deadline: Deadline) -> Itera
 
 
 def _read_output(command: Sequence[str], environ: Mapping[str, str], deadline: Deadline) -> bytes:
-    """Return the end of a program's output; empty if it is missing or does not end before the deadline."""
+    """Return the end of a program's output; empty if it is not installed or does not end in time."""
     try:
         return run(command, environ, deadline, _MAX_OUTPUT_BYTES, keeps_end=True)[1]
     except ProgramError:
@@ -73,14 +73,14 @@ def _read_output(command: Sequence[str], environ: Mapping[str, str], deadline: D
 
 
 def _programs() -> Iterator[str]:
-    """Yield the installed programs of SOFTWARE. `analyze` suggests only commands that this host has."""
+    """Yield the names of installed programs of SOFTWARE, so that `analyze` suggests only such commands."""
     environ = _environment()
     for software in SOFTWARE.values():
         yield from (name for name in sorted(software.programs) if program_path(name, environ))
 
 
 def _environment() -> dict[str, str]:
-    """Return an environment with PATH, which includes the directories of root's programs."""
+    """Return an environment whose PATH includes the directories of root's programs."""
     return {"PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin:/sbin:/bin"}
 
 
@@ -95,7 +95,7 @@ def _files(deadline: Deadline) -> Iterator[tuple[str, bytes]]:
 
 
 def read_file_end(path: Path) -> bytes:
-    """Return the end of a regular file. Raises OSError, also for anything else: a named pipe would block."""
+    """Return the end of a regular file. Raises OSError, also for other files: a named pipe would block."""
     descriptor = open_regular(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     try:
         return b"".join(read_tail(descriptor, _MAX_TAIL_BYTES)[1])

@@ -1,4 +1,4 @@
-"""Fetch a host's records from a collector: the live ones, or else its latest bundle."""
+"""Fetch a host's records from a collector: the live records or, without them, its latest bundle."""
 
 import errno
 import os
@@ -16,44 +16,44 @@ from service_record.record.layout import read_entries
 
 
 class RemoteRecords(msgspec.Struct, frozen=True):
-    """A collector's data of a host: records, or a bundle of them."""
+    """The data of a host at a collector: its live records, its latest bundle, or both."""
 
     records: tuple[tuple[str, Iterable[Piece]], ...] = ()
     bundle: Callable[[], BufferedReader] | None = None
-    """Fetches the latest bundle, where there is one."""
+    """Downloads the latest bundle; None if there is no bundle."""
 
 
 class _Service(msgspec.Struct, frozen=True):
-    """A service with a record, in the answer of a collector."""
+    """An item of a collector's answer: a service that has a record."""
 
     service: str
 
 
 class _HostRecords(msgspec.Struct, frozen=True):
-    """A collector's records of a host."""
+    """A collector's answer to a request for the list of a host's records."""
 
     services: tuple[_Service, ...]
     bundle: int | None
 
 
 def remote_records(place: str) -> RemoteRecords:
-    """Fetch the records of the host that a `collector://` URL names. Raises CollectorError, OSError."""
+    """Fetch the records of the host in a `collector://` URL. Raises CollectorError, OSError."""
     address = parse_address(place)
     if not address.host:
         raise CollectorError(f"{place}: no host is named; use {place.rstrip('/')}/NAME")
     client = connect(place)
-    answer = _checked_answer(client.get(host_path(address.host, "records")), client.url)
+    answer = _check_answer(client.get(host_path(address.host, "records")), client.url)
     if not answer.services and answer.bundle is None:
         raise CollectorError(
             f"{place}: the collector has no records of {address.host}; service-record hosts lists its hosts"
         )
     services = (one.service for one in answer.services)
-    records = tuple((service, _record(client, address.host, service)) for service in services)
+    records = tuple((service, _read_record(client, address.host, service)) for service in services)
     bundle = host_path(address.host, "bundles", str(answer.bundle))
-    return RemoteRecords(records, partial(_downloaded, client, bundle) if answer.bundle is not None else None)
+    return RemoteRecords(records, partial(_download, client, bundle) if answer.bundle is not None else None)
 
 
-def _checked_answer(answer: object, url: str) -> _HostRecords:
+def _check_answer(answer: object, url: str) -> _HostRecords:
     try:
         return msgspec.convert(answer, _HostRecords)
     except msgspec.ValidationError as error:
@@ -62,17 +62,17 @@ def _checked_answer(answer: object, url: str) -> _HostRecords:
         ) from None
 
 
-def _record(client: CollectorClient, host: str, service: str) -> Iterator[Piece]:
-    """Download a record and yield its pieces. Raises OSError at the first piece."""
+def _read_record(client: CollectorClient, host: str, service: str) -> Iterator[Piece]:
+    """Download a record and yield its pieces. Raises OSError before the first piece."""
     try:
-        with _downloaded(client, host_path(host, "records", service)) as file:
+        with _download(client, host_path(host, "records", service)) as file:
             yield from read_entries(file)
     except CollectorError as fault:
         raise OSError(errno.EIO, str(fault)) from None
 
 
-def _downloaded(client: CollectorClient, path: str) -> BufferedReader:
-    """Download a path to a file without a name, and return that."""
+def _download(client: CollectorClient, path: str) -> BufferedReader:
+    """Download a path to an unnamed temporary file, and return the open file."""
     with tempfile.TemporaryFile() as file:
         client.download(path, file)
         file.flush()

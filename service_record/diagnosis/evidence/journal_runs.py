@@ -1,6 +1,7 @@
-"""Read the runs of units from a journal in any form; see `history.from_journal`. Pure.
+"""Read the runs of units from a journal in any format; see `history.from_journal`. Pure.
 
-Only systemd's messages are parsed, and the last lines of failed units. A journal may have millions of others.
+A journal may have millions of lines. Only systemd's messages, the lines of installers and the last lines of
+failed units are parsed.
 """
 
 import re
@@ -29,7 +30,7 @@ from service_record.record.recognition import TIMES, FileForm
 
 _BLOCK_BYTES: Final = 1 << 20
 _MAX_LOOKBACK_BYTES: Final = 64 << 10
-"""In a journal as text, the last lines of a unit are searched in this much text before its failure."""
+"""In a journal as text, only this many bytes before a failure are searched for lines of the failed unit."""
 _MAX_TAIL: Final = 3
 _MAX_LINE_BYTES: Final = 1 << 12
 _SYSTEMD_LINE: Final = rf"(?P<time>{TIMES}) (?:\S+ )?(?:systemd(?:\[1\])?|init\.scope\[1\]): (?P<text>.*)"
@@ -45,7 +46,7 @@ _MAX_INSTALLER_LINES: Final = 200_000
 _MAX_ENTRY_BYTES: Final = 16 << 20
 _EVENT_FIELDS: Final = (*(b"MESSAGE_ID", b"JOB_RESULT", b"UNIT_RESULT", b"EXIT_CODE", b"EXIT_STATUS"),)
 _MAX_DIGITS: Final = 16
-_MAX_DELAY: Final = 60.0  # seconds: beyond it, the clock was set in between
+_MAX_DELAY: Final = 60.0  # seconds; after a longer delay, the clock must have been set in between
 _CLOCK: Final = rb" setting system clock to (\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)"
 """The kernel's message about the hardware clock. It has the year, which the times of other lines lack."""
 _HALF_A_YEAR: Final = timedelta(days=180)
@@ -53,9 +54,10 @@ _FAILURES: Final = (": Failed with result ", " entered failed state.")
 
 
 def read_runs(form: FileForm, read: Read, era: Era, *, is_year_known: bool = True) -> JournalRuns:
-    """Read a journal. `era` gives the year in forms whose times have none.
+    """Read a journal. `era` determines the year if the times of its format have no year.
 
-    If `is_year_known` is False, the era is a guess, and `years_assumed` is set in the result.
+    If `is_year_known` is False, the era is a guess. Then `years_assumed` of the result is True if a year was
+    needed.
     """
     if form is FileForm.JOURNAL_EXPORT:
         return _read_entries(form, _split_export(read), _EXPORT_MARKS)
@@ -84,7 +86,7 @@ class _Marks(msgspec.Struct, frozen=True):
     boot: bytes
     end: bytes
     installers: tuple[bytes, ...]
-    """Identifiers of installers, without their end: `curtin_event.1975.5`."""
+    """Beginnings of installers' identifiers. The ends differ: `curtin_event.1975.5`."""
 
 
 def _identifiers(field: bytes) -> tuple[bytes, ...]:
@@ -110,9 +112,9 @@ _JSON_MARKS: Final = _Marks(
 
 
 def _read_entries(form: FileForm, entries: Iterable[bytes], marks: _Marks) -> JournalRuns:
-    """Parse the entries of systemd, and of other programs only the last ones before a unit failed.
+    """Parse the entries of systemd and installers, and the last entries of a unit before its failure.
 
-    Parsing all entries takes three times as long: only about one entry in a hundred is systemd's.
+    Parsing all entries takes three times as long: only about one entry in a hundred is from systemd.
     """
     runs = JournalRuns(lambda entry: _read_message(form, entry))
     first, second = marks.of_systemd
@@ -136,7 +138,7 @@ def _find_value(entry: bytes, mark: bytes, end: bytes) -> str:
 
 
 def _read_message(form: FileForm, entry: bytes | str) -> str:
-    """Return the message of an entry. A parsed entry is passed as its message already."""
+    """Return the message of an entry. An entry that was parsed before is passed as a text, its message."""
     if isinstance(entry, str):
         return entry
     fields = next(read_fields(form, BytesIO(entry).read), {})
@@ -144,10 +146,10 @@ def _read_message(form: FileForm, entry: bytes | str) -> str:
 
 
 def _split_export(read: Read) -> Iterator[bytes]:
-    """Yield whole entries of a journal in the export format.
+    """Yield the entries of a journal in the export format, each as one piece.
 
-    An empty line ends an entry, but may also be part of a field's text. The entry has ended only if the next
-    line begins with `__`, as `__CURSOR` does.
+    An empty line ends an entry, but a field's text may also contain empty lines. So an entry ends only if the
+    line after the empty line begins with `__`, like `__CURSOR`.
     """
     pending = b""
     while chunk := read(_BLOCK_BYTES):
@@ -221,7 +223,7 @@ def _add_installer_lines(runs: JournalRuns, text: bytes, program: str, at: datet
 
 
 def _sent_time(fields: Fields) -> JournalMoment:
-    """Return when a message was sent. A busy journald may receive it seconds later."""
+    """Return the time at which a message was sent. A busy journald may receive it seconds later."""
     time, uptime = (
         _parse_microseconds(fields.get(name)) for name in (b"__REALTIME_TIMESTAMP", b"__MONOTONIC_TIMESTAMP")
     )
@@ -239,7 +241,7 @@ def _parse_microseconds(microseconds: bytes | None) -> float | None:
 
 
 def _read_text(read: Read, era: Era, *, is_year_known: bool) -> JournalRuns:
-    """Read a journal as text. Its lines name no unit, and a boot only where journalctl prints it."""
+    """Read a journal as text. Lines do not name their unit, and only journalctl prints the boot."""
     runs = JournalRuns()
     time_of = cache(lambda stamp: time_in_journal(stamp, era))
     window, place = b"\n", 1
@@ -296,7 +298,7 @@ _STATUS: Final = r"\[ {0,2}(?:OK|FAILED|DEPEND|TIME) {0,2}\] (?P<text>[^\[]*)"
 _KERNEL_TIME: Final = r"\[ *(?P<uptime>\d{1,9}\.\d{6})\] ?"
 _BEGINS: Final = r" {9}(?P<text>(?:Starting|Stopping|Mounting|Unmounting|Activating) .*?(?:\.\.\.|…))"
 _LOST_COLOURS: Final = r"(?:\^\[)?\[\d{1,3}(?:;\d{1,3}){0,3}m"
-"""Colours in a copy of a console that has lost its escape characters, or shows them as `^[`."""
+"""Colours in a console capture that has lost its escape characters, or shows them as `^[`."""
 _PLYMOUTH: Final = r"-{6,} \w{3} \w{3} \d\d .* \d{4} -{6,}$"
 """The header that plymouth writes before each boot in /var/log/boot.log."""
 _WELCOME: Final = r"Welcome to (?!.*(?i:dracut|initramfs|initrd)).+!"
@@ -311,10 +313,10 @@ CONSOLE: Final = rb"\[  OK  \]|\[FAILED\]|\[DEPEND\]|Linux version \d|Kernel pan
 
 
 def read_console(form: FileForm, read: Read) -> JournalRuns:
-    """Read the capture of a console or serial line, with systemd's status lines of starts and stops.
+    """Read the capture of a console or serial line, which has systemd's status lines about starts and stops.
 
-    Only lines of the kernel log have a time. A panic becomes a failure of the service `kernel`, and the
-    emergency mode a failure of `boot`.
+    Only lines of the kernel log have a time. A kernel panic becomes a failure of the service `kernel`, and
+    the emergency mode becomes a failure of `boot`.
     """
     runs = JournalRuns()
     runs.is_kernel_log = True  # until a status line shows that this is a console
@@ -347,7 +349,7 @@ def read_console(form: FileForm, read: Read) -> JournalRuns:
 
 
 def _console_text(line: str) -> str:
-    """Return systemd's message in a line of a console. The kernel may have written into the same line."""
+    """Return systemd's message in a line of a console, which may also contain a message of the kernel."""
     _, mark, own = line.partition(" systemd[1]: ")
     if mark:
         return own.strip()
@@ -360,7 +362,7 @@ def _console_text(line: str) -> str:
 
 
 def _find_line_starts(window: bytes, begin: int, end: int) -> list[int]:
-    """Return the offsets of systemd's lines, and of the lines that start a boot, in order."""
+    """Return the offsets of all lines that may be of systemd, of an installer, or start a boot, in order."""
     starts = []
     for needle in _NEEDLES:
         at = window.find(needle, begin - 1, end)
@@ -371,13 +373,16 @@ def _find_line_starts(window: bytes, begin: int, end: int) -> list[int]:
 
 
 def _parse_uptime(stamp: str) -> float | None:
-    """Return the seconds since the boot from the time format of `journalctl -o short-monotonic`."""
+    """Parse a time of `journalctl -o short-monotonic`: the seconds since the boot."""
     match = re.match(r"\[ *(\d{1,9}\.\d{6})", stamp)
     return None if match is None else float(match[1])
 
 
 def _find_last_lines(before: bytes, unit: str) -> list[str]:
-    """Return the last lines that a unit logged since its latest start. Its programs are found by name."""
+    """Return the last lines of a unit since its latest start.
+
+    The text does not name the unit of a line, so programs are assigned to the unit by their names.
+    """
     names = b"|".join(
         re.escape(name).encode() for name in sorted(program_names(unit.removesuffix(".service")))
     )
