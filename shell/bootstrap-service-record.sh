@@ -308,18 +308,29 @@ __sr_read_position() { # DESCRIPTOR
   __sr_answer=${__sr_answer##*[!0-9]}
 }
 
+# Sets __sr_answer to the path of the record. A service that cannot write its record uses a file in
+# the inbox. After its end, the exit helper moves the entries to the record.
 __sr_choose_path() {
   builtin local __sr_directory="${SERVICE_RECORDS_DIR:-/var/log/openshift}"
   [[ $__sr_directory == /* ]] || __sr_directory=${PWD-}/$__sr_directory
   ((${#__sr_directory} < 4096)) || __sr_directory=/dev/null # no file can have such a path
   __sr_choose_name
-  if [[ ! -w $__sr_directory/$__sr_answer.json && ! -w $__sr_directory &&
-    -w ${SERVICE_RECORDS_INBOX-} ]] &&
-    [[ $EUID != 0 || -e $__sr_directory ]]; then # root creates a missing directory
+  if [[ -w ${SERVICE_RECORDS_INBOX-} ]] && __sr_needs_inbox "$__sr_directory"; then
     __sr_directory=$SERVICE_RECORDS_INBOX
-    __sr_answer+=.${INVOCATION_ID-} # for the exit helper
+    __sr_answer+=.${INVOCATION_ID-} # so that the exit helper finds it
   fi
   __sr_answer=${__sr_directory%/}/$__sr_answer.json
+}
+
+# Returns 0 if this service cannot write its record, named __sr_answer, to the directory. Also if
+# the service sees another directory there than the host: under TemporaryFileSystem=/var, entries
+# would be lost at its end. Only root can see the mounts of the host, in /proc/1/root. Root creates
+# a missing directory, other users leave that to the exit helper.
+__sr_needs_inbox() { # DIRECTORY
+  builtin local __sr_above="$1"
+  [[ ! -e /proc/1/root$1 || $1 -ef /proc/1/root$1 ]] || builtin return 0
+  while [[ $EUID == 0 && $__sr_above && ! -e $__sr_above ]]; do __sr_above=${__sr_above%/*}; done
+  [[ ! -w $1/$__sr_answer.json && ! -w ${__sr_above:-/} ]]
 }
 
 __sr_choose_name() { # a file name that upstream's reader accepts: no dot, no slash

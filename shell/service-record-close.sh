@@ -281,14 +281,15 @@ has_passed() { # SINCE NOW SETTING
 
 # --- The inbox: entries of services that may not write their record -------------------------------
 
-# Moves entries of this service from the inbox to the record. Every user may create files in the inbox.
+# Moves entries of this service from the inbox to the record: those of this invocation, and before them
+# those of earlier invocations whose program failed here. Every user may create files in the inbox.
 # Therefore a file is accepted only if it belongs to the user of this unit, and only entries of the
-# invocation in its name are read. A file that a root service left, because its record could not be
-# written, is collected when any service ends. The number of files is limited, so that a user cannot keep
-# this program busy until its time is over.
+# invocation in its name are read. The number of files is limited, so that a user cannot keep this program
+# busy until its time is over. The file of this invocation is always among them. A file that a root service
+# left, because its record could not be written, is collected when any service ends.
 collect_inbox() {
-  local inbox="${SERVICE_RECORDS_INBOX-}" uid="${unit_state[UID]-}" file='' invocation='' owner=''
-  local lost='if it recorded stages, they are lost' files=()
+  local inbox="${SERVICE_RECORDS_INBOX-}" uid="${unit_state[UID]-}" file='' invocation='' owner='' mode=''
+  local lost='if it recorded stages, they are lost' all=() files=()
   [[ $inbox ]] || return 0
   [[ $uid == +([0-9]) ]] || uid=0 # systemd reports no UID for a root service
   if [[ ! -d $inbox ]]; then
@@ -297,19 +298,22 @@ collect_inbox() {
       log_warning "$unit ran as user $uid before there was $inbox: $lost"
     return 0
   fi
-  # The file of this invocation is first, because only the first 200 are read.
-  files=("$inbox/$name.$INVOCATION_ID.json" "$inbox/$name".*.json)
-  for file in "${files[@]:0:200}"; do
-    invocation=${file%.json} invocation=${invocation##*.}
-    [[ -e $file || -L $file ]] && [[ $file == "$inbox/$name.$invocation.json" ]] || continue
+  all=("$inbox/$name.$INVOCATION_ID.json" "$inbox/$name".*.json)
+  for file in "${all[@]:0:200}"; do
+    invocation=${file#"$inbox/$name."} invocation=${invocation%.json}
+    # A newline in another name would forge the output of stat.
+    [[ $invocation =~ ^[0-9a-f]{32}$ && (-e $file || -L $file) ]] || continue
     if [[ $invocation == "$INVOCATION_ID" ]]; then
       [[ ! $was_in_inbox ]] || continue
       was_in_inbox=1
     fi
     # If the records cannot be written, this program writes its own entries to the inbox.
     [[ $file != "${__sr_record}" && (-w $directory || ! -e $directory) ]] || continue
-    owner=$(limited 2 stat --format='%u %f' -- "$file")
-    if [[ $owner == "$uid 8"??? ]]; then
+    files+=("$file")
+  done
+  while ((${#files[@]})) && read -r owner mode _ file; do # the oldest file first
+    invocation=${file#"$inbox/$name."} invocation=${invocation%.json}
+    if [[ "$owner $mode" == "$uid 8"??? ]]; then
       take_file "$file" "$invocation" || continue
     elif [[ $invocation == "$INVOCATION_ID" ]]; then
       log_warning "$file was not recorded: it is not a file of user $uid, as whom $unit ran"
@@ -317,7 +321,7 @@ collect_inbox() {
       continue
     fi
     limited 3 rm -rf --one-file-system -- "$file"
-  done
+  done < <(limited 2 stat --format='%u %f %.9Y %n' -- "${files[@]}" | sort --key=3,3n)
   [[ $was_in_inbox ]] || warn_of_hidden_inbox "$uid"
   collect_left_files
 }

@@ -82,19 +82,36 @@ def record_path(service: str, directory: AnyPath | None = None) -> str:
 def writing_path(service: str, directory: AnyPath | None = None) -> str:
     """Return the file that this process records a service in.
 
-    It is the record. For a process that may not write that, because it is not root or for its sandbox, it is
-    a file in the inbox that the drop-in names, $SERVICE_RECORDS_INBOX, from where the exit helper takes it to
-    the record.
+    This is the record, unless the process cannot write it: because it is not root, or because of its sandbox.
+    Then it is a file in the inbox that the drop-in names, $SERVICE_RECORDS_INBOX, from which the exit helper
+    takes the entries to the record.
     """
     path = record_path(service, directory)
     inbox = os.environ.get("SERVICE_RECORDS_INBOX", "")
-    if directory or not inbox or not os.access(inbox, os.W_OK):
-        return path
-    if os.geteuid() == 0 and not os.path.exists(os.path.dirname(path)):  # which root makes
-        return path
-    if any(os.access(place, os.W_OK) for place in (path, os.path.dirname(path))):
+    if directory or not inbox or not os.access(inbox, os.W_OK) or not _needs_inbox(path):
         return path
     return os.path.join(inbox, f"{record_name(service)}.{os.environ.get('INVOCATION_ID', '')}{SUFFIX}")
+
+
+def _needs_inbox(path: str) -> bool:
+    """Return True if this process cannot write a record, or would write to a directory of its sandbox only.
+
+    With TemporaryFileSystem=/var, for example, entries would be lost at the end of the service. Only root can
+    see the mounts of the host, in /proc/1/root. Root makes a missing directory; other users leave that to the
+    exit helper.
+    """
+    directory = os.path.dirname(os.path.abspath(path))
+    of_host = f"/proc/1/root{directory}"
+    try:
+        is_hidden = not os.path.samefile(directory, of_host)
+    except OSError:
+        is_hidden = os.path.exists(of_host)
+    if is_hidden:
+        return True
+    if os.geteuid() == 0:
+        while not os.path.exists(directory):
+            directory = os.path.dirname(directory)
+    return not any(os.access(place, os.W_OK) for place in (path, directory))
 
 
 def record_name(name: str) -> str:

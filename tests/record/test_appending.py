@@ -433,7 +433,9 @@ def test_a_file_that_may_not_be_written_is_one_of_the_inbox(
         assert writing_path("job") == record
         allowed.remove(place)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert writing_path("job") == record  # root makes the directory
+    assert writing_path("job") == parked  # root cannot make the directory
+    allowed.add(str(tmp_path))
+    assert writing_path("job") == record
     directory.mkdir()
     assert writing_path("job") == parked  # of a sandbox
     allowed.clear()

@@ -25,6 +25,7 @@ def machine(shared_machine: Machine) -> Machine:
     shared_machine.bash_service("early", f"{STAGES}; exit 3")
     shared_machine.bash_service("stopped-early", f"{STAGES}; sleep infinity")
     shared_machine.bash_service("flooded", f"{STAGES}; exit 3", "User=daemon")
+    shared_machine.bash_service("left", STAGES, "User=daemon")
     shared_machine.unit("later", "Type=oneshot", "ExecStart=/bin/false")
     shared_machine.unit("after-the-flood", "Type=oneshot", "ExecStart=/bin/true")
     shared_machine.tmpfiles()
@@ -50,6 +51,15 @@ def machine(shared_machine: Machine) -> Machine:
         inbox >/observed/after-later
         systemctl stop stopped-early
         inbox >/observed/at-the-end
+        mkdir -p /etc/systemd/system/left.service.d
+        printf '[Service]\\nExecStopPost=\\n' >/etc/systemd/system/left.service.d/50-no-helper.conf
+        systemctl daemon-reload
+        start left; rest left
+        inbox >/observed/without-helper
+        rm /etc/systemd/system/left.service.d/50-no-helper.conf
+        systemctl daemon-reload
+        start left; rest left
+        inbox >/observed/with-helper
         cd /dev/shm/service-record
         printf 'flooded.%032x.json\\n' {{1..20000}} | setpriv --reuid=65534 --clear-groups xargs touch
         start flooded
@@ -82,6 +92,15 @@ def test_file_of_a_running_service_is_collected_at_its_end(machine: Machine) -> 
 
     assert listed(machine, "at-the-end") == []
     assert (run.outcome, [stage.name for stage in run.stages]) == (Outcome.STOPPED, ["work"])
+
+
+def test_file_is_collected_at_the_next_end_if_its_own_helper_failed(machine: Machine) -> None:
+    run = ["service start", "stage start work", "stage end work", "service end"]
+    assert listed(machine, "without-helper") == ["left"]
+    assert listed(machine, "with-helper") == []
+    assert machine.phases("left") == [*run, *run]
+    first, second = machine.runs("left")
+    assert first.first_entry < second.first_entry
 
 
 def test_many_files_of_another_user_hide_no_end(machine: Machine) -> None:

@@ -28,6 +28,11 @@ USERS = {
     "dynamic": ("DynamicUser=yes",),
     "root-strict": ("ProtectSystem=strict",),
     "own-var": ("User=nobody", "TemporaryFileSystem=/var:ro"),
+    # The records directory is hidden: it is missing, and root cannot make it; or another one has its place.
+    "root-no-var": ("TemporaryFileSystem=/var:ro",),
+    "root-part-of-var": ("TemporaryFileSystem=/var:ro", "BindPaths=/var/lib"),
+    "root-own-var": ("TemporaryFileSystem=/var",),
+    "root-own-records": ("TemporaryFileSystem=/var/log/openshift",),
     "root-strict-allowed": ("ProtectSystem=strict", "ReadWritePaths=/var/log/openshift"),
 }
 ARRAY = "Environment=SERVICE_RECORDS_LAYOUT=array"
