@@ -254,7 +254,7 @@ def run_summary(run: Run, view: View) -> str:
     parts = [f"attempt {run.attempt}"] if run.attempt > 1 else []
     if run.outcome is Outcome.RUNNING:
         parts.append(_at("started ", run.first_entry, view))
-    elif run.outcome is Outcome.INTERRUPTED and run.ended is None:
+    elif run.outcome is Outcome.INTERRUPTED and not run.has_unclear_end:
         parts.append(_at("last entry ", run.last_entry, view))
     else:
         parts += [

@@ -7,6 +7,7 @@ explains how to write one.
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -408,7 +409,7 @@ def read_debian_installer(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]
         yield end
 
 
-_THREAD: Final = r"\b(?P<what>Running Thread|Thread Done|Thread Failed): (?P<name>\w+)"
+_THREAD: Final = r"\b(?P<what>Running Thread|Thread Done|Thread Failed): (?P<name>[\w-]+)"
 _TASK: Final = r"\binstallation: Task (?P<what>started|completed): (?P<name>.+?) \(\d+/\d+\)"
 _SCRIPT_FAILED: Final = (
     r"(?P<message>Error code \S+ (?:running|encountered running) (?:the|a) (?:kickstart|%\w+) script.*)"
@@ -443,17 +444,40 @@ class _Clock:
         return match["text"]
 
 
-def read_anaconda(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
-    """Read anaconda.log. Anaconda's threads and tasks become stages."""
+_ANACONDA_SUCCEEDED: Final = (
+    r"\bInstallation successfully finished\b|\bThread Done: AnaConfigurationThread\b"
+    # Only setting the file contexts follows it, so the copy in the installed system ends here.
+    r"|\bCopying logs from the installation environment\b|\bTask started: Copy installation logs\b"
+)
+_POST_SCRIPTS: Final = r"\bRunning kickstart %%post script\(s\)$"
+"""The last line of anaconda.log in a system that versions before 34 installed: the last script copies it."""
+_MAIN_THREAD: Final = r"Ana(?:Install|Configuration)Thread$|AnaTaskThread-RunInstallationTask-"
+"""Threads whose failure ends the installation."""
+
+
+def read_anaconda(
+    lines: Iterable[InstallerLine], *, is_installed: bool = False, is_live: bool = False
+) -> Iterator[StepEvent]:
+    """Read anaconda.log. Anaconda's threads and tasks become stages.
+
+    A log without an end is a copy from before the end, which is unknown then. In an installed system
+    (`is_installed`), it is the copy that the last script made. A journal may be read during the installation
+    (`is_live`).
+    """
     service, failure, clock = "anaconda", _Failure(), _Clock()
+    has_succeeded = has_failed = is_begun = False
+    last = ""
     for line in lines:
         text = clock.read(line.text)
+        last = text.strip() or last
+        has_succeeded = has_succeeded or re.search(_ANACONDA_SUCCEEDED, text) is not None
         match = re.search(_THREAD, text) or re.search(_TASK, text)
         failed = re.search(_SCRIPT_FAILED, text)
         if match is None and failed is None:
             failure.read(text)
             continue
         yield from failure.release()
+        is_begun = True
         name = match["name"] if match is not None else "kickstart script"
         step = StepEvent(service=service, phase=Phase.STAGE_START, name=name, seconds=clock.seconds)
         end = msgspec.structs.replace(step, phase=Phase.STAGE_END, result=SUCCESS)
@@ -464,9 +488,21 @@ def read_anaconda(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
             yield step
         elif match is not None and match["what"] == "Thread Failed":
             failure.hold(msgspec.structs.replace(end, result=FAILURE))
+            has_failed = has_failed or re.match(_MAIN_THREAD, name) is not None
         else:
             yield end
-    yield from failure.release()
+    if is_begun and (has_succeeded or has_failed or not is_live):
+        has_succeeded = has_succeeded or (is_installed and re.search(_POST_SCRIPTS, last) is not None)
+        known = FAILURE if has_failed else SUCCESS if has_succeeded else None
+        over = StepEvent(service=service, phase=Phase.SERVICE_END, seconds=clock.seconds, result=known)
+        if known is FAILURE:
+            failure.hold(over)
+            yield from failure.release()
+        else:
+            yield from failure.release()
+            yield over
+    else:
+        yield from failure.release()
 
 
 _PROGRAM: Final = r"\w+ program: Running(?: in chroot '\S+')?\.\.\. (?P<command>.+)"
@@ -486,6 +522,7 @@ def read_anaconda_programs(lines: Iterable[InstallerLine]) -> Iterator[StepEvent
     clock = _Clock()
     running: list[StepEvent] = []
     output: list[str] = []
+    has_stages = False
     for line in lines:
         text = clock.read(line.text)
         if (begun := re.match(_PROGRAM, text)) is not None:
@@ -503,6 +540,7 @@ def read_anaconda_programs(lines: Iterable[InstallerLine]) -> Iterator[StepEvent
             for start in alone:
                 if ended["code"] == "0" and _KICKSTART_SCRIPT not in start.name:
                     continue
+                has_stages = True
                 yield start
                 is_failure = ended["code"] != "0"
                 message = "\n".join([*output, f"Return code: {ended['code']}"])
@@ -516,7 +554,11 @@ def read_anaconda_programs(lines: Iterable[InstallerLine]) -> Iterator[StepEvent
         else:
             output = [*output[1 - _MESSAGE_LINES :], re.sub(r"^\w+ program: ", "", text)]
     if len(running) == 1:
+        has_stages = True
         yield running[0]
+    if has_stages:
+        # The log does not say when the installation is over.
+        yield StepEvent(service="anaconda-program", phase=Phase.SERVICE_END, seconds=clock.seconds)
 
 
 _PACKAGE_STAGES: Final = (
@@ -559,15 +601,15 @@ def read_anaconda_packaging(lines: Iterable[InstallerLine]) -> Iterator[StepEven
             stage = found
             name = _PACKAGE_STAGES[stage][0]
             yield StepEvent(service=service, phase=Phase.STAGE_START, name=name, seconds=clock.seconds)
-    if stage >= 0 and (is_done or errors):
-        result = SUCCESS if is_done else FAILURE
+    if stage >= 0:
+        result = SUCCESS if is_done else FAILURE if errors else None
         end = StepEvent(
             service=service,
             phase=Phase.STAGE_END,
             name=_PACKAGE_STAGES[stage][0],
             seconds=clock.seconds,
             result=result,
-            message=None if is_done else "\n".join(errors),
+            message=None if is_done else "\n".join(errors) or None,
         )
         yield end
         yield msgspec.structs.replace(end, phase=Phase.SERVICE_END, name="")
@@ -717,7 +759,9 @@ def read_journal_lines(lines: Sequence[InstallerLine]) -> dict[str, list[Entry]]
     """Return the entries by service from the lines that installers logged to a journal."""
     anaconda = [line for line in lines if line.program.startswith("anaconda")]
     others = [line for line in lines if not line.program.startswith("anaconda")]
-    return entries("subiquity", read_reported_events(others)) | entries("anaconda", read_anaconda(anaconda))
+    return entries("subiquity", read_reported_events(others)) | entries(
+        "anaconda", read_anaconda(anaconda, is_live=True)
+    )
 
 
 class InstallerLog(msgspec.Struct, frozen=True):
@@ -754,6 +798,12 @@ INSTALLERS: Final = (
         read_debian_installer,
         reads_journals=True,
     ),
+    InstallerLog(
+        "anaconda",
+        r"(?:^|/)var/log/anaconda/anaconda\.log$",
+        r"(?!)",
+        partial(read_anaconda, is_installed=True),
+    ),
     InstallerLog("anaconda", r"(?:^|/)anaconda\.log$", r"INFO? \w+: Running Thread: Ana", read_anaconda),
     InstallerLog(
         "anaconda",
@@ -782,6 +832,17 @@ def find_installer(path: str, head: str) -> InstallerLog | None:
     by_path = (one for one in INSTALLERS if re.search(one.path, path))
     by_head = (one for one in INSTALLERS if re.search(one.head, head))
     return next(by_path, None) or next(by_head, None)
+
+
+def end_with_anaconda(records: dict[str, Sequence[Entry]]) -> None:
+    """Give the logs of Anaconda whose end is unknown the end of the installation, if that succeeded."""
+    end = next(iter(records.get("anaconda", ())[-1:]), None)
+    if end is None or end.phase is not Phase.SERVICE_END or end.result is not SUCCESS:
+        return
+    for service in ("anaconda-packaging", "anaconda-program"):
+        entries = records.get(service, ())
+        if entries and entries[-1].phase is Phase.SERVICE_END and entries[-1].result is None:
+            records[service] = [*entries[:-1], msgspec.structs.replace(entries[-1], result=SUCCESS)]
 
 
 _TOLERANCE: Final = timedelta(seconds=1)

@@ -298,7 +298,7 @@ class Run(Span, frozen=True, kw_only=True, gc=False):
     @property
     def has_unclear_end(self) -> bool:
         """Return True if it has an end that does not say whether it failed."""
-        return self.outcome is Outcome.INTERRUPTED and self.ended is not None
+        return self.outcome is Outcome.INTERRUPTED and (self.ended is not None or self.duration is not None)
 
     @property
     def came_to(self) -> Hashable:

@@ -18,6 +18,7 @@ from service_record.history.from_installers import (
     CLOUD_INIT_UNITS,
     InstallerLine,
     InstallerLog,
+    end_with_anaconda,
     find_installer,
     insert_stages,
     read_cloud_init_result,
@@ -191,6 +192,7 @@ def _merge_files(files: Iterable[Records]) -> Records:
         joined[service] = with_steps or [*steps, *runs]
     if not CLOUD_INIT_UNITS.isdisjoint(joined):
         joined.pop(CLOUD_INIT_RESULT, None)  # the records of the units have more details
+    end_with_anaconda(joined)
     return joined
 
 

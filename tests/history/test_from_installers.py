@@ -16,7 +16,7 @@ from service_record.history.from_installers import (
     read_cloud_init_status,
 )
 from service_record.history.outcome import Outcome, Run
-from service_record.read.derived import read_log
+from service_record.read.derived import derived_records, read_log
 from tests.command_line import service_record
 
 CLOUD_INIT = """\
@@ -350,11 +350,53 @@ def test_tasks_of_anaconda_are_stages_with_durations() -> None:
     assert run.in_stage == "AnaInstallThread"
 
 
+def test_copied_log_of_anaconda_is_not_running() -> None:
+    run = only_run(read("tmp/anaconda.log", ANACONDA_TASKS), "anaconda")
+    assert (run.outcome, run.has_unclear_end) == (Outcome.INTERRUPTED, True)
+
+
+LAST_SCRIPTS = "00:02:00,000 INFO anaconda: Running kickstart %%post script(s)\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "outcome"),
+    [
+        ("tmp/anaconda.log", LAST_SCRIPTS, Outcome.INTERRUPTED),
+        ("var/log/anaconda/anaconda.log", LAST_SCRIPTS, Outcome.SUCCESS),
+        ("var/log/anaconda/anaconda.log", LAST_SCRIPTS.replace("%post", "%pre"), Outcome.INTERRUPTED),
+        (
+            "anaconda.log",
+            "00:02:00,000 INF threading: Thread Done: AnaConfigurationThread (1)\n",
+            Outcome.SUCCESS,
+        ),
+        (
+            "anaconda.log",
+            "00:02:00,000 INF boss: Copying logs from the installation environment.\n",
+            Outcome.SUCCESS,
+        ),
+        (
+            "anaconda.log",
+            "00:02:00,000 INF threading: Thread Failed: AnaInstallThread (1)\n",
+            Outcome.FAILURE,
+        ),
+    ],
+)
+def test_anaconda_succeeds_by_its_last_steps(path: str, line: str, outcome: Outcome) -> None:
+    assert only_run(read(path, ANACONDA_TASKS + line), "anaconda").outcome is outcome
+
+
+def test_programs_end_with_the_installation() -> None:
+    files = {"var/log/anaconda/anaconda.log": ANACONDA_TASKS + LAST_SCRIPTS, "program.log": PROGRAMS}
+    both = derived_records([(path, BytesIO(text.encode()).read) for path, text in files.items()])
+    assert only_run(build_history(both.items()), "anaconda-program").outcome is Outcome.SUCCESS
+    assert only_run(read("program.log", PROGRAMS), "anaconda-program").outcome is Outcome.INTERRUPTED
+
+
 def test_return_code_counts_where_one_program_ran() -> None:
     run = only_run(read("program.log", PROGRAMS), "anaconda-program")
     assert stages(run) == [
         ("grub2-install /dev/vda", Outcome.FAILURE),
-        ("/bin/sh /tmp/ks-script-f7Mx8L", Outcome.RUNNING),
+        ("/bin/sh /tmp/ks-script-f7Mx8L", Outcome.INTERRUPTED),
     ]
     assert "blocklists" in (run.stages[0].facts.message or "")
 
@@ -363,7 +405,7 @@ def test_return_code_counts_where_one_program_ran() -> None:
     ("end", "outcome"),
     [
         ("", Outcome.FAILURE),
-        ("06:00:06,000 INF packaging: Installed: kernel-core\n", Outcome.RUNNING),
+        ("06:00:06,000 INF packaging: Installed: kernel-core\n", Outcome.INTERRUPTED),
         ("06:00:06,000 INF packaging: ==== end rpm scriptlet logs ====\n", Outcome.SUCCESS),
     ],
 )
