@@ -145,8 +145,12 @@ class SteadyClock:
             if isinstance(piece, Malformed) or piece.uptime is None or piece.boot_id not in self._booted:
                 yield piece
                 continue
-            time = self._booted[piece.boot_id] + timedelta(seconds=piece.uptime)
-            text = time.astimezone(UTC).isoformat(timespec="microseconds")
+            try:
+                time = self._booted[piece.boot_id] + timedelta(seconds=piece.uptime)
+                text = time.astimezone(UTC).isoformat(timespec="microseconds")
+            except OverflowError:  # an impossible uptime
+                yield piece
+                continue
             yield msgspec.structs.replace(piece, timestamp=text)
 
 

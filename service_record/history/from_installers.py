@@ -6,6 +6,7 @@ explains how to write one.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
@@ -274,7 +275,9 @@ class _BannerRun:
     def read(self, line: InstallerLine) -> Iterator[StepEvent]:
         """Read a line without an event. Yield the events of a run when the next run starts."""
         if (banner := re.search(_BANNER, line.text)) is not None:
-            at = datetime.strptime(banner["date"], "%a, %d %b %Y %H:%M:%S %z")
+            at = None
+            with suppress(ValueError):  # a date that does not exist
+                at = datetime.strptime(banner["date"], "%a, %d %b %Y %H:%M:%S %z")
             # Keep the uptime too, because many hosts set their clock between two of these lines.
             seconds = float(banner["uptime"])
             if self._service:
@@ -333,18 +336,26 @@ def read_cloud_init_status(document: bytes) -> Iterator[StepEvent]:
         except msgspec.ValidationError:
             continue
         service = _STATUS_STAGES.get(name)
-        if service is None or not stage.start:
+        began, ended = _convert_seconds(stage.start), _convert_seconds(stage.finished)
+        if service is None or began is None:
             continue
-        began = datetime.fromtimestamp(stage.start, UTC)
         yield StepEvent(service=service, phase=Phase.SERVICE_START, at=began)
         if stage.finished:
             yield StepEvent(
                 service=service,
                 phase=Phase.SERVICE_END,
-                at=datetime.fromtimestamp(stage.finished, UTC),
+                at=ended,
                 result=FAILURE if stage.errors else SUCCESS,
                 message="\n".join(stage.errors[-_MESSAGE_LINES:]) or None,
             )
+
+
+def _convert_seconds(seconds: float | None) -> datetime | None:
+    """Return the time for seconds since 1970; None if it is missing, 0 or out of range."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC) if seconds else None
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 CLOUD_INIT_RESULT: Final = "cloud-init-result"

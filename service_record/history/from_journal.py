@@ -68,6 +68,8 @@ _JOB_RESULTS: Final = {
     "timeout": UnitEvent.TIMED_OUT,
 }
 _REFUSALS: Final = {UnitEvent.DEPENDENCY: "dependency", UnitEvent.TIMED_OUT: "timeout"}
+_MAX_STATUS_DIGITS: Final = 9
+"""Longest exit status that is parsed. In a damaged journal, it may be longer than `int` accepts."""
 _ENDS: Final = frozenset({UnitEvent.FAILED, UnitEvent.ENTERED_FAILED, UnitEvent.DEACTIVATED})
 
 
@@ -626,7 +628,8 @@ def _parse_exit(facts: Mapping[str, str | None], fields: Mapping[str, str]) -> _
     code, number = facts.get("code") or fields.get("EXIT_CODE", ""), facts.get("number")
     if code == "exited":
         status = number or fields.get("EXIT_STATUS", "")
-        return _Exit(int(status) if status.isdecimal() else None, None)
+        is_number = status.isdecimal() and len(status) <= _MAX_STATUS_DIGITS
+        return _Exit(int(status) if is_number else None, None)
     return _Exit(None, facts.get("name") or "unknown")
 
 

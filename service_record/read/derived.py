@@ -12,7 +12,14 @@ from msgspec.structs import replace
 
 from service_record.diagnosis.evidence.journal_forms import Read, convert_to_lines
 from service_record.diagnosis.evidence.journal_runs import CONSOLE, read_console, read_runs
-from service_record.diagnosis.evidence.log_lines import INSTALLER, Era, LogStream, classify_file, log_line
+from service_record.diagnosis.evidence.log_lines import (
+    INSTALLER,
+    Era,
+    LogStream,
+    classify_file,
+    log_line,
+    parse_time,
+)
 from service_record.history.from_installers import (
     CLOUD_INIT_RESULT,
     CLOUD_INIT_UNITS,
@@ -42,7 +49,7 @@ _JOURNALS: Final = frozenset(
 _CLOUD_INIT_STATE: Final = r"(?:^|/)(?:cloud|cloud-init|data)/(?:data/)?(?P<name>status|result)\.json$"
 _CONSOLES: Final = frozenset({FileForm.TEXT, FileForm.KERNEL, FileForm.UTF_16})
 _COLOURS: Final = rb"(?:\x1b|\^\[)\[[0-9;]*m|\[\d{1,3}(?:;\d{1,3}){0,3}m"
-_ENDS: Final = rb"end(?:s|ing)? at \S{1,20} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"
+_ENDS: Final = rb"end(?:s|ing)? at \S{1,20} ((?:19|20)\d\d-\d\d-\d\d \d\d:\d\d:\d\d)"
 """The end time in the first line of a journal as text, which journalctl prints."""
 _FIELDS: Final = (
     *("MESSAGE", "MESSAGE_ID", "UNIT", "USER_UNIT", "INVOCATION_ID", "JOB_RESULT", "UNIT_RESULT"),
@@ -165,7 +172,7 @@ _MAX_LINE_BYTES: Final = 1 << 14
 def _parse_end_time(head: bytes) -> datetime | None:
     """Return the end time in the first line of a journal, or None if journalctl did not print that line."""
     match = re.search(_ENDS, head[:500])
-    return None if match is None else datetime.fromisoformat(f"{match[1].decode()}+00:00")
+    return None if match is None else parse_time(match[1].decode())
 
 
 def _merge_files(files: Iterable[Records]) -> Records:

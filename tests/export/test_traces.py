@@ -211,6 +211,12 @@ def test_a_clock_that_steps_within_a_boot_moves_nothing() -> None:
     assert otlp(job=stepped) == otlp(job=run)
 
 
+@pytest.mark.parametrize("uptime", [1e12, 1e300, -1e12])
+def test_entry_with_an_impossible_uptime_keeps_its_time(uptime: float) -> None:
+    end = replace(entry(Phase.SERVICE_END, 10), uptime=uptime)
+    assert list(SteadyClock([RUN[0]]).timed([RUN[0], end]))[1] is end
+
+
 def test_what_has_no_end_lasts_as_long_as_something_is_known_of_it() -> None:
     events = slices(chrome(running=[entry(at=1)], other=RUN, gone=[entry(at=-50, boot_id="a0" * 16)]))
     assert {each["name"]: (each["args"]["outcome"], each["dur"]) for each in events} == {

@@ -471,3 +471,30 @@ def test_lines_without_events_give_nothing() -> None:
     installer = find_installer("cloud-init.log", "")
     assert installer is not None
     assert list(installer.read([InstallerLine("nothing")])) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "outcome"),
+    [
+        ("cloud-init/status.json", '{"v1": {"init": {"start": 5, "finished": 1e20}}}', Outcome.SUCCESS),
+        (
+            "cloud-init-output.log",
+            "Cloud-init v. 22.2 running 'init' at Mon, 31 Feb 2026 08:23:41 +0000. Up 11.79 seconds.\n",
+            Outcome.RUNNING,
+        ),
+        (
+            "journal.txt",
+            """\
+-- Logs begin at Mon 2026-11-02 10:00:00 UTC, end at Mon 2026-13-02 10:00:00 UTC. --
+Nov 21 10:00:06 node systemd[1]: Started cloud-init.service - Initial cloud-init job.
+""",
+            Outcome.RUNNING,
+        ),
+    ],
+)
+def test_impossible_times_are_ignored(path: str, text: str, outcome: Outcome) -> None:
+    assert only_run(read(path, text), "cloud-init").outcome is outcome
+
+
+def test_stage_of_cloud_init_with_an_impossible_start_is_ignored() -> None:
+    assert list(read_cloud_init_status(b'{"v1": {"init": {"start": 1e300}}}')) == []

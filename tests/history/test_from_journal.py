@@ -21,6 +21,7 @@ BOOT = "b" * 32
 STARTING = "7d4958e842da4a758f6c1cdc7b36dcc5"
 STARTED = "39f53479d3a045ac8e11786248231fbf"
 NOT_STARTED = "be02cf6855d2428ba40df7e9d022f03d"
+EXITED = "98e322203f7a4ed290d09fe03c09fe15"
 FAILED = "d9b373ed55a64feb8242e02dbe79a49c"
 TEXT = """\
 Nov 21 10:00:00 node kernel: Linux version 6.1.0
@@ -109,6 +110,21 @@ def old_text(*messages: str) -> str:
     )
 
 
+def test_impossible_time_is_ignored() -> None:
+    (run,) = runs(read("0001-01-01T00:00:00+1400 node systemd[1]: Starting a.service - A...\n" * 3), "a")[-1:]
+    assert run.started is None
+
+
+def test_impossible_exit_status_is_ignored() -> None:
+    text = exported(
+        about("a.service", "Starting A...", STARTING),
+        about("a.service", "A ended.", EXITED, EXIT_CODE="exited", EXIT_STATUS="9" * 5000),
+        about("a.service", "A failed.", FAILED, UNIT_RESULT="exit-code"),
+    )
+    (run,) = runs(read(text), "a")
+    assert (run.outcome, run.facts.exit_code) == (Outcome.FAILURE, None)
+
+
 def test_stop_that_fails_ends_the_run_of_its_description() -> None:
     text = old_text(
         "Starting The agent...",
@@ -183,6 +199,8 @@ def test_reason_of_systemd_is_the_message_of_a_unit_without_lines() -> None:
     [
         ("kernel: rtc_cmos: setting system clock to 2021-11-21T10:00:00 UTC (1637488800)", 2021, "journal"),
         ("kernel: no clock", 2026, "journal, years assumed"),
+        ("kernel: rtc: setting system clock to 2021-13-45T10:00:00 UTC (1)", 2026, "journal, years assumed"),
+        ("kernel: rtc: setting system clock to 9999-12-31T10:00:00 UTC (1)", 2026, "journal, years assumed"),
     ],
 )
 def test_year_is_that_of_the_clock(line: str, year: int, recorder: str) -> None:

@@ -22,7 +22,13 @@ from service_record.diagnosis.evidence.journal_forms import (
     convert_to_lines,
     read_fields,
 )
-from service_record.diagnosis.evidence.log_lines import Era, is_without_year, program_names, time_in_journal
+from service_record.diagnosis.evidence.log_lines import (
+    Era,
+    is_without_year,
+    parse_time,
+    program_names,
+    time_in_journal,
+)
 from service_record.history.from_installers import JOURNAL_PROGRAMS, InstallerLine
 from service_record.history.from_journal import JournalMessage, JournalMoment, JournalRuns
 from service_record.history.unit_events import UNIT
@@ -47,7 +53,7 @@ _MAX_ENTRY_BYTES: Final = 16 << 20
 _EVENT_FIELDS: Final = (*(b"MESSAGE_ID", b"JOB_RESULT", b"UNIT_RESULT", b"EXIT_CODE", b"EXIT_STATUS"),)
 _MAX_DIGITS: Final = 16
 _MAX_DELAY: Final = 60.0  # seconds; after a longer delay, the clock must have been set in between
-_CLOCK: Final = rb" setting system clock to (\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)"
+_CLOCK: Final = rb" setting system clock to ((?:19|20)\d\d-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)"
 """The kernel's message about the hardware clock. It has the year, which the times of other lines lack."""
 _HALF_A_YEAR: Final = timedelta(days=180)
 _FAILURES: Final = (": Failed with result ", " entered failed state.")
@@ -255,9 +261,12 @@ def _read_text(read: Read, era: Era, *, is_year_known: bool) -> JournalRuns:
         end = window.rfind(b"\n") + 1
         for start in _find_line_starts(window, place, end):
             line = window[start : min(window.find(b"\n", start), start + _MAX_LINE_BYTES)]
-            if (clock := re.search(_CLOCK, line)) is not None and b" kernel: " in line:
+            if (
+                (clock := re.search(_CLOCK, line)) is not None
+                and b" kernel: " in line
+                and (stamp := parse_time(f"{clock[1].decode()}T{clock[2].decode()}")) is not None
+            ):
                 # An era covers a year around `last`, so this one covers the year after the clock was read.
-                stamp = datetime.fromisoformat(f"{clock[1].decode()}T{clock[2].decode()}+00:00")
                 era, is_year_known = Era(last=stamp + _HALF_A_YEAR), True
                 time_of.cache_clear()
                 continue

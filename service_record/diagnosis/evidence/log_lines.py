@@ -8,7 +8,7 @@ Patterns are plain strings: `re` compiles each on first use, and without files n
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from functools import cache
 from pkgutil import get_data
 from typing import Final
@@ -387,7 +387,7 @@ class Era(msgspec.Struct, frozen=True):
             (last.year, _HALF_A_YEAR),
             (last.year - 1, _HALF_A_YEAR),
         ):
-            time = _parse_time(f"{year:04}-{month}-{day}T{clock}")
+            time = parse_time(f"{year:04}-{month}-{day}T{clock}")
             if time is not None and time <= last + later:
                 return time
         return None
@@ -417,7 +417,7 @@ def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:
             unit = name = whole["unit"]
             kind = SYSTEMD if name == "init" else kind
     elif (match := re.match(_CRI, text)) is not None:
-        text, time = match["text"], _parse_time(match["time"])
+        text, time = match["text"], parse_time(match["time"])
     elif kind in {KERNEL, OTHER} and (match := re.match(_BARE, text)) is not None:
         text, name, pid = match["text"], match["name"], int(match["pid"])
         time, kind = _find_own_time(text, era), _kind_in_journal(kind, name, has_pid=True)
@@ -452,10 +452,10 @@ def time_in_journal(text: str, era: Era) -> datetime | None:
     if re.match(r"\d+\.", text):
         return datetime.fromtimestamp(float(text), UTC)
     if text[0].isdigit():
-        return _parse_time(text)
+        return parse_time(text)
     if text[4:8].isdigit():  # with weekday and zone name; the zone is assumed to be UTC
         _, day, clock, _ = text.split(" ", 3)
-        return _parse_time(f"{day}T{clock}")
+        return parse_time(f"{day}T{clock}")
     return None
 
 
@@ -486,11 +486,11 @@ def _find_own_time(text: str, era: Era) -> datetime | None:
         return datetime.fromtimestamp(float(stamp["epoch"]), UTC)
     if stamp["ctime"]:
         text = stamp["ctime"]
-        return _parse_time(f"{text[20:]}-{_month(text[4:7])}-{_day(text[8:10])}T{text[11:19]}")
+        return parse_time(f"{text[20:]}-{_month(text[4:7])}-{_day(text[8:10])}T{text[11:19]}")
     if stamp["day"]:
         day, _, clock = stamp["day"].partition(" ")
-        return _parse_time(f"{day[6:]}-{day[3:5]}-{day[:2]}T{clock}Z")
-    return _parse_time(stamp["iso"] or stamp["slashed"].replace("/", "-"))
+        return parse_time(f"{day[6:]}-{day[3:5]}-{day[:2]}T{clock}Z")
+    return parse_time(stamp["iso"] or stamp["slashed"].replace("/", "-"))
 
 
 def _month(name: str) -> str:
@@ -511,10 +511,16 @@ def _day(text: str) -> str:
     return text.replace(" ", "0")
 
 
-def _parse_time(text: str) -> datetime | None:
+def parse_time(text: str) -> datetime | None:
+    """Parse an ISO 8601 time, in UTC if it has no zone; None if it is invalid.
+
+    The first and the last year of `datetime` are invalid too: converting them to another zone may overflow.
+    """
     try:
         time = datetime.fromisoformat(text.replace(",", "."))
     except ValueError:
+        return None
+    if time.year in {MINYEAR, MAXYEAR}:
         return None
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
