@@ -68,6 +68,7 @@ def test_syntax_is_recognised(pattern: str, expected: bool) -> None:
     assert is_mismatched(pattern) is expected
 
 
+@pytest.mark.slow
 def test_no_module_compiles_mismatched_syntax(tmp_path: Path) -> None:
     (tmp_path / "planted.py").write_text('import re\nBAD = re.compile("a" + "*+")\n')
     recorded = subprocess.run(

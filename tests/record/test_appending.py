@@ -265,6 +265,7 @@ def test_a_signal_handler_may_append_in_the_midst_of_an_append(records: Records)
     assert len(whole(records)) == sum(handled) + count
 
 
+@pytest.mark.slow
 def test_a_writer_killed_at_any_moment_leaves_at_most_one_torn_line_and_loses_nothing_before(
     records: Records,
 ) -> None:

@@ -272,7 +272,7 @@ def test_the_array_is_extended_again_after_the_exit_helper(writer: ArrayWriter, 
 
 
 @each_bash
-@pytest.mark.parametrize("parked", [1, 20, 2000])
+@pytest.mark.parametrize("parked", [1, 20, pytest.param(2000, marks=pytest.mark.slow)])
 def test_parked_lines_are_taken_in_order(bash: Bash, parked: int, tmp_path: Path) -> None:
     waiting = [entry("stage start", number, stage=f"parked {number}") for number in range(parked)]
     put(tmp_path, CLOSED.rstrip() + ROOM + b"".join(b"\n" + each.to_line() for each in waiting))

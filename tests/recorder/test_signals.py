@@ -75,7 +75,7 @@ def test_deadline_ends_the_wait_for_the_journal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", ["lines", pytest.param("array", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("fails", ["fails", "succeeds"])
+@pytest.mark.parametrize("fails", ["fails", pytest.param("succeeds", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("place", ["stage", pytest.param("service", marks=pytest.mark.slow)])
 def test_interruption_at_any_point_leaves_the_recorder_whole(
     tmp_path: Path, layout: str, fails: str, place: str

@@ -259,6 +259,7 @@ def test_unmasked_key_of_nobody_known_is_found() -> None:
     assert leak_after(indented * 3, Rules()) == ("private-key", 3)
 
 
+@pytest.mark.slow
 def test_masked_text_has_no_leak() -> None:
     text = "\n".join(example.text for example in EXAMPLES).encode()
     assert leak_after(text * 3, Rules()) is None
