@@ -1,6 +1,6 @@
 """Convert records to other formats, and send traces to a backend.
 
-JSON Lines and arrays are here; the trace formats have a module each.
+JSON Lines and arrays are here; every other format has its own module.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,7 +11,7 @@ from service_record.record.entry import Entry
 
 
 def to_array(entries: Iterable[Entry]) -> Iterator[bytes]:
-    """Yield the entries as one array, one entry a line, with upstream's fields first."""
+    """Yield the entries as one JSON array with an entry on each line, upstream's fields first."""
     before = "[\n"
     for entry in entries:
         yield (before + encoded(entry.to_json())).encode()
@@ -20,7 +20,7 @@ def to_array(entries: Iterable[Entry]) -> Iterator[bytes]:
 
 
 def to_jsonl(entries: Iterable[Entry]) -> Iterator[bytes]:
-    """Yield each entry as a line. Lines are not cut: other writers' entries may exceed the limit."""
+    """Yield each entry as a line. Lines of other writers may exceed our limit; they are not shortened."""
     for entry in entries:
         yield f"{encoded(entry.to_json())}\n".encode()
 
@@ -29,4 +29,4 @@ FORMS: Final[Mapping[str, Callable[[Iterable[Entry]], Iterator[bytes]]]] = {
     "array": to_array,
     "jsonl": to_jsonl,
 }
-"""Converters by the name of the format. They keep all fields of an entry."""
+"""Format name -> converter. Converters keep all fields of an entry."""

@@ -1,7 +1,7 @@
-"""Write a history as JUnit's XML, so that CI shows stages as tests. Pure.
+"""Write a history as JUnit XML, so that CI shows stages as tests. Pure.
 
-Readers of the format differ. The elements and attributes here are those that Jenkins, GitLab and GitHub's
-reporters share.
+Readers support different parts of the format. Only elements and attributes are used that Jenkins, GitLab and
+GitHub's reporters all support.
 """
 
 import re
@@ -18,7 +18,7 @@ _BAD: Final = {Outcome.FAILURE: "failure", Outcome.INTERRUPTED: "error"}
 
 
 def to_junit(history: History) -> Iterator[bytes]:
-    """Yield one document: a suite for each service, with its latest attempt and the stages of that."""
+    """Yield one document: a suite for each service, with its latest attempt and the stages in it."""
     yield b'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n'
     for service in history.services:
         if service.runs:
@@ -37,15 +37,15 @@ def _suite(service: ServiceHistory) -> Iterator[bytes]:
     }
     numbers = " ".join(f'{name}="{number}"' for name, number in counts.items())
     stamp = f' timestamp="{run.started:%Y-%m-%dT%H:%M:%S}"' if run.started is not None else ""
-    yield f"<testsuite name={_quoted(service.name)} {numbers}{_time(run)}{stamp}>\n".encode()
+    yield f"<testsuite name={_quoted(service.name)} {numbers}{_time_attribute(run)}{stamp}>\n".encode()
     for span in spans:
         name = span.name if isinstance(span, Stage) else "run"
-        yield f"<testcase classname={_quoted(service.name)} name={_quoted(name)}{_time(span)}".encode()
-        yield f">{_outcome(span)}</testcase>\n".encode()
+        attributes = f"classname={_quoted(service.name)} name={_quoted(name)}{_time_attribute(span)}"
+        yield f"<testcase {attributes}>{_format_outcome(span)}</testcase>\n".encode()
     yield b"</testsuite>\n"
 
 
-def _outcome(span: Stage | Run) -> str:
+def _format_outcome(span: Stage | Run) -> str:
     if span.outcome in {Outcome.RUNNING, Outcome.STOPPED}:
         return f'<skipped message="{span.outcome.value}"/>'
     element = _BAD.get(span.outcome)
@@ -57,18 +57,18 @@ def _outcome(span: Stage | Run) -> str:
     lines = [facts.message or ""]
     if where is not None:
         lines.append(f"{where.file}:{where.line or '?'} {where.function}")
-    text = escape(_allowed("\n".join(filter(None, lines))))
+    text = escape(_replace_disallowed("\n".join(filter(None, lines))))
     return f"<{element} message={_quoted(how)}>{text}</{element}>"
 
 
-def _time(span: Stage | Run) -> str:
+def _time_attribute(span: Stage | Run) -> str:
     return f' time="{span.duration:.3f}"' if span.duration is not None else ""
 
 
 def _quoted(text: str) -> str:
-    return quoteattr(_allowed(text))
+    return quoteattr(_replace_disallowed(text))
 
 
-def _allowed(text: str) -> str:
+def _replace_disallowed(text: str) -> str:
     """Replace the characters that XML does not allow."""
     return re.sub(_NOT_IN_XML, "\N{REPLACEMENT CHARACTER}", text)

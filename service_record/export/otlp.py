@@ -1,4 +1,4 @@
-"""Write a history as OTLP/JSON, the TracesData of the OpenTelemetry protocol. Pure.
+"""Write a history as OTLP/JSON, the message TracesData of the OpenTelemetry protocol. Pure.
 
 There is a trace for each boot, a resource for each service in it, and a span for each run, command and stage.
 In the protocol's JSON, ids are lowercase hexadecimal and 64-bit integers are strings:
@@ -23,16 +23,17 @@ _ERROR: Final = 2
 _MAX_INTEGER: Final = (1 << 63) - 1
 _BOOT_ID: Final = re.compile("(?!0{32})[0-9a-f]{32}")
 _EXCEPTION: Final = re.compile(r"((?:\w+(\.))*[A-Z]\w*)(?:: |$)")
-"""`OSError: text`, or `package.module.Class: text` of a class that is not built in."""
+"""`OSError: text` of a built-in class, or `package.module.Class: text`."""
 _SCOPE: Final = {"name": "service-record", "version": __version__}
 _SCHEMA: Final = "https://opentelemetry.io/schemas/1.37.0"
-"""The version of OpenTelemetry's conventions whose names the attributes have."""
+"""The version of OpenTelemetry's semantic conventions that defines the names of attributes."""
 
 
 def to_otlp(history: History, host: str | None, host_id: str | None = None) -> Iterator[bytes]:
-    """Yield the parts of one line of JSON, as the file receiver of OpenTelemetry's collector reads it.
+    """Yield the parts of one line of JSON, which the file receiver of OpenTelemetry's collector reads.
 
-    Each span is encoded by itself: all spans of a long record together take a kilobyte of memory for each.
+    Each span is encoded separately. Encoding all spans of a long record at once would take a kilobyte of
+    memory for each span.
     """
     unnamed = name_of_unnamed_boot(history, host)
     before = '{"resourceSpans":['
@@ -58,7 +59,7 @@ def traces_data(
     marks: Iterable[TraceSpan] = (),
     host_id: str | None = None,
 ) -> dict[str, Any]:
-    """Return the TracesData of these spans, and of marks for spans that are still running.
+    """Return the TracesData of ended `spans`, and of marks for spans that are still running.
 
     `unnamed` identifies the boot of entries without a boot id: see `name_of_unnamed_boot`.
     """
@@ -76,7 +77,7 @@ def traces_data(
 
 
 def _resource_spans(resource: dict[str, object], spans: list[dict[str, Any]]) -> dict[str, Any]:
-    # `to_otlp` writes the spans into this: they come last but for the schemas.
+    # `to_otlp` splits the encoded document before _AFTER_SPANS, so only the schemas may follow the spans.
     return {
         "resource": {"attributes": _attributes(resource)},
         "scopeSpans": [{"scope": _SCOPE, "spans": spans, "schemaUrl": _SCHEMA}],
@@ -92,7 +93,7 @@ def _resource(
 ) -> dict[str, object]:
     return {
         "service.name": service,
-        # With the name, this is unique: a resource is a service in one boot.
+        # Name and instance id together must be unique. A resource is a service in one boot.
         "service.instance.id": instance,
         "host.name": host,
         "host.id": host_id,
@@ -102,7 +103,7 @@ def _resource(
 
 
 def name_of_unnamed_boot(history: History, host: str | None) -> str:
-    """Return what stands for the boot id of entries without one: the first time in the records."""
+    """Return a substitute for the boot id of entries without one: the host and their first time."""
     runs = (run for service in history.services for run in service.runs if run.boot_id is None)
     first = min((run.first_entry for run in runs if run.first_entry is not None), default=None)
     return f"{host} {first}"
@@ -145,7 +146,7 @@ _MARK: Final = "is running"
 
 
 def _running_mark(span: TraceSpan, trace_id: str) -> dict[str, Any]:
-    """Return a span of no length that marks a running span: the protocol has no spans without an end."""
+    """Return a zero-length span that marks a running span, because the protocol has no spans without end."""
     start = str(nanoseconds(span.start))
     return {
         "traceId": trace_id,
@@ -171,7 +172,7 @@ def _run_facts(span: TraceSpan) -> dict[str, object]:
 
 
 def _end_facts(facts: Facts) -> dict[str, object]:
-    """Return the known facts of an end, named by OpenTelemetry's conventions where these have a name."""
+    """Return the known facts of an end, with names of OpenTelemetry's conventions if these define one."""
     return {
         "process.exit.code": facts.exit_code,
         **_place(facts),
@@ -201,7 +202,7 @@ def _place(facts: Facts) -> dict[str, object]:
 
 
 def _event(span: TraceSpan) -> dict[str, Any]:
-    """Return the failure as the event that trace viewers show: an exception with its place and message."""
+    """Return the failure as an exception event with place and message, which trace viewers show."""
     facts = span.span.facts
     attributes = {
         "exception.type": exception_type(span) or span.exit_text,
@@ -217,9 +218,9 @@ def _event(span: TraceSpan) -> dict[str, Any]:
 
 
 def exception_type(span: TraceSpan) -> str | None:
-    """Return the class of the exception that ended a run, command or stage of a Python service.
+    """Return the class of the exception that ended a run, command or stage of a Python service; else None.
 
-    The recorder writes exceptions as `Class: text`, the outermost last, and the text may have several lines.
+    The recorder writes exceptions as `Class: text`, outermost last. The text may have several lines.
     """
     if not (span.run.recorder or "").startswith("python/"):
         return None
@@ -231,7 +232,7 @@ def exception_type(span: TraceSpan) -> str | None:
 
 
 def _is_exception(name: str) -> bool:
-    """Return whether a name without a module is that of an exception; `Note: text` may be any line."""
+    """Return whether a name without a module names an exception. Other lines may look alike: `Note: text`."""
     known = getattr(builtins, name, None)
     is_builtin = isinstance(known, type) and issubclass(known, BaseException)
     return is_builtin or name.endswith(("Error", "Exception", "Warning"))

@@ -1,6 +1,6 @@
 """Write a history as metrics for the textfile collector of Prometheus' node_exporter. Pure.
 
-https://prometheus.io/docs/instrumenting/exposition_formats/ specifies the format.
+Format: https://prometheus.io/docs/instrumenting/exposition_formats/
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _METRICS: Final = {
 
 
 def to_prometheus(history: History) -> Iterator[bytes]:
-    """Yield the metrics of the latest attempt of each service; what is not known has no sample."""
+    """Yield the metrics of the latest attempt of each service. Unknown values have no sample."""
     samples: dict[str, list[str]] = {name: [] for name in _METRICS}
     for service in history.services:
         if not service.runs:
@@ -31,18 +31,18 @@ def to_prometheus(history: History) -> Iterator[bytes]:
         for outcome in Outcome:
             own = labels | {"outcome": outcome.value}
             is_last = 1 if run.outcome is outcome else 0
-            samples["service_record_last_run"].append(_sample(own, is_last))
+            samples["service_record_last_run"].append(_format_sample(own, is_last))
             number = sum(each.outcome is outcome for each in service.attempts)
-            samples["service_record_runs"].append(_sample(own, number))
+            samples["service_record_runs"].append(_format_sample(own, number))
         for name, value in _facts(run):
             if value is not None:
-                samples[name].append(_sample(labels, value))
+                samples[name].append(_format_sample(labels, value))
         longest: dict[str, float] = {}
         for stage in run.stages:
             if stage.duration is not None:
                 longest[stage.name] = max(stage.duration, longest.get(stage.name, 0.0))
         samples["service_record_stage_duration_seconds"] += [
-            _sample(labels | {"stage": stage}, seconds) for stage, seconds in longest.items()
+            _format_sample(labels | {"stage": stage}, seconds) for stage, seconds in longest.items()
         ]
     for name, lines in samples.items():
         if lines:
@@ -57,8 +57,8 @@ def _facts(run: Run) -> Iterator[tuple[str, float | None]]:
     yield "service_record_last_run_duration_seconds", run.duration
 
 
-def _sample(labels: dict[str, str], value: float) -> str:
-    """Return labels and value; backslash, quote and newline are escaped in a label."""
+def _format_sample(labels: dict[str, str], value: float) -> str:
+    """Format labels and value. Backslash, quote and newline are escaped in labels."""
     texts = (
         name + '="' + text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n") + '"'
         for name, text in labels.items()

@@ -1,8 +1,8 @@
-"""Turn a history into nested spans, and these into Google's Trace Event Format. Pure.
+"""Convert a history to nested spans, and write spans in Google's Trace Event Format. Pure.
 
-Every trace format is made from these spans. Perfetto (ui.perfetto.dev) and chrome://tracing open Trace Event
-Format: JSON with a process for each service, one thread for spans that follow or contain each other, further
-threads for spans that overlap, and times in microseconds since 1970.
+All trace formats are made from these spans. Perfetto (ui.perfetto.dev) and chrome://tracing open the Trace
+Event Format: JSON with a process for each service, one thread for spans that follow or contain each other,
+further threads for spans that overlap, and times in microseconds since 1970.
 """
 
 from collections import Counter, deque
@@ -23,7 +23,7 @@ from service_record.version import __version__
 _Key: TypeAlias = tuple[str, ...]
 
 _MAX_OPEN: Final = 100
-"""Number of earlier stages considered as the parent of a stage. More are open only where ends were lost."""
+"""Number of earlier stages that may be the parent of a stage. More are open only if ends are missing."""
 
 
 class TraceSpan(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ class TraceSpan(msgspec.Struct, frozen=True, kw_only=True):
     span: Run | Command | Stage
     start: datetime
     end: datetime
-    """The end. Without an end entry: the last known time of the run, or of the boot while it is running."""
+    """The end. Without an end entry, the last known time of the run or, while it runs, of its boot."""
 
     @property
     def name(self) -> str:
@@ -71,26 +71,31 @@ def trace_spans(history: History) -> Iterator[TraceSpan]:
         attempts[identity] += 1
         if run.first_entry is not None and run.last_entry is not None:
             end = latest[run.boot_id] if run.outcome is Outcome.RUNNING else run.last_entry
-            yield from _of_run(run, (*identity, str(attempts[identity])), run.first_entry, end)
+            yield from _run_spans(run, (*identity, str(attempts[identity])), run.first_entry, end)
 
 
-def _of_run(run: Run, key: _Key, first: datetime, begin: datetime) -> Iterator[TraceSpan]:
-    """Yield a run and everything in it. `first` is its first entry, `begin` the earliest end."""
+def _run_spans(run: Run, key: _Key, first: datetime, last: datetime) -> Iterator[TraceSpan]:
+    """Yield the spans of a run, its commands and its stages.
+
+    `first` is the time of its first entry. `last` is its last known time, the end of spans without an end.
+    """
     start = run.started or first
-    whole = TraceSpan(key=key, run=run, span=run, start=start, end=max(run.ended or begin, start))
+    whole = TraceSpan(key=key, run=run, span=run, start=start, end=max(run.ended or last, start))
     yield whole
     for number, command in enumerate(run.commands):
         start = command.started or command.ended or first
-        end = max(command.ended or begin, start)
-        # A command may run before or after the service itself.
-        inner = _within(whole, (*key, f"command {number}"), command, start, end)
+        end = max(command.ended or last, start)
+        # A command may be outside the time of its run: it runs before or after the service itself.
+        inner = _make_inner_span(whole, (*key, f"command {number}"), command, start, end)
         yield inner
-        yield from _of_stages(command.stages, inner)
-    yield from _of_stages(run.stages, whole)
+        yield from _stage_spans(command.stages, inner)
+    yield from _stage_spans(run.stages, whole)
 
 
-def _of_stages(stages: Sequence[Stage], around: TraceSpan) -> Iterator[TraceSpan]:
-    """Yield the stages, each in the parent that it names, else in the innermost stage that contains it."""
+def _stage_spans(stages: Sequence[Stage], around: TraceSpan) -> Iterator[TraceSpan]:
+    """Yield the spans of stages. The parent of a stage is the one that it names, or without ids the innermost
+    stage around it.
+    """
     opened: deque[TraceSpan] = deque(maxlen=_MAX_OPEN)
     identified: dict[str, TraceSpan] = {}
     for number, stage in enumerate(stages):
@@ -101,28 +106,30 @@ def _of_stages(stages: Sequence[Stage], around: TraceSpan) -> Iterator[TraceSpan
         else:
             holders = (other for other in reversed(opened) if other.start <= start and end <= other.end)
             holder = next(holders, around) if stage.depth else around
-        span = _within(holder, (*around.key, f"stage {number}"), stage, start, end)
+        span = _make_inner_span(holder, (*around.key, f"stage {number}"), stage, start, end)
         if stage.id is not None:
             identified[stage.id] = span
         yield span
         opened.append(span)
 
 
-def _within(around: TraceSpan, key: _Key, span: Command | Stage, start: datetime, end: datetime) -> TraceSpan:
+def _make_inner_span(
+    around: TraceSpan, key: _Key, span: Command | Stage, start: datetime, end: datetime
+) -> TraceSpan:
     return TraceSpan(
         key=key, around=around.key, level=around.level + 1, run=around.run, span=span, start=start, end=end
     )
 
 
 class SteadyClock:
-    """Gives entries the time that their uptime stands for, so that steps of the host's clock disappear.
+    """Computes the times of entries from their uptime, so that changes of the host's clock have no effect.
 
-    A boot began at the time of its last entry minus that entry's uptime: this clock is the one most likely to
-    be set. Entries without an uptime, such as upstream's, keep their time.
+    The time of a boot is the time of its last entry minus the uptime of that entry, because the clock is most
+    likely to be correct then. Entries without an uptime, such as upstream's, keep their time.
     """
 
     def __init__(self, pieces: Iterable[Entry | Malformed]) -> None:
-        """Read the pieces of all services. They are not kept."""
+        """Read the pieces of all services, without keeping them in memory."""
         last: dict[str | None, Entry] = {}
         for piece in pieces:
             if isinstance(piece, Entry) and piece.uptime is not None and piece.time is not None:
@@ -140,7 +147,7 @@ class SteadyClock:
                 continue
 
     def timed(self, pieces: Iterable[Entry | Malformed]) -> Iterator[Entry | Malformed]:
-        """Yield the pieces of a record with times from the uptime."""
+        """Yield the pieces of a record with times computed from the uptime."""
         for piece in pieces:
             if isinstance(piece, Malformed) or piece.uptime is None or piece.boot_id not in self._booted:
                 yield piece
@@ -169,7 +176,7 @@ _OTHER_THREAD: Final = "at the same time"
 
 
 def to_chrome_trace(history: History, host: str | None) -> Iterator[bytes]:
-    """Yield one JSON object with an event on each line."""
+    """Yield one JSON object in Trace Event Format, with an event on each line."""
     about = {"recorder": f"service-record {__version__}"} | ({"host": host} if host else {})
     head = encoded({"displayTimeUnit": "ms", "otherData": about}).removesuffix("}")
     yield f'{head},"traceEvents":['.encode()
@@ -194,13 +201,13 @@ def _events(history: History) -> Iterator[dict[str, Any]]:
             yield _metadata("thread_name", process, thread, name=name)
             yield _metadata("thread_sort_index", process, thread, sort_index=number)
             for span in lane:
-                yield from _of_span(span, process, thread)
+                yield from _span_events(span, process, thread)
 
 
 def _lanes(spans: Iterable[TraceSpan]) -> list[list[TraceSpan]]:
-    """Return the spans in as few rows as possible.
+    """Distribute spans to as few rows as possible.
 
-    In a row each span is inside the previous one or after it.
+    Each span of a row is inside the previous one or after it.
     """
     lanes: list[list[TraceSpan]] = []
     opened: list[list[TraceSpan]] = []
@@ -228,7 +235,7 @@ def _holds(around: TraceSpan, span: TraceSpan) -> bool:
     return around.key == span.around and span.end <= around.end
 
 
-def _of_span(span: TraceSpan, process: int, thread: int) -> Iterator[dict[str, Any]]:
+def _span_events(span: TraceSpan, process: int, thread: int) -> Iterator[dict[str, Any]]:
     at = {"pid": process, "tid": thread}
     start, end = _microseconds(span.start), _microseconds(span.end)
     facts = facts_document(span.span.facts)

@@ -1,7 +1,7 @@
 """Post traces by OTLP over HTTP, and read the backend's answers.
 
-The protocol says which failures may be retried, that a partial success must not be, and that a refused
-request is dropped: https://opentelemetry.io/docs/specs/otlp/#otlphttp.
+The protocol defines which failed requests may be retried. Partly accepted requests must not be retried, and
+refused ones are dropped: https://opentelemetry.io/docs/specs/otlp/#otlphttp.
 """
 
 import base64
@@ -30,12 +30,12 @@ _IDS: Final = frozenset(("traceId", "spanId", "parentSpanId"))
 
 
 def request_of(traces_data: Mapping[str, Any]) -> bytes:
-    """Return the body of a request with this TracesData, which is in the protocol's JSON form."""
+    """Encode TracesData, given in the protocol's JSON form, as the body of a request (protobuf)."""
     return ParseDict(_with_base64_ids(traces_data), ExportTraceServiceRequest()).SerializeToString()
 
 
 def _with_base64_ids(value: Any) -> Any:
-    """Return the document with ids in base64, as protobuf's JSON parser needs them, not in hexadecimal."""
+    """Return the document with ids converted from hexadecimal to base64, for protobuf's JSON parser."""
     if isinstance(value, list):
         return [_with_base64_ids(item) for item in value]
     if not isinstance(value, Mapping):
@@ -56,7 +56,8 @@ def rejected_spans(body: bytes) -> tuple[int, str]:
 
 
 def refusal_message(body: bytes) -> str:
-    """Return the message of a refusal, a google.rpc.Status. There, too, the second field is the message."""
+    """Return the message of a refusal, which is a google.rpc.Status."""
+    # The text is the second field of both messages, so no class for google.rpc.Status is needed.
     try:
         return ExportTracePartialSuccess.FromString(body).error_message
     except DecodeError:
@@ -82,13 +83,13 @@ class Reception:
     """The final answer to a request."""
 
     rejected: int = 0
-    """Number of spans that the backend will never accept."""
+    """Number of spans that the backend refused and will not accept later."""
     reason: str = ""
-    """The reason, or a warning about accepted spans, in one line that is safe to print."""
+    """The reason, or a warning about accepted spans: one printable line."""
 
 
 class TraceBackend(SingleTryClient):
-    """Connections to one backend."""
+    """A client of one trace backend."""
 
     def __init__(self, url: str, headers: Mapping[str, str], *, ca_bundle: Path | None = None) -> None:
         self._secrets = tuple(headers.values())
@@ -96,7 +97,7 @@ class TraceBackend(SingleTryClient):
         super().__init__(url, headers, self._secrets, ca_bundle=bundle, transfer_seconds=_UPLOAD_SECONDS)
 
     def post(self, body: bytes, spans: int) -> Reception:
-        """Send a request with this number of spans. Raises NotTaken if it was not accepted."""
+        """Send a request that contains `spans` spans. Raises NotTaken if it was not accepted."""
         request = Request(
             method="POST",
             url=self.url,

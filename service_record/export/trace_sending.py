@@ -1,6 +1,7 @@
-"""Send the traces of a directory of records, each span when it has ended.
+"""Send the traces of a directory of records: each span after its end.
 
-Which spans were sent is remembered only while this runs. A span that is sent again has the same id.
+The ids of sent spans are kept only in memory, so a restart sends spans again. They have the same ids as
+before.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,49 +25,49 @@ from service_record.record.entry import Piece
 MARK_SECONDS: Final = 10.0
 """A span that has been running for this long is marked as running."""
 SETTLE_SECONDS: Final = 10.0
-"""How long a run without an end may still get one: the exit helper records it after the process is gone."""
+"""Wait before a run without an end is sent: the exit helper may record its end after the process is gone."""
 _BATCH: Final = 200
 """Spans in one request. A span has at most some kilobytes, so a request has at most some megabytes."""
 _LOOK_SECONDS: Final = 60.0
 """The interval for reading records that have not changed."""
 _WAITING_LOOK_SECONDS: Final = 2.0
-"""The same while a span is running or not settled."""
+"""The interval while a span is running or may still change."""
 _REST: Final = 20
-"""The pause after reading, as a multiple of its duration, so that it takes 1/20 of a processor at most."""
+"""The pause after reading, as a multiple of the reading's duration: at most 1/20 of a processor is used."""
 
 
 @dataclass(slots=True)
 class TraceSender:
-    """Sends the spans of one directory, of all services or of some."""
+    """Sends the spans of all or some services in one directory of records."""
 
     backend: TraceBackend
     host: str
     records: Records
     services: frozenset[str] = frozenset()
     mask: Callable[[str], str] = str
-    """Takes the secrets out of a text."""
+    """Masks secrets in a text."""
     host_id: str | None = None
     mark_seconds: float = MARK_SECONDS
     settle_seconds: float = SETTLE_SECONDS
     sent_spans: int = 0
     rejected_spans: int = 0
     remarks: list[str] = field(default_factory=list)
-    """Remarks of the backend on spans that it refused, and its warnings; the caller prints them and empties
-    the list.
+    """The backend's reasons for refused spans, and its warnings. The caller prints them and empties the list.
     """
     _sent: set[str] = field(default_factory=set)
-    """Ids, of spans that are in the records."""
+    """Ids of sent spans and marks that are still in the records."""
     _ended: dict[str, float] = field(default_factory=dict)
-    """Ids of spans that seem to be interrupted, and since when."""
+    """Id of each span that seems to be interrupted -> monotonic time at which this was first seen."""
     _files: object = None
-    """The files of the records as they were at the last look."""
+    """Names and signatures of the record files when they were last read."""
     _next_look: float = 0.0
     _rest_until: float = 0.0
 
     def send(self, *, is_last: bool = False) -> None:
-        """Send what has ended since the last look, if it is time for another.
+        """Send the spans that ended since the last call, if the records are due to be read again.
 
-        Raises NotTaken, LeakError, and OSError where the records cannot be read.
+        With `is_last`, the records are always read. Raises NotTaken, LeakError, and OSError if records cannot
+        be read.
         """
         begun = monotonic()
         services = self._services()
@@ -88,10 +89,10 @@ class TraceSender:
         ]
 
     def _history(self, services: list[str]) -> History:
-        """Return the history as of now. The records are read twice, and never held."""
+        """Return the current history. The records are read twice instead of being kept in memory."""
 
         def pieces(service: str) -> Iterator[Piece]:
-            with suppress(FileNotFoundError):  # removed at this moment
+            with suppress(FileNotFoundError):  # removed in the meantime
                 yield from self.records.read(service)
 
         clock = SteadyClock(piece for service in services for piece in pieces(service))
@@ -100,7 +101,7 @@ class TraceSender:
         return build_history(((service, clock.timed(pieces(service))) for service in services), liveness)
 
     def _deliver(self, history: History) -> bool:
-        """Send what is new in batches; return whether something is not to be sent yet."""
+        """Send new spans and marks in batches. Return True if a span is still running or may change."""
         unnamed = name_of_unnamed_boot(history, self.host)
         is_waiting = False
         there: set[str] = set()

@@ -1,4 +1,4 @@
-"""`service-record export --to chrome-trace` and `otlp`: when what ran, as trace viewers take it."""
+"""Traces: `service-record export --to chrome-trace` and `--to otlp`."""
 
 import base64
 import json
@@ -31,7 +31,7 @@ def history(records: dict[str, list[Entry]]) -> History:
     return build_history((service, clock.timed(record)) for service, record in records.items())
 
 
-def chrome(**records: list[Entry]) -> list[dict[str, Any]]:
+def chrome_events(**records: list[Entry]) -> list[dict[str, Any]]:
     content = b"".join(to_chrome_trace(history(records), None))
     events: list[dict[str, Any]] = json.loads(content)["traceEvents"]
     return events
@@ -46,8 +46,8 @@ def otlp(host: str | None = None, **records: list[Entry]) -> dict[str, Any]:
     return document
 
 
-def parsed(document: dict[str, Any]) -> TracesData:
-    """The document as the protocol's own definitions read it; in JSON they have ids in base64 by default."""
+def parse_traces(document: dict[str, Any]) -> TracesData:
+    """Parse a document with the protocol's own definitions, which by default expect ids in base64."""
 
     def with_base64(value: Any) -> Any:
         if isinstance(value, list):
@@ -64,20 +64,20 @@ def is_id(key: str) -> bool:
     return key in {"traceId", "spanId", "parentSpanId"}
 
 
-def spans_of(document: dict[str, Any]) -> list[Span]:
+def read_spans(document: dict[str, Any]) -> list[Span]:
     return [
         span
-        for resource in parsed(document).resource_spans
+        for resource in parse_traces(document).resource_spans
         for scope in resource.scope_spans
         for span in scope.spans
     ]
 
 
-def ids_of(value: Any) -> Iterator[str]:
+def find_ids(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         yield from (item for key, item in value.items() if is_id(key))
     for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from ids_of(item)
+        yield from find_ids(item)
 
 
 def stage(name: str, start: float, end: float, **fields: object) -> list[Entry]:
@@ -87,15 +87,15 @@ def stage(name: str, start: float, end: float, **fields: object) -> list[Entry]:
     ]
 
 
-def in_time(*written: list[Entry]) -> list[Entry]:
+def sort_by_uptime(*written: list[Entry]) -> list[Entry]:
     return sorted((one for some in written for one in some), key=lambda one: one.uptime or 0)
 
 
 RUN = [entry(at=0), entry(Phase.SERVICE_END, 10)]
 
 
-def test_each_service_is_a_process_with_a_slice_for_what_ran_and_a_mark_for_what_failed() -> None:
-    events = chrome(bootkube=failed_run(), other=in_time(RUN, stage("first", 1, 3)))
+def test_chrome_trace_has_slices_and_failures_of_each_service() -> None:
+    events = chrome_events(bootkube=failed_run(), other=sort_by_uptime(RUN, stage("first", 1, 3)))
     names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
     found = [
         (names[each["pid"]], each["name"], each["ts"] - START_MICROSECONDS, each["dur"])
@@ -119,19 +119,21 @@ def test_each_service_is_a_process_with_a_slice_for_what_ran_and_a_mark_for_what
     }
 
 
-def test_what_overlaps_is_on_threads_of_its_own() -> None:
-    events = chrome(
-        job=in_time(RUN, stage("a", 1, 5), stage("b", 3, 7), stage("c", 6, 8), stage("d", 6.5, 7.5))
+def test_overlapping_stages_are_on_different_threads() -> None:
+    events = chrome_events(
+        job=sort_by_uptime(RUN, stage("a", 1, 5), stage("b", 3, 7), stage("c", 6, 8), stage("d", 6.5, 7.5))
     )
     threads = {event["name"]: event["tid"] for event in slices(events)}
     assert threads["job"] == threads["stage a"] == threads["stage c"] == threads["stage d"]
     assert threads["stage b"] != threads["job"]
 
 
-def test_stages_at_the_same_time_are_siblings_whatever_holds_the_other() -> None:
+def test_concurrent_stages_have_the_recorded_parents() -> None:
     inner = stage("b", 2, 4, stage_id="2")
-    record = in_time(RUN, stage("a", 1, 9, stage_id="1"), inner, stage("c", 3, 8, stage_id="3", parent="1"))
-    named = {span.name: span for span in spans_of(otlp(job=record))}
+    record = sort_by_uptime(
+        RUN, stage("a", 1, 9, stage_id="1"), inner, stage("c", 3, 8, stage_id="3", parent="1")
+    )
+    named = {span.name: span for span in read_spans(otlp(job=record))}
     job, first = named["job"].span_id, named["stage a"].span_id
     assert {name: span.parent_span_id for name, span in named.items()} == {
         "job": b"",
@@ -142,8 +144,8 @@ def test_stages_at_the_same_time_are_siblings_whatever_holds_the_other() -> None
 
 
 @given(st.lists(entries(), max_size=12))
-def test_slices_of_a_thread_never_cross_whatever_was_recorded(written: list[Entry]) -> None:
-    events = slices(chrome(job=written))
+def test_slices_of_a_thread_never_cross(written: list[Entry]) -> None:
+    events = slices(chrome_events(job=written))
     assert all(event["dur"] >= 0 and event["ts"] >= 0 for event in events)
     for one in events:
         for other in events:
@@ -153,27 +155,27 @@ def test_slices_of_a_thread_never_cross_whatever_was_recorded(written: list[Entr
 
 
 @given(st.lists(entries(), max_size=12))
-def test_spans_are_what_the_protocol_defines_whatever_was_recorded(written: list[Entry]) -> None:
+def test_spans_of_any_record_are_valid(written: list[Entry]) -> None:
     document = otlp(job=written)
-    spans = spans_of(document)
+    spans = read_spans(document)
     known = {span.span_id for span in spans}
     assert len(known) == len(spans)
     assert all(span.parent_span_id in known | {b""} for span in spans)
     assert all(span.start_time_unix_nano <= span.end_time_unix_nano for span in spans)
 
 
-def test_a_boot_is_a_trace_of_a_span_for_each_run_and_stage_with_its_failure() -> None:
+def test_trace_of_a_boot_has_spans_with_failures() -> None:
     document = otlp("host-1", bootkube=failed_run(error_message="no such image", stack=("12 main /x",)))
-    run, second = spans_of(document)
+    run, second = read_spans(document)
     assert run.trace_id == second.trace_id == bytes.fromhex(BOOT_ID)
     assert (run.name, second.name, second.parent_span_id) == ("bootkube", "stage second", run.span_id)
     assert run.kind == Span.SPAN_KIND_INTERNAL
     assert (run.status.code, run.status.message) == (Status.STATUS_CODE_ERROR, "failed: exit 1")
     assert run.end_time_unix_nano - run.start_time_unix_nano == 10 * 10**9
     assert run.start_time_unix_nano == START_MICROSECONDS * 1000
-    told = {attribute.key: attribute.value.string_value for attribute in run.events[0].attributes}
-    assert told["exception.message"] == "no such image"
-    resource = parsed(document).resource_spans[0].resource
+    attributes = {attribute.key: attribute.value.string_value for attribute in run.events[0].attributes}
+    assert attributes["exception.message"] == "no such image"
+    resource = parse_traces(document).resource_spans[0].resource
     assert [(each.key, each.value.string_value) for each in resource.attributes] == [
         ("service.name", "bootkube"),
         ("service.instance.id", BOOT_ID),
@@ -183,31 +185,33 @@ def test_a_boot_is_a_trace_of_a_span_for_each_run_and_stage_with_its_failure() -
     ]
 
 
-def test_ids_and_numbers_are_written_as_the_protocol_has_them_in_json() -> None:
+def test_ids_are_hexadecimal_and_integers_are_strings() -> None:
     document = otlp(bootkube=failed_run())
-    assert [found for found in ids_of(document) if not re.fullmatch("[0-9a-f]{32}|[0-9a-f]{16}", found)] == []
+    assert [
+        found for found in find_ids(document) if not re.fullmatch("[0-9a-f]{32}|[0-9a-f]{16}", found)
+    ] == []
     span = document["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
     assert span["startTimeUnixNano"] == f"{START_MICROSECONDS}000"
     assert {"key": "process.pid", "value": {"intValue": "4711"}} in span["attributes"]
 
 
-def test_ids_stay_the_same_when_the_record_grows() -> None:
-    before = list(ids_of(otlp(job=failed_run())))
-    after = list(ids_of(otlp(job=[*failed_run(), *[replace(one, pid=2) for one in failed_run(at=100)]])))
+def test_ids_do_not_change_when_the_record_grows() -> None:
+    before = list(find_ids(otlp(job=failed_run())))
+    after = list(find_ids(otlp(job=[*failed_run(), *[replace(one, pid=2) for one in failed_run(at=100)]])))
     assert after[: len(before)] == before
     assert len(set(after)) == 5  # the trace, two runs, two stages
 
 
-def test_boots_are_different_traces_also_where_one_has_no_id() -> None:
+def test_each_boot_is_a_trace_even_without_an_id() -> None:
     other = [replace(one, boot_id="c1" * 16) for one in RUN]
     upstream = [upstream_entry(at=0), upstream_entry(Phase.SERVICE_END, 5)]
-    assert len({span.trace_id for span in spans_of(otlp(job=[*RUN, *other], old=upstream))}) == 3
+    assert len({span.trace_id for span in read_spans(otlp(job=[*RUN, *other], old=upstream))}) == 3
 
 
-def test_a_clock_that_steps_within_a_boot_moves_nothing() -> None:
-    run = in_time(RUN, stage("first", 1, 3))
+def test_clock_change_within_a_boot_moves_no_span() -> None:
+    run = sort_by_uptime(RUN, stage("first", 1, 3))
     stepped = [replace(one, timestamp="2020-01-01T00:00:00Z") for one in run[:2]] + run[2:]
-    assert chrome(job=stepped) == chrome(job=run)
+    assert chrome_events(job=stepped) == chrome_events(job=run)
     assert otlp(job=stepped) == otlp(job=run)
 
 
@@ -217,8 +221,8 @@ def test_entry_with_an_impossible_uptime_keeps_its_time(uptime: float) -> None:
     assert list(SteadyClock([RUN[0]]).timed([RUN[0], end]))[1] is end
 
 
-def test_what_has_no_end_lasts_as_long_as_something_is_known_of_it() -> None:
-    events = slices(chrome(running=[entry(at=1)], other=RUN, gone=[entry(at=-50, boot_id="a0" * 16)]))
+def test_span_without_end_ends_at_the_last_known_time() -> None:
+    events = slices(chrome_events(running=[entry(at=1)], other=RUN, gone=[entry(at=-50, boot_id="a0" * 16)]))
     assert {each["name"]: (each["args"]["outcome"], each["dur"]) for each in events} == {
         "running": ("running", 9_000_000),
         "other": ("success", 10_000_000),
@@ -226,18 +230,18 @@ def test_what_has_no_end_lasts_as_long_as_something_is_known_of_it() -> None:
     }
 
 
-def test_a_command_lies_beside_the_run_that_it_belongs_to() -> None:
+def test_command_is_a_child_of_its_run() -> None:
     before = [
         entry(Phase.PRE_COMMAND_START, -3, pre_command="prep"),
         entry(Phase.PRE_COMMAND_END, -1, pre_command="prep", result=Result.SUCCESS),
     ]
-    run, command = spans_of(otlp(job=[*before, *RUN]))
+    run, command = read_spans(otlp(job=[*before, *RUN]))
     assert (command.name, command.parent_span_id) == ("pre-command prep", run.span_id)
     assert command.end_time_unix_nano < run.start_time_unix_nano
 
 
 @pytest.mark.parametrize("form", ["chrome-trace", "otlp"])
-def test_damage_is_left_out_and_said_to_be(tmp_path: Path, form: str) -> None:
+def test_damaged_pieces_are_left_out_and_reported(tmp_path: Path, form: str) -> None:
     write_lines(tmp_path / "job.json", *failed_run(), b"oops\n")
     write_lines(tmp_path / "other.json", *RUN)
     answer = service_record("export", "--to", form, "--from", tmp_path)
@@ -246,7 +250,7 @@ def test_damage_is_left_out_and_said_to_be(tmp_path: Path, form: str) -> None:
     assert service_record("export", "other", "--to", form, "--from", tmp_path).status == 0
 
 
-def test_the_host_is_named_in_traces_only(tmp_path: Path) -> None:
+def test_host_option_is_accepted_for_traces_only(tmp_path: Path) -> None:
     write_lines(tmp_path / "job.json", *RUN)
     arguments = "export", "--from", tmp_path, "--host", "h1", "--to"
     assert json.loads(service_record(*arguments, "chrome-trace").out)["otherData"]["host"] == "h1"
@@ -257,19 +261,19 @@ def test_the_host_is_named_in_traces_only(tmp_path: Path) -> None:
     )
 
 
-def test_a_run_that_was_stopped_is_neither_an_error_nor_a_success() -> None:
+def test_stopped_run_has_no_status() -> None:
     facts: dict[str, Any] = {
         "exit_code": None,
         "signal": "TERM",
         "service_result": "signal",
         "stop_request": "stop",
     }
-    run, second = spans_of(otlp("host-1", bootkube=failed_run(**facts)))
+    run, second = read_spans(otlp("host-1", bootkube=failed_run(**facts)))
     for span in (run, second):
-        told = {attribute.key: attribute.value.string_value for attribute in span.attributes}
+        attributes = {attribute.key: attribute.value.string_value for attribute in span.attributes}
         assert (span.status.code, len(span.events)) == (Status.STATUS_CODE_UNSET, 0)
-        assert told["service_record.outcome"] == "stopped"
-    assert told["service_record.stop_request"] == "stop"
+        assert attributes["service_record.outcome"] == "stopped"
+    assert attributes["service_record.stop_request"] == "stop"
 
 
 @pytest.mark.parametrize(
@@ -286,7 +290,7 @@ def test_a_run_that_was_stopped_is_neither_an_error_nor_a_success() -> None:
 def test_exception_has_the_class_as_its_type(recorder: str, message: str, expected: str) -> None:
     record = failed_run(error_message=message)
     record[0] = replace(record[0], recorder=recorder)
-    run = spans_of(otlp(job=record))[0]
+    run = read_spans(otlp(job=record))[0]
     attributes = {each.key: each.value.string_value for each in run.events[0].attributes}
 
     assert attributes["exception.type"] == expected
@@ -318,7 +322,7 @@ def test_trace_has_schema_and_conventional_names() -> None:
     ]
     document = json.loads(b"".join(to_otlp(history({"job": run, "other": run}), "node1", "4" * 32)))
 
-    parsed(document)
+    parse_traces(document)
     assert len(document["resourceSpans"]) == 2
     for resource in document["resourceSpans"]:
         (scope,) = resource["scopeSpans"]
