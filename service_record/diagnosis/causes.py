@@ -36,7 +36,7 @@ from service_record.diagnosis.trouble_facts import (
 )
 from service_record.diagnosis.units import Unit
 from service_record.history import History
-from service_record.history.outcome import NOTHING, Run
+from service_record.history.outcome import NOTHING, Outcome, Run
 from service_record.record.directory import VERDICT_FILE
 
 if TYPE_CHECKING:
@@ -432,7 +432,10 @@ def _find_explained(diagnosis: Diagnosis) -> frozenset[str]:
 
 def _is_fragment(diagnosis: Diagnosis, causes: Causes) -> bool:
     """Return True if only logs were given that do not show which services of the host failed."""
-    return diagnosis.has_no_records and not causes.evidence.has_systemd and not diagnosis.failed_units
+    services = causes.history.services
+    has_succeeded = bool(services) and all(one.outcome is Outcome.SUCCESS for one in services)
+    has_units = causes.evidence.has_systemd or has_succeeded or diagnosis.failed_units
+    return diagnosis.has_no_records and not has_units
 
 
 def _failure_contexts(diagnosis: Diagnosis) -> list[FailureContext]:

@@ -38,6 +38,8 @@ LEAST_STEP_SECONDS: Final = 10.0
 """Smaller steps of the clock are normal when a time service starts, and harmless."""
 _FORMAT_EXISTS_SINCE: Final = datetime(2021, 1, 1, tzinfo=UTC)
 """The format of records was created in this year. Earlier times come from an unset clock."""
+_JOURNALS_EXIST_SINCE: Final = datetime(2011, 1, 1, tzinfo=UTC)
+"""The same for runs derived from journals and logs, which may be old."""
 
 
 def clock_findings(history: History) -> tuple[ClockFinding, ...]:
@@ -58,8 +60,12 @@ def _find_local_times(history: History) -> Iterator[LocalTimes]:
 
 def _find_unset_clocks(history: History) -> Iterator[UnsetClock]:
     for service in history.services:
-        times = [run.first_entry for run in service.runs if run.first_entry is not None]
-        unset = [time for time in times if time < _FORMAT_EXISTS_SINCE]
+        unset = [
+            run.first_entry
+            for run in service.runs
+            if run.first_entry is not None
+            and run.first_entry < (_JOURNALS_EXIST_SINCE if run.is_derived else _FORMAT_EXISTS_SINCE)
+        ]
         if unset:
             yield UnsetClock(service=service.name, time=unset[-1])
 
@@ -165,12 +171,15 @@ def diagnose(
     minor = [trouble for trouble in explained if _is_minor(trouble)]
     baseline = context.budgets.baseline
     damaged = tuple(_find_damaged(history))
+    latest = (service.runs[-1] for service in services)
+    unclear = tuple(run.service for run in latest if run.is_derived and run.has_unclear_end)
     return Diagnosis(
         **_order_troubles(
             [trouble for trouble in explained if trouble not in minor],
             boot_times(history) if len(troubles) > 1 else {},
-            without=_verdict_without_trouble(running, stopped, damaged),
+            without=_verdict_without_trouble(running, stopped, damaged, unclear),
         ),
+        unclear=unclear,
         running=running,
         stopped=stopped,
         minor=tuple(trouble.service for trouble in minor),
@@ -360,11 +369,11 @@ def _follows(trouble: Trouble, root: Trouble) -> bool:
 
 
 def _verdict_without_trouble(
-    running: Sequence[Running], stopped: Sequence[Stopped], damaged: Iterable[Damaged]
+    running: Sequence[Running], stopped: Sequence[Stopped], damaged: Iterable[Damaged], unclear: Sequence[str]
 ) -> Verdict:
     if running:
         return Verdict.RUNNING
-    if any(one.has_no_run for one in damaged):
+    if unclear or any(one.has_no_run for one in damaged):
         return Verdict.UNKNOWN
     return Verdict.STOPPED if stopped else Verdict.SUCCEEDED
 

@@ -274,6 +274,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     stopped: tuple[Stopped, ...] = ()
     minor: tuple[str, ...] = ()
     """Services that failed without a known cause, as they do on many healthy hosts: not a trouble."""
+    unclear: tuple[str, ...] = ()
+    """Services whose log was copied before the end, so that their result is unknown."""
     handled: tuple[Handled, ...] = ()
     """Failed stages after which the latest run of a service continued."""
     recovered: tuple[Recovered, ...] = ()

@@ -43,9 +43,12 @@ class JudgingContext(msgspec.Struct, frozen=True):
 def judge(service: ServiceHistory, context: JudgingContext) -> Trouble | Running | Stopped | Recovered | None:
     """Judge a service by its latest run; None if all its runs succeeded.
 
-    The service must have at least one run. Failures that a later attempt recovered from are not a trouble.
+    The service must have at least one run. Failures that a later attempt recovered from are not a trouble,
+    nor is the end of a log that was copied before the end.
     """
     run = service.runs[-1]
+    if run.is_derived and run.has_unclear_end:
+        return None
     streak = latest_streak(service.runs)
     if run.outcome is Outcome.SUCCESS:
         return find_recovered(service)

@@ -168,14 +168,18 @@ def _calm_sentence(diagnosis: Diagnosis) -> str:
 
 def _without_records(diagnosis: Diagnosis) -> str:
     """Return the sentence for a host without records: the findings in other files, or the amount read."""
+    nothing = "no service recorded anything"
+    if diagnosis.unclear:
+        logs = ", ".join(map(name, diagnosis.unclear))
+        nothing = f"the log of {logs} was copied before the end"
     if diagnosis.host is not None:
-        return f"no service recorded anything; {host_sentence(diagnosis.host)}"
+        return f"{nothing}; {host_sentence(diagnosis.host)}"
     looked = diagnosis.looked
     read = f"{count(looked.lines, 'line')} in {count(looked.files, 'file')}"
     if diagnosis.stands_out:
         shown = _lines_that_stand_out(diagnosis)
-        return f"no service recorded anything; no cause is known, but {shown} of {read}"
-    return f"no service recorded anything, and none of {read} names a cause"
+        return f"{nothing}; no cause is known, but {shown} of {read}"
+    return f"{nothing}, and none of {read} names a cause"
 
 
 def _lines_that_stand_out(diagnosis: Diagnosis) -> str:

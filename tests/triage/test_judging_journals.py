@@ -172,6 +172,42 @@ def test_line_of_a_host_whose_units_work_points_to_nothing(tmp_path: Path) -> No
     assert (document["verdict"], document.get("root")) == ("succeeded", None)
 
 
+CLOUD_INIT_EVENT = """\
+2026-11-21 10:00:01,430 - handlers.py[DEBUG]: start: modules-final: running
+2026-11-21 10:00:02,430 - handlers.py[DEBUG]: finish: modules-final: SUCCESS: running
+"""
+DEBIAN_INSTALLED = """\
+Sep  4 14:01:00 main-menu[315]: INFO: Menu item 'partman-base' selected
+Sep  4 14:01:02 main-menu[315]: (process:9): Volume group "sda" not found
+Sep  4 14:01:12 main-menu[315]: INFO: Menu item 'finish-install' selected
+Sep  4 14:01:13 finish-install: info: Running /usr/lib/finish-install.d/94save-logs
+"""
+
+
+def test_line_of_an_installation_that_succeeded_points_to_nothing(tmp_path: Path) -> None:
+    document = analyzed(tmp_path, DEBIAN_INSTALLED)
+    assert (document["verdict"], document.get("root")) == ("succeeded", None)
+    shorter = analyzed(tmp_path, "".join(DEBIAN_INSTALLED.splitlines(keepends=True)[:-1]))
+    assert "points to" in shorter["says"]
+
+
+def test_log_copied_before_the_end_is_no_failure(tmp_path: Path) -> None:
+    log = """\
+06:47:00,038 INF threading: Running Thread: AnaPayloadThread (139663982507776)
+06:47:01,038 ERR program: dd: error writing '/var/tmp/zeros': No space left on device
+"""
+    document = analyzed(tmp_path, log)
+    assert document["verdict"] == "unknown"
+    assert "anaconda was copied before the end" in document["says"]
+
+
+def test_old_log_does_not_mean_an_unset_clock(tmp_path: Path) -> None:
+    document = analyzed(tmp_path, CLOUD_INIT_EVENT.replace("2026", "2019"))
+    assert document["clock"] == []
+    unset = analyzed(tmp_path, CLOUD_INIT_EVENT.replace("2026", "2001"))
+    assert unset["clock"]
+
+
 def test_commands_for_a_line_of_a_file_name_no_unit(tmp_path: Path) -> None:
     text = "Err:4 https://x InRelease\n  Signatures couldn't be verified: NO_PUBKEY 2273699AFD56A556\n"
     document = analyzed(tmp_path, text)
