@@ -38,7 +38,7 @@ declare -A unit_state=()
 
 # --- Reading the record ---------------------------------------------------------------------------
 
-# Fills these arrays from the record. Returns 1 if grep exceeds its time limit: then the runs are
+# Fills the arrays above from the record. Returns 1 if grep exceeds its time limit: then the runs are
 # unknown. A service that retries without a pause may have written very many entries. Only the last
 # 10,000 are read, which is enough to find the open stages.
 read_invocation() {
@@ -68,6 +68,8 @@ read_invocation() {
     limited 3 grep --fixed-strings --text "\"invocationId\":\"$INVOCATION_ID\"" "${__sr_record}" |
       tail -n 10000
   )
+  # Since bash 4.4, `wait` returns the status of a process substitution. timeout(1) exits with 137 when
+  # it has sent SIGKILL.
   wait "$!"
   (($? != 137))
 }
@@ -320,7 +322,7 @@ collect_inbox() {
     else
       continue
     fi
-    limited 3 rm -rf --one-file-system -- "$file"
+    limited 3 rm -rf --one-file-system -- "$file" # the user may have created a directory
   done < <(limited 2 stat --format='%u %f %.9Y %n' -- "${files[@]}" | sort --key=3,3n)
   [[ $was_in_inbox ]] || warn_of_hidden_inbox "$uid"
   collect_left_files
@@ -348,7 +350,7 @@ collect_left_files() {
     __sr_has_room || return 0
     [[ $live ]] || live=$(limited 3 readlink -- /run/systemd/units/invocation:*)
     [[ $live && $live != *"$invocation"* ]] || continue
-    __sr_record=$directory/$name.json __sr_torn=1
+    __sr_record=$directory/$name.json __sr_torn=1 # the last line of this record may be incomplete
     ! take_file "$file" "$invocation" || limited 3 rm -f -- "$file"
     repair_array
   done
@@ -356,7 +358,9 @@ collect_left_files() {
 }
 
 # Appends the entries of one invocation from a file to the record, and counts lost entries. Returns 1,
-# so that the file is kept, if none could be appended and the record cannot be written.
+# so that the file is kept, if none could be appended and the record cannot be written. Since the file
+# was checked, its owner may have replaced it by a link, a FIFO or a larger file, so dd follows no link,
+# does not wait for a writer, and reads at most 16 MiB.
 take_file() { # FILE INVOCATION
   local line='' __sr_entry='' lost=0 taken=0 until=$((SECONDS + 5))
   while IFS= read -r line; do
@@ -371,9 +375,10 @@ take_file() { # FILE INVOCATION
   ((taken)) || [[ -w ${__sr_record} ]]
 }
 
-# Logs a warning to the journal, because the service's own output may be redirected. units/service-record.catalog
-# explains it by its MESSAGE_ID. journald may be too slow to find the unit of `logger`, so a field names it, which
-# `journalctl --unit` reads. A name of a file must not add fields.
+# Logs a warning to the journal, because the service's own output may be redirected.
+# units/service-record.catalog explains it by its MESSAGE_ID. `logger` may end before journald can look
+# up its unit, so the field OBJECT_SYSTEMD_UNIT names the unit, for `journalctl --unit`. Control
+# characters are replaced, because a newline in a file name would begin another field.
 log_warning() { # TEXT
   printf '%s\n' "MESSAGE=${1//[[:cntrl:]]/?}" MESSAGE_ID=a15117ca27ad49d7a97840b08309a81d PRIORITY=4 \
     SYSLOG_IDENTIFIER=service-record "SERVICE_RECORD_SERVICE=$name" "SERVICE_RECORD_RESULT=lost" \
@@ -563,7 +568,8 @@ record_unrecorded_run() {
   close_run "$pid"
 }
 
-# Sets the time of the next entries. With an empty UPTIME, and before bash 5.0, that is the current time.
+# Sets the time of the next entries. With an empty UPTIME, and before bash 5.0, which has no
+# EPOCHREALTIME, that is the current time.
 set_time() { # UPTIME in hundredths of a second
   local now="${EPOCHREALTIME-}" uptime=''
   __sr_earlier_time='' __sr_earlier_uptime=''
@@ -626,9 +632,10 @@ replace_end() {
 read_tail() { # BYTES
   local -a position=()
   {
+    # The dot keeps the newlines at the end, which a command substitution would remove.
     tail=$(limited 5 tail -c "$1" <&4 | tr '\000' '\014' && printf .) || return 1
     mapfile -t -n 1 position </proc/self/fdinfo/4
-  } 4</proc/self/fd/3
+  } 4</proc/self/fd/3 # opens the file again, so the offset of descriptor 3 does not change
   tail=${tail%.}
   size=${position[0]##*[!0-9]}
   ((${#tail} == (size < $1 ? size : $1)))
@@ -740,7 +747,8 @@ keep_copy() {
 }
 
 # Overwrites the file from the end of the last entry with `entries`, the closing bracket and blanks, in
-# one write. The file is extended first, so that a full disk cannot damage it.
+# one write. The file is extended first, so that a full disk cannot damage it. dd needs fullblock,
+# because since bash 5.1 a short here-string is a pipe, from which a read may return only a part.
 write_end() {
   local -a position=()
   local text="${entries:+$joint}$entries"$'\n]' more=0 blanks=''

@@ -7,7 +7,7 @@
 # This script handles the two ordinary ends: a service that recorded its own success needs no entry,
 # and a service that does not record itself needs two, its start and its end. It is POSIX shell, and
 # fast, because it runs after every service of a boot and a shutdown. In all other cases, and whenever
-# it is not certain, it calls service-record-close.sh, which needs bash and several times as long.
+# it is not certain, it calls service-record-close.sh, which needs bash and takes several times as long.
 #
 # systemd sets SERVICE_RESULT, EXIT_CODE, EXIT_STATUS (systemd.exec(5)) and INVOCATION_ID.
 # The script runs at most three programs: stat, grep, and systemctl after a stop. For everything else

@@ -7,7 +7,9 @@
 # the file only if it is complete and has the shim's version: the first line names the version, and
 # the last line is `# End.`. The code usually runs in a child process of the service. If no more
 # processes may be started, it runs in the service's shell. Therefore it starts no program, and all
-# names begin with __sr_.
+# names begin with __sr_. Every local variable is assigned: since bash 5.0 it would otherwise have
+# the caller's value under `shopt -s localvar_inherit`. Arrays are assigned on a line of their own,
+# because `builtin local name=()` is a syntax error.
 #
 # Bash does not report the line where a script failed. A line is exact only if one of these rules
 # proves it. Every other line is approximate.
@@ -90,7 +92,8 @@ __sr_count_trap_lines() {
   __sr_read_traps || builtin return 0
   __sr_trap_lines=0
   for ((__sr_index = 3; __sr_index < ${#__sr_traps[@]}; __sr_index += 4)); do # trap -- COMMAND NAME
-    # POSIX mode prints `-` for a signal without a trap. The shim sets the third (__sr_hold_term).
+    # Since bash 5.1, POSIX mode prints `-` for a signal without a trap. The third of these traps is
+    # the shim's own (__sr_hold_term).
     [[ ${__sr_traps[__sr_index - 1]} != @(|-|'__sr[held]=again') &&
       ${__sr_traps[__sr_index]} != @(EXIT|ERR) ]] || builtin continue
     __sr_newlines=${__sr_traps[__sr_index - 1]//[!$'\n']/}
@@ -135,7 +138,8 @@ __sr_find_exit() {
       "${__sr_functions[*]:__sr_index} ${__sr_files[*]:__sr_index}" == "$__sr_error" ]]; then
       __sr_use_err_frames
       __sr_is_err_line_exact "${__sr[err_status]}"
-      builtin return "$?" # in a trap, `return` alone returns the status of the service's command
+      # Up to bash 5.2, `return` alone in a trap returns the status of the service's last command.
+      builtin return "$?"
     fi
   done
   __sr_use_frame 0
@@ -148,7 +152,8 @@ __sr_find_exit() {
 }
 
 # Returns 0 if __sr_line contains the word outside of a quoted text and is a command of a single
-# line. For a command of several lines, bash may report any of them.
+# line. For a command of several lines, bash 5.3 reports the first line, and older versions a later
+# one.
 __sr_has_word() { # WORD
   builtin local __sr_number=$__sr_line __sr_text="${__sr_script[__sr_line - 1]}"
   [[ " $__sr_text " == *[[:blank:]\;\&\|\(\{]"$1"[[:blank:]\;\&\|\)\}]* && $__sr_text != *\\ &&
@@ -236,7 +241,8 @@ __sr_only_prints_and_exits() { # FUNCTION DEPTH
 
 # --- The text of the frame -----------------------------------------------------------------------
 # Reads __sr_file into the array __sr_script. The main script is read from bash's own descriptor
-# 255, since its file may have been replaced.
+# 255, since its file may have been replaced. With the option -c or -s, the main script has no file.
+# A relative path is used only if the service has not changed its directory.
 __sr_read_script() {
   builtin local __sr_open="$__sr_file" __sr_number=0
   [[ $__sr_file != "$0" || ! -f /proc/$__sr_pid/fd/255 ]] || __sr_open=/proc/$__sr_pid/fd/255
@@ -332,6 +338,8 @@ __sr_is_whole_line() { # COMMAND
   done
   __sr_remove_blanks "${__sr_text%%[[:blank:]]#*}"
   [[ ${__sr_answer%;} == "$__sr_wanted" ]] || builtin return 1
+  # If the last line above ends with a backslash or a pipe, the command begins there. Blank lines
+  # and comments may stand between.
   while ((__sr_before > 0)) &&
     [[ ${__sr_script[__sr_before - 1]} == *([[:space:]])?(\#*) ]]; do
     __sr_before=$((__sr_before - 1))
@@ -364,7 +372,8 @@ __sr_is_err_line_exact() { # STATUS
   [[ ${__sr[err_ends]} && ${__sr[options]} == *e* || ${__sr[exit_line]} ]] ||
     __sr_is_end_of_script || builtin return 1
   if [[ $__sr_command == \[\[* || $__sr_command == \(\(* ]]; then
-    __sr_is_whole_line "$__sr_command" && __sr_is_followed # they do not set PIPESTATUS
+    # These two do not set PIPESTATUS, so only the next command can exclude a later failure.
+    __sr_is_whole_line "$__sr_command" && __sr_is_followed
   elif [[ $__sr_pipe == *' '* ]]; then
     __sr_is_pipeline "$1" && __sr_is_last_failure "$1"
   else
@@ -392,8 +401,9 @@ __sr_runs_no_other_line() { # COMMAND
 
 # Returns 0 if no later failure can have left the same report as this command. Two kinds of failure
 # can, both with status 1: the failed redirection of a compound command, and the definition of a
-# function that is readonly. For these, bash reports the command before. A failed subshell or
-# pipeline cannot, because it changes PIPESTATUS.
+# function that is readonly. Since bash 5.1, ERR reports the command before them; in bash 4.4 and
+# 5.0, they neither run the ERR trap nor end the shell. A failed subshell or pipeline cannot,
+# because it changes PIPESTATUS.
 __sr_is_last_failure() { # STATUS
   builtin local -a __sr_printed
   builtin local __sr_text='' __sr_redirected=''
@@ -462,6 +472,7 @@ __sr_search() { # COMMAND
     [[ ! $__sr_function ]] || __sr_use_frame 1
     builtin return 1
   fi
+  # Without ERR the command has no line number, so it may also have run in a signal trap.
   ((! __sr_trap_lines)) && ! builtin shopt -q lastpipe && __sr_has_no_hidden_trap &&
     __sr_is_whole_line "$1" && __sr_runs_no_other_line "$1" &&
     __sr_is_unique "${__sr_function#source}" "$1" ||
