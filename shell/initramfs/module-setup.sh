@@ -1,10 +1,10 @@
 #!/bin/bash
 # shellcheck disable=SC2154 # dracut sets moddir, initdir and systemdsystemunitdir
-# dracut's module service-record: record the units of the initramfs, and report its failure.
-# `dracut --add service-record` adds it; see service-record(1), `service-record initrd`.
+# The dracut module service-record: records the units of the initramfs, and reports its failure.
+# `dracut --add service-record` adds it. See dracut.modules(7) and service-record-initrd(1).
 
 check() {
-  # Only when it is asked for: installing the package changes no initramfs.
+  # 255: dracut adds the module only on request, so installing the package changes no initramfs.
   return 255
 }
 
@@ -15,7 +15,7 @@ depends() {
 install() {
   local unit
   inst_multiple cat ln mkdir rm sed sleep
-  # bash sends over http where there is no curl.
+  # Without curl, bash sends the report over HTTP.
   inst_multiple -o curl bash dmesg logger
   inst_simple "$moddir/service-record-initramfs.sh" /usr/lib/service-record/service-record-initramfs.sh
   # Settings of this host: url, host, token, ca.pem, cluster, infra_env, host_id.
@@ -35,7 +35,7 @@ install() {
   add_want initrd.target handover
 }
 
-add_want() { # <unit> <unit of ours>
+add_want() { # <unit> <failure | retry | handover>
   mkdir -p "$initdir$systemdsystemunitdir/$1.wants"
   ln -sf "../service-record-initramfs-$2.service" "$initdir$systemdsystemunitdir/$1.wants/"
 }

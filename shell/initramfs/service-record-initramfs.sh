@@ -1,14 +1,14 @@
 #!/bin/sh
 # shellcheck disable=SC2329 # main calls functions by the name in its first argument
-# Record the units of an initramfs, and report its failure. For bash, dash and busybox sh.
+# Record the units of an initramfs, and report its failure. Runs in bash, dash and busybox sh.
 #
-#   service-record-initramfs.sh failure     before the emergency shell: record, print the verdict, report it
-#   service-record-initramfs.sh retry       beside the emergency shell: send the report again until it arrives
-#   service-record-initramfs.sh handover    early: leave what systemd of the real root needs to record this
-#   service-record-initramfs.sh record      in the real root: add the record of the initramfs to those of the host
+#   service-record-initramfs.sh failure     before the emergency shell: record the failure, print it, report it
+#   service-record-initramfs.sh retry       during the emergency shell: send the report again until it arrives
+#   service-record-initramfs.sh handover    early in the initramfs: create the unit that runs `record`
+#   service-record-initramfs.sh record      in the real root: add the record of the initramfs to the host's records
 #
-# An initramfs has few programs. Needed are cat, ln, mkdir, rm, sed and sleep; with systemd also journalctl.
-# Without arguments that enable it on the kernel's command line, or files in the initramfs, nothing is done.
+# An initramfs has few programs. This script needs cat, ln, mkdir, rm, sed and sleep, and journalctl if systemd runs.
+# It does nothing unless kernel arguments or files in the initramfs enable it (see read_settings).
 set -u
 LC_ALL=C
 export LC_ALL
@@ -20,17 +20,18 @@ readonly records=/run/service-record
 newline='
 '
 readonly newline
-# A command of sed that removes the last character of a line, if it is not ASCII.
+# A command of sed that removes the last character of a line if it is not ASCII, including an incomplete one.
 cut_character=$(printf 's/[\300-\377][\200-\277]*$//')
 readonly cut_character
-# systemd's messages about units, by MESSAGE_ID: see sd-messages.h.
+# MESSAGE_ID of systemd's messages about units. The names in sd-messages.h are SD_MESSAGE_UNIT_STARTING, _STARTED,
+# _FAILED, _PROCESS_EXIT and _FAILURE_RESULT.
 readonly starting=7d4958e842da4a758f6c1cdc7b36dcc5
 readonly started=39f53479d3a045ac8e11786248231fbf
-readonly not_started=be02cf6855d2428ba40df7e9d022f03d
-readonly exited=98e322203f7a4ed290d09fe03c09fe15
-readonly ended_badly=d9b373ed55a64feb8242e02dbe79a49c
+readonly start_failed=be02cf6855d2428ba40df7e9d022f03d
+readonly process_exited=98e322203f7a4ed290d09fe03c09fe15
+readonly failure_result=d9b373ed55a64feb8242e02dbe79a49c
 
-main() { # <what> [argument...]
+main() { # <command> [argument...]
   case $1 in
   failure | retry | handover)
     read_settings
@@ -43,11 +44,12 @@ main() { # <what> [argument...]
   esac
 }
 
-# Values on the command line of the kernel take precedence over files in the initramfs.
+# Sets `enabled`, `url`, `host`, `token`, `cluster`, `infra_env` and `host_id`. Kernel arguments take precedence over
+# files in the initramfs.
 read_settings() {
   enabled=no url='' host='' token='' cluster='' infra_env='' host_id=''
   for name in url host token cluster infra_env host_id; do
-    # shellcheck disable=SC2229 # it reads the variable that is named so
+    # shellcheck disable=SC2229 # `name` contains the name of the variable to read
     [ ! -r "$settings/$name" ] || IFS= read -r "$name" <"$settings/$name" || :
   done
   line=''
@@ -68,7 +70,7 @@ read_settings() {
   set +f
   [ -z "$url" ] || [ "$enabled" = never ] || enabled=yes
   [ "$enabled" = yes ] || enabled=no
-  # A token is sent in a header, and replaced in texts by sed.
+  # The token becomes part of an HTTP header and of a sed command, so other characters are not accepted.
   case $token in
   *[!A-Za-z0-9._~+/=-]*) token='' ;;
   esac
@@ -76,7 +78,7 @@ read_settings() {
   host=$(printf '%s' "$host" | sed 's/[^A-Za-z0-9._-]/-/g')
 }
 
-# An initramfs often has no name yet. Then the hardware's id is the name.
+# Sets `host` to the host name or, because an initramfs often has none yet, to the UUID of the hardware.
 read_host_name() {
   IFS= read -r host </proc/sys/kernel/hostname || :
   case $host in
@@ -94,24 +96,24 @@ failure() {
   rm -f "$work/report" "$work/recorded"
   since=0
   [ ! -r "$work/last-failure" ] || read -r since <"$work/last-failure"
-  now=$(uptime_microseconds)
+  now=$(print_uptime)
   add_run failure
   printf '%s\n' "$now" >"$work/last-failure"
   : >"$work/recorded"
   read_cause
-  say "the initramfs failed: $summary"
+  print_to_console "the initramfs failed: $summary"
   log 3 552f6935de6c6a1ffde2dd31661a371e "the initramfs failed: $summary" failed
-  last_lines "$cause" "$cause_invocation" 3 | while IFS= read -r line; do
-    say "| $line"
+  print_last_lines "$cause" "$cause_invocation" 3 | while IFS= read -r line; do
+    print_to_console "| $line"
   done
   [ -n "$url" ] || return 0
   write_report
   post 5
-  say_whether_posted
+  print_post_result
 }
 
-# Send the report again: an operator may bring up the network. After half an hour nobody waits for it.
-# On a very slow host `failure` may have been stopped by its time limit: then do its work, without a limit.
+# Sends the report again every 15 seconds for half an hour, because an operator may bring up the network. On a very slow
+# host systemd may have stopped `failure` at its time limit. Then this runs `failure` first: its unit has no time limit.
 retry() {
   [ -e "$work/recorded" ] || failure
   [ -r "$work/report" ] || return 0
@@ -120,23 +122,25 @@ retry() {
     sleep 15
     tries=$((tries + 1))
     post 10
-    [ ! -e "$work/posted" ] || say_whether_posted
+    [ ! -e "$work/posted" ] || print_post_result
   done
 }
 
-# The journal of the initramfs is still there in the real root. So the boot never waits: this only leaves a unit.
+# Creates a unit in /run/systemd/system, which systemd of the real root starts. That unit writes the record, so that the
+# initramfs is not delayed: its journal still exists in the real root.
 handover() {
   units=/run/systemd/system
-  # Others have to read what systemd reads.
+  # systemd warns about unit files that other users cannot read.
   (umask 022 && mkdir -p "$units/multi-user.target.wants")
   cat "$0" >"$work/record.sh"
   (umask 022 && printf '%s\n' '[Unit]' 'Description=Record what the units of the initramfs did' \
     'ConditionPathExists=!/etc/initrd-release' 'RequiresMountsFor=/var/log/openshift' 'After=local-fs.target' \
     '[Service]' "ExecStart=-/bin/sh $work/record.sh record" >"$units/service-record-initramfs.service")
   ln -sf ../service-record-initramfs.service "$units/multi-user.target.wants/service-record-initramfs.service"
-  # The settings stay behind in the initramfs, but `record` masks the token as well. Only root can read this directory.
+  # The real root does not have the files of the initramfs, but `record` also has to mask the token. Only root can read
+  # this directory.
   printf '%s\n' "$token" >"$work/token"
-  uptime_microseconds >"$work/handover"
+  print_uptime >"$work/handover"
 }
 
 record() {
@@ -151,17 +155,19 @@ record() {
   if [ "$directory" != "$records" ]; then
     umask 027
     mkdir -p "$directory"
-    # A record that exists may end in a torn line.
+    # The last line of an existing record may be incomplete, so begin a new line.
     [ ! -s "$directory/initramfs.json" ] || printf '\n' >>"$directory/initramfs.json"
     cat "$records/initramfs.json" >>"$directory/initramfs.json"
   fi
   rm -rf "$work"
 }
 
-# Print the last lines that a unit itself logged; without any, those that systemd logged about it.
-last_lines() { # <unit> <invocation> <number>
+# Prints the last lines that a unit logged. If there are none, prints those that systemd logged about it or, if there
+# are none either, the last warnings of the journal. Without systemd, prints the kernel's last lines.
+print_last_lines() { # <unit> <invocation> <number>
   if ! has_systemd; then
-    # shellcheck disable=SC2016 # $ is sed's last line
+    # The second sed keeps the last lines: few initramfs have tail(1).
+    # shellcheck disable=SC2016 # `$` is sed's address of the last line
     dmesg 2>/dev/null | sed 's/^\[[^]]*\] *//' | sed -e :a -e '$q' -e N -e "$(($3 + 1)),\$D" -e ba | mask
     return
   fi
@@ -172,12 +178,12 @@ last_lines() { # <unit> <invocation> <number>
   [ -n "$lines" ] || lines=$(journalctl --boot --quiet --no-pager --output=cat --lines="$3" --priority=warning 2>/dev/null)
   {
     printf '%s\n' "$lines"
-    [ "$1" != dracut-initqueue.service ] || missing_devices
+    [ "$1" != dracut-initqueue.service ] || print_missing_devices
   } | mask
 }
 
-# Print the devices that dracut still waits for. It has a file for each.
-missing_devices() {
+# Prints the devices that dracut still waits for. dracut creates a file for each.
+print_missing_devices() {
   for file in /usr/lib/dracut/hooks/initqueue/finished/devexists-*.sh /var/lib/dracut/hooks/initqueue/finished/devexists-*.sh; do
     [ -e "$file" ] || continue
     file=${file##*/devexists-}
@@ -195,8 +201,8 @@ add_run() { # <result>
   )
 }
 
-# Print the entries of one run, from the microsecond `since` to `now`. Its stages are the starts of units: of a daemon
-# until it runs, of any other service until it ends. Leave the cause of a failure in the file `cause`.
+# Prints the entries of one run, from `since` to `now` (microseconds of uptime). Each unit is a stage: the stage of a
+# daemon ends when it runs, that of any other service when it ends. Writes the cause of a failure to the file `cause`.
 write_run() { # <result>
   set_clock
   boot=''
@@ -204,7 +210,7 @@ write_run() { # <result>
   boot=$(printf '%s' "$boot" | sed 's/-//g')
   entries=$work/entries
   rm -rf "$entries"
-  # A name of a unit may have as many bytes as a name of a file, so these files have no other text in theirs.
+  # The name of a unit may be as long as a file name can be, so these files have the names of units without additions.
   mkdir -p "$entries/begun" "$entries/ended" "$entries/ending" "$entries/failed"
   last_number=0
   cause='' cause_result='' cause_invocation='' begin_at=''
@@ -214,19 +220,19 @@ write_run() { # <result>
   fi
   run_message=''
   if [ "$1" = failure ]; then
-    set_message "$(last_lines "$cause" "$cause_invocation" 3)"
+    set_message "$(print_last_lines "$cause" "$cause_invocation" 3)"
     run_message=$message_field
   fi
   printf '%s\n' "$cause" "$cause_result" "$cause_invocation" >"$work/cause"
-  begin "${begin_at:-$since}"
+  begin_entry "${begin_at:-$since}"
   printf '"phase":"service start",%s,"recorder":"initramfs/1"}\n' "$ids"
-  # Files are listed in the order of their names.
+  # A pattern expands in the order of the names, which are numbers of eight digits (see name_entry).
   for file in "$entries"/[0-9]*; do
     [ ! -e "$file" ] || cat "$file"
   done
-  # The last stage that failed is the one in which the run failed.
+  # Readers take the last failed stage for the stage in which the run failed, so the cause comes last.
   [ ! -e "$entries/cause" ] || cat "$entries/cause"
-  begin "$now"
+  begin_entry "$now"
   printf '"phase":"service end","result":"%s",%s%s}\n' "$1" "$run_message" "$ids"
   rm -rf "$entries"
 }
@@ -236,13 +242,13 @@ read_cause() {
   summary="${cause:-no unit failed}${cause_result:+ ($cause_result)}"
 }
 
-# Read systemd's messages about units; of a boot that succeeded, up to the switch to the real root.
+# Adds entries from systemd's messages about units. After a success, reads only up to the switch to the real root.
 add_units() { # <result>
   has_systemd || return 0
   journalctl --boot --quiet --no-pager --output=export \
     --output-fields=UNIT,MESSAGE_ID,INVOCATION_ID,JOB_RESULT,UNIT_RESULT,EXIT_CODE,EXIT_STATUS _PID=1 \
-    "MESSAGE_ID=$starting" "MESSAGE_ID=$started" "MESSAGE_ID=$not_started" "MESSAGE_ID=$exited" \
-    "MESSAGE_ID=$ended_badly" >"$work/events" 2>/dev/null || :
+    "MESSAGE_ID=$starting" "MESSAGE_ID=$started" "MESSAGE_ID=$start_failed" "MESSAGE_ID=$process_exited" \
+    "MESSAGE_ID=$failure_result" >"$work/events" 2>/dev/null || :
   UNIT='' INVOCATION_ID='' JOB_RESULT='' UNIT_RESULT='' ending=''
   while IFS= read -r line; do
     case $line in
@@ -267,7 +273,7 @@ add_units() { # <result>
       ;;
     esac
   done <"$work/events"
-  # Without the switch it is unknown which of the units are those of the initramfs.
+  # Without a message about the switch it is unknown which units belong to the initramfs.
   [ "$1" = failure ] || rm -f "$entries"/[0-9]*
 }
 
@@ -280,45 +286,45 @@ add_event() {
     rm -f "$entries/ended/$stage"
     ending='' id=$INVOCATION_ID
     name_entry
-    stage_start "$time" >"$file"
+    print_stage_start "$time" >"$file"
     ;;
   "$started")
     [ -r "$entries/begun/$stage" ] && [ ! -e "$entries/ended/$stage" ] || return 0
     end_stage success ''
     ;;
-  "$exited")
+  "$process_exited")
     case $EXIT_CODE in
     exited) ending="\"exitCode\":$EXIT_STATUS," ;;
     *) ending="\"signal\":\"$(kill -l "$EXIT_STATUS" 2>/dev/null || echo unknown)\"," ;;
     esac
     printf '%s\n' "$ending" >"$entries/ending/$stage"
     ;;
-  "$ended_badly") fail_stage "$UNIT_RESULT" "\"serviceResult\":\"$UNIT_RESULT\"," ;;
-  "$not_started")
-    # What only missed a dependency is a consequence. The other message about a unit says more.
+  "$failure_result") fail_stage "$UNIT_RESULT" "\"serviceResult\":\"$UNIT_RESULT\"," ;;
+  "$start_failed")
+    # A unit that only missed a dependency is a consequence. The message with the unit's result has more details.
     [ "$JOB_RESULT" = dependency ] || [ -e "$entries/failed/$stage" ] || fail_stage "$JOB_RESULT" ''
     ;;
   esac
 }
 
-fail_stage() { # <result> <fields about its end>
+fail_stage() { # <result> <JSON members of the end>
   : >"$entries/failed/$stage"
-  set_message "$(last_lines "$UNIT" "$INVOCATION_ID" 3)"
+  set_message "$(print_last_lines "$UNIT" "$INVOCATION_ID" 3)"
   ending=''
   [ ! -r "$entries/ending/$stage" ] || IFS= read -r ending <"$entries/ending/$stage"
   [ -n "$cause" ] || cause=$UNIT cause_result=$1 cause_invocation=$INVOCATION_ID
   end_stage failure "$ending$2"
 }
 
-# Set `file` to the name of the next entry: a number, in the order of the journal.
+# Sets `file` to the path of the next entry. The name is a number, in the order of the journal.
 name_entry() {
   last_number=$((last_number + 1))
   pad "$last_number" 8
   file=$entries/$padded
 }
 
-# A daemon that ends badly has started before: its end takes the place of the one that its start had.
-end_stage() { # <result> <fields about its end>
+# Writes the end of the stage. If a daemon fails after it was started, this replaces the end that its start wrote.
+end_stage() { # <result> <JSON members of the end>
   id=''
   [ ! -r "$entries/begun/$stage" ] || IFS= read -r id <"$entries/begun/$stage"
   file=''
@@ -327,37 +333,37 @@ end_stage() { # <result> <fields about its end>
   name_entry
   [ "$1" = success ] || [ "$cause" != "$UNIT" ] || file=$entries/cause
   printf '%s\n' "$file" >"$entries/ended/$stage"
-  stage_end "$time" "$1" "$2" >"$file"
+  print_stage_end "$time" "$1" "$2" >"$file"
 }
 
-# No unit failed: dracut gave up by itself, and the part of it that has not ended is the cause. Of any other unit
-# that has not ended, no result is known.
+# Adds the cause if no unit failed: then dracut itself gave up, and its unit that has not ended is the cause. Nothing is
+# known about the result of other units that have not ended.
 add_waiting_unit() {
   for file in "$entries"/begun/dracut-*; do
     stage=${file##*/}
     [ -e "$file" ] && [ ! -e "$entries/ended/$stage" ] || continue
     UNIT=$stage.service cause=$stage.service cause_result='still waiting' time=$now
     IFS= read -r cause_invocation <"$file"
-    set_message "$(last_lines "$cause" "$cause_invocation" 3)"
+    set_message "$(print_last_lines "$cause" "$cause_invocation" 3)"
     end_stage failure ''
     return
   done
 }
 
-stage_start() { # <microseconds>
-  begin "$1"
+print_stage_start() { # <microseconds>
+  begin_entry "$1"
   escape_backslashes "$stage"
   printf '"stage":"%s","phase":"stage start",%s%s}\n' "$escaped" "$ids" "${id:+",\"stageId\":\"$id\""}"
 }
 
-stage_end() { # <microseconds> <result> <fields about its end>
-  begin "$1"
+print_stage_end() { # <microseconds> <result> <JSON members of the end>
+  begin_entry "$1"
   escape_backslashes "$stage"
   printf '"stage":"%s","phase":"stage end","result":"%s",%s%s%s%s}\n' \
     "$escaped" "$2" "$message_field" "$3" "$ids" "${id:+",\"stageId\":\"$id\""}"
 }
 
-# Names of units have no other character that JSON escapes.
+# Sets `escaped` to the JSON form of a unit's name: the backslash is its only character that JSON escapes.
 escape_backslashes() {
   rest=$1 escaped=''
   while :; do
@@ -369,24 +375,25 @@ escape_backslashes() {
   escaped=$escaped$rest
 }
 
-# Print lines as the text of a JSON string.
+# Prints the lines of the standard input as the content of one JSON string.
 json_text() {
   sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/	/ /g' -e 's/[[:cntrl:]]//g' | sed -e :a -e '$!N' -e '$!ba' -e 's/\n/\\n/g'
 }
 
-# An entry has at most 4096 bytes. Each of these three lines may become twice as long in JSON.
+# Sets `message_field` to the JSON member of a message. An entry has at most 4096 bytes, and each of the message's three
+# lines may become twice as long in JSON, so a line is cut to 500 bytes.
 set_message() {
   message_field=$(printf '%s\n' "$1" | shorten_lines 500 | json_text)
   message_field=${message_field:+"\"errorMessage\":\"$message_field\","}
 }
 
-# Cut each line between two characters: half a character makes a report invalid for its server.
-shorten_lines() { # <bytes of a line>
+# Cuts each line between two characters. A server would reject a report with an incomplete character.
+shorten_lines() { # <maximum bytes>
   sed -e "/^.\{$(($1 + 1))\}/!b" -e "s/^\(.\{$1\}\).*/\1/" -e "$cut_character"
 }
 
-# Print the beginning of an entry, and set its ids.
-begin() { # <microseconds since boot>
+# Prints the beginning of an entry, and sets `ids` to the members that end it.
+begin_entry() { # <microseconds since boot>
   format_time $((clock + $1))
   pad $(($1 / 10000 % 100)) 2
   ids="\"bootId\":\"$boot\",\"uptime\":$(($1 / 1000000)).$padded"
@@ -394,13 +401,14 @@ begin() { # <microseconds since boot>
   printf '{"timestamp":"%s",' "$formatted"
 }
 
-uptime_microseconds() {
+# Prints the uptime. The 1 before the hundredths, and the 100, keep a leading zero from making the number octal.
+print_uptime() { # in microseconds
   IFS=' .' read -r seconds hundredths _ </proc/uptime
   printf '%s\n' "$((seconds * 1000000 + (1$hundredths - 100) * 10000))"
 }
 
-# Set `clock` to the time of the boot in microseconds since 1970. The journal has pairs of both clocks; the kernel's
-# own account is exact to a second.
+# Sets `clock` to the time of the boot in microseconds since 1970: the difference of the two timestamps of a journal
+# entry. Without a journal it is the kernel's `btime`, which has whole seconds.
 set_clock() {
   clock=0
   if has_systemd; then
@@ -420,7 +428,8 @@ set_clock() {
   done </proc/stat
 }
 
-# Set `formatted` to a time in UTC. There may be no date(1); the calendar is that of days_from_civil, in reverse.
+# Sets `formatted` to a time in UTC (RFC 3339), since an initramfs may have no date(1). The calculation is
+# civil_from_days of Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
 format_time() { # <microseconds since 1970>
   at=$(($1 / 1000000))
   days=$((at / 86400 + 719468)) rest=$((at % 86400))
@@ -440,7 +449,7 @@ format_time() { # <microseconds since 1970>
   formatted=$formatted.${padded}Z
 }
 
-# Set `padded` to a number with zeros in front. A substitution would be a process of its own for each entry.
+# Sets `padded` to a number with leading zeros. A command substitution would need a process for each entry.
 pad() { # <number> <digits>
   padded=$1
   while [ "${#padded}" -lt "$2" ]; do
@@ -448,7 +457,7 @@ pad() { # <number> <digits>
   done
 }
 
-# Mask the token, and what looks like a secret.
+# Masks the token, and passwords and tokens in common forms, in the standard input.
 mask() {
   literal_token=$(printf '%s' "$token" | sed 's/[.+]/[&]/g')
   sed -E -e "s|${literal_token:-service_record.token=[^ ]*}|***|g" \
@@ -457,11 +466,11 @@ mask() {
     -e 's/(Bearer|Basic) [^ ]+/\1 ***/g'
 }
 
-say() {
+print_to_console() {
   printf 'service-record: %s\n' "$1" >/dev/console
 }
 
-# Send a message to the journal, whose id units/service-record.catalog explains. Few initramfs have logger(1).
+# Sends a message to the journal, if the initramfs has logger(1). units/service-record.catalog explains it by its id.
 log() { # <priority> <id> <text> <result>
   ! command -v logger >/dev/null 2>&1 ||
     printf '%s\n' "MESSAGE=$3" "PRIORITY=$1" "MESSAGE_ID=$2" SYSLOG_IDENTIFIER=service-record \
@@ -469,16 +478,17 @@ log() { # <priority> <id> <text> <result>
     logger --journald >/dev/null 2>&1
 }
 
-# Write the body of the report, the type of its content, and where it goes.
+# Writes the report to the files `report` (the body), `type` (its Content-Type), `target` (the URL) and `key` (the
+# idempotency key).
 write_report() {
-  # A server that shortens the text keeps its end, so that what matters most is there.
+  # The summary comes last, because a server that shortens the text keeps its end.
   {
     if has_systemd; then
       printf 'last lines of the journal:\n'
       journalctl --boot --quiet --no-pager --output=short-monotonic --lines=40 2>/dev/null | mask
       printf '\nlast lines of the failed unit:\n'
     fi
-    lines=$(last_lines "$cause" "$cause_invocation" 20)
+    lines=$(print_last_lines "$cause" "$cause_invocation" 20)
     printf '%s\n%s: %s\n' "$lines" "$summary" "${lines##*"$newline"}"
   } | shorten_lines 1000 >"$work/log"
   format_time $((clock + now))
@@ -513,18 +523,18 @@ write_report() {
     ;;
   esac
   printf '%s\n' "$target" >"$work/target"
-  # A report that arrives twice counts once; another failure in this boot is another report.
+  # The server counts a report with the same key once. Another failure in this boot has another key.
   printf '%s\n' "initramfs-$boot-$now" >"$work/key"
   printf '%s\n' "$type" >"$work/type"
 }
 
-# Send the report within a number of seconds. Leave the file `posted` when it has arrived or was refused for good, and
-# in `answer` why not.
+# Sends the report once. Writes the HTTP status or an error message to the file `answer`. If the report has arrived, or
+# the server will never accept it, also writes the file `posted`, so that it is not sent again.
 post() { # <seconds>
   if command -v curl >/dev/null 2>&1; then
     post_by_curl "$1"
   elif command -v bash >/dev/null 2>&1; then
-    # Arguments can be seen by every process.
+    # The token is passed in the environment, because every process can read arguments.
     SERVICE_RECORD_TOKEN=$token bash "$0" post_by_bash "$1" >"$work/answer" 2>/dev/null
   else
     echo 'neither curl nor bash is in the initramfs' >"$work/answer"
@@ -544,7 +554,7 @@ post_by_curl() { # <seconds>
   case $target in
   */api/assisted-install*) header='X-Secret-Key:' ;;
   esac
-  # The token comes by standard input, for the same reason.
+  # curl reads the token from standard input, because every process can read arguments.
   ca=''
   [ ! -r "$settings/ca.pem" ] || ca="cacert = \"$settings/ca.pem\""
   printf '%s\n' "${token:+header = \"$header $token\"}" "$ca" |
@@ -552,8 +562,8 @@ post_by_curl() { # <seconds>
       -o "$work/body" -w '%{http_code}\n' "$target" >"$work/answer" 2>"$work/error" || cat "$work/error" >"$work/answer"
 }
 
-# HTTP without TLS, by bash's own sockets. Only bash runs this function.
-# shellcheck disable=SC3025
+# Sends the report over HTTP without TLS, through bash's /dev/tcp. Only bash runs this function.
+# shellcheck disable=SC3025 # dash and busybox have no /dev/tcp
 post_by_bash() { # <seconds>
   token=${SERVICE_RECORD_TOKEN-}
   read -r target <"$work/target"
@@ -581,7 +591,8 @@ post_by_bash() { # <seconds>
   end=${end%.}
   answer='' body=$(cat "$work/report" && echo .)
   body=${body%.}
-  # A connection that nobody answers takes minutes. This ends it, and a read that lasts too long.
+  # If the host does not answer, connecting takes minutes, and bash cannot limit that time. So a child process kills
+  # this process. That also limits the read.
   (sleep "$1" && kill "$$") >/dev/null 2>&1 &
   guard=$!
   echo "no connection to $rest"
@@ -594,7 +605,7 @@ post_by_bash() { # <seconds>
   [ -z "$answer" ] || echo "$answer" >"$work/answer"
 }
 
-say_whether_posted() {
+print_post_result() {
   read -r target <"$work/target"
   read -r answer <"$work/answer"
   posted=''
@@ -603,7 +614,7 @@ say_whether_posted() {
   2??) outcome="reported to ${target%%/api/*}" result=delivered ;;
   *) outcome="not reported to ${target%%/api/*}: ${posted:-$answer}" result=undelivered ;;
   esac
-  say "$outcome"
+  print_to_console "$outcome"
   log 5 7e8f2a3af1e2f30d4cae356bb60ee28c "$outcome" "$result"
 }
 
