@@ -133,7 +133,7 @@ handover() {
   # systemd warns about unit files that other users cannot read.
   (umask 022 && mkdir -p "$units/multi-user.target.wants")
   cat "$0" >"$work/record.sh"
-  (umask 022 && printf '%s\n' '[Unit]' 'Description=Record what the units of the initramfs did' \
+  (umask 022 && printf '%s\n' '[Unit]' 'Description=Record the units of the initramfs' \
     'ConditionPathExists=!/etc/initrd-release' 'RequiresMountsFor=/var/log/openshift' 'After=local-fs.target' \
     '[Service]' "ExecStart=-/bin/sh $work/record.sh record" >"$units/service-record-initramfs.service")
   ln -sf ../service-record-initramfs.service "$units/multi-user.target.wants/service-record-initramfs.service"
