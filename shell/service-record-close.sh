@@ -284,7 +284,7 @@ has_passed() { # SINCE NOW SETTING
 # --- The inbox: entries of services that may not write their record -------------------------------
 
 # Moves entries of this service from the inbox to the record: those of this invocation, and before them
-# those of earlier invocations whose program failed here. Every user may create files in the inbox.
+# those of earlier invocations, if this program failed then. Every user may create files in the inbox.
 # Therefore a file is accepted only if it belongs to the user of this unit, and only entries of the
 # invocation in its name are read. The number of files is limited, so that a user cannot keep this program
 # busy until its time is over. The file of this invocation is always among them. A file that a root service
