@@ -90,6 +90,21 @@ def test_only_changed_rows_are_sent(server: Served) -> None:
         assert len(shown) == 3
 
 
+def test_refused_reports_appear_on_an_open_page(server: Served) -> None:
+    host = server.client("host", "web1")
+    host.step("web1", "Disk setup", "init", percentage=10)
+    server.settle()
+    visitor = signed_in(server)
+    with streaming(visitor, state=state_of(visitor, "/")) as stream:
+        assert stream.quiet() == ": nothing new\n"
+
+        server.collector.refusals.count()
+        host.step("web1", "Disk setup", "done", percentage=40)
+
+        _, change = stream.next()
+        assert "1 report was refused" in change["whole"]
+
+
 def test_outdated_page_gets_everything(running: Served) -> None:
     running.client("host", "web1").step("web1", "Disk setup", "init")
     visitor = signed_in(running)

@@ -1,4 +1,4 @@
-"""The results and durations of builds on each day, for charts."""
+"""Sum up the results and durations of builds by day, for charts."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Final
 from service_record.collector.domain.statistics import percentile
 
 DAY: Final = 86_400
-"""Seconds. Days are those of UTC."""
+"""Seconds of a day. Days begin at midnight UTC."""
 DEFAULT_DAYS: Final = 30
 MOST_DAYS: Final = 366
 _MOST_SERIES: Final = 50
@@ -22,7 +22,7 @@ class EndedBuild:
     verdict: str
     started_at: float
     ended_at: float
-    """The time of its end or, if it did not succeed, of its last report."""
+    """The time of its end or, if it has not ended, of its last report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +36,9 @@ class BuildDay:
     unfinished: int
     """Builds that got stuck, went silent, looped or were abandoned."""
     p50: float | None
-    """Half of the successful builds took no longer, in seconds; None without a successful build."""
+    """Median duration of the successful builds in seconds; None without a successful build."""
     p95: float | None
+    """95th percentile of these durations."""
 
     @property
     def total(self) -> int:
@@ -51,7 +52,7 @@ class BuildDay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSeries:
-    """The builds of all hosts, or of one group or release, over some days."""
+    """The builds of all hosts, or of one group or release, on consecutive days."""
 
     group: str | None
     """The group, or None if the builds are not split by group."""
@@ -59,15 +60,15 @@ class BuildSeries:
     days: tuple[BuildDay, ...]
     """Every day, oldest first."""
     whole: BuildDay
-    """All these days together; `day` is the first one."""
+    """The sum of all days. Its `day` is the first day."""
 
 
 def build_series(
     builds: Iterable[EndedBuild], by: Collection[str], days: int, now: float
 ) -> tuple[BuildSeries, ...]:
-    """Return the builds of the last `days` days, split by `group`, `release` or both.
+    """Return the builds of the last `days` days, as one series or split by `group`, `release` or both.
 
-    The series with the lowest success rate is first. At most 50 are returned, those with the most builds.
+    At most 50 series are returned, those with the most builds. The lowest success rate comes first.
     """
     last = int(now // DAY)
     first = last - days + 1

@@ -1,6 +1,7 @@
-"""Analyses of records for pages: of bundles from the database, of live records made in the background.
+"""Provide pages with analyses of records.
 
-No page waits for an analysis: it is first shown without one, and updated when it is ready.
+The analysis of a bundle is read from the database. Live records are analysed in the background. No page waits
+for an analysis: the page is first shown without it, and is updated when it is ready.
 """
 
 import logging
@@ -19,7 +20,7 @@ from service_record.collector.process import Collector
 from service_record.collector.store.bundle_rows import RecordsSource, analysis_of, source_of, write_records
 
 _MOST: Final = 64
-"""Maximum number of hosts with cached analyses."""
+"""Maximum number of hosts with a cached analysis."""
 _REST: Final = 5.0
 """Minimum time between two analyses of a host that sends live records."""
 _log: Final = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class _MadeAnalysis:
 
 
 class Analyses:
-    """A cache of requested analyses. Close it before the collector."""
+    """A cache of the requested analyses. Close it before the collector."""
 
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
@@ -76,7 +77,7 @@ class Analyses:
             source = source_of(connection, host)
             if source is None:
                 return AnalysisSeen(None)
-            if source.bundle_id:  # one collector has claimed it, and keeps what it comes to
+            if source.bundle_id:  # one process analyses each bundle, and stores the result
                 analysis = analysis_of(connection, source.bundle_id)
                 return AnalysisSeen(source, analysis, is_pending=analysis is None)
         with self._lock:
@@ -98,7 +99,7 @@ class Analyses:
         except (OSError, SQLAlchemyError) as fault:
             _log.warning("records of %s cannot be analysed: %s", host, fault)
             analysis = Analysis(left_out=("not read: they cannot be had at the moment",))
-        except Exception:  # noqa: BLE001  # records that break it must not take those of others
+        except Exception:  # noqa: BLE001  # unusual records of one host must not stop the analyses of others
             _log.exception("records of %s cannot be analysed", host)
             analysis = Analysis(left_out=("not read: the analysis failed",))
         with self._lock:

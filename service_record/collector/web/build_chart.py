@@ -32,7 +32,7 @@ _LOOKS: Final = {"done": "success", "failed": "failure", "init": "running", "rep
 
 
 def _bar(begin: float, end: float | None, look: str, target: str = "") -> Bar:
-    """Return a bar, in seconds since 1970."""
+    """Return a bar. Times are in seconds since 1970."""
     sign, word = _SIGNS_AND_WORDS[look]
     return Bar(start=begin, end=end, look=look, sign=sign, word=word, number=1, target=target)
 
@@ -61,7 +61,7 @@ class Pace:
     release: str = ""
 
     def typical(self, label: str) -> float | None:
-        """Return the typical duration of a step in seconds, or None."""
+        """Return the typical duration of a step in seconds, or None if there are too few builds."""
         return self.budgets.typical_of_step(label, self.group, self.release)
 
     def budget(self, label: str) -> float:
@@ -100,7 +100,7 @@ def step_rows(
 
 
 def _apply_report(bars: list[Bar], step: StepShown) -> None:
-    """Apply one report to a row: it begins a bar, ends the open bar, or is a point outside of all bars."""
+    """Apply one report to the bars of a step: it begins a bar, ends the open bar, or becomes a point."""
     at, look, target = step.received_at, _LOOKS[step.status], f"step-{step.id}"
     last = bars[-1] if bars and bars[-1].end is None else None
     if last is not None and step.status == "init":

@@ -1,4 +1,4 @@
-"""Clusters: their list, and one with its hosts, its operators, its logs and its events."""
+"""The pages of clusters: the list, and one cluster with its hosts, operators, logs and events."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ from service_record.display.text import count
 
 @dataclass(frozen=True, slots=True)
 class ClustersSeen:
-    """The clusters at one moment."""
+    """The content of the list of clusters at one time."""
 
     clusters: tuple[ClusterSummary, ...]
     is_all: bool
@@ -31,16 +31,16 @@ class ClustersSeen:
 
     @property
     def state(self) -> str:
-        """Return a key that changes with what is shown."""
+        """Return a key that changes with the content of the page."""
         return digest([(cluster.id, cluster.revision) for cluster in self.clusters])
 
     @property
     def sentence(self) -> str:
-        """Return the counts, to be read aloud when they change."""
+        """Return the number of clusters, which screen readers announce after a change."""
         return count(len(self.clusters), "cluster")
 
     def values(self) -> dict[str, Any]:
-        """Return the values of the templates."""
+        """Return the variables of the templates."""
         return {
             "clusters": self.clusters,
             "all": self.is_all,
@@ -50,30 +50,30 @@ class ClustersSeen:
         }
 
     def whole(self) -> str:
-        """Return the part of the page that changes."""
+        """Return the HTML of the live part of the page."""
         return render("clusters_live.html", **self.values())
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSeen:
-    """A cluster at one moment."""
+    """The content of the page of a cluster at one time."""
 
     detail: ClusterDetail
     now: float
 
     @property
     def state(self) -> str:
-        """Return a key that changes with what is shown."""
+        """Return a key that changes with the content of the page."""
         return digest(self.detail)
 
     @property
     def sentence(self) -> str:
-        """Return the state, to be read aloud when it changes."""
+        """Return the state of the cluster, which screen readers announce after a change."""
         cluster = self.detail.summary
         return f"{cluster.name or cluster.id}: {cluster.status}: {cluster.reason}"
 
     def values(self) -> dict[str, Any]:
-        """Return the values of the templates."""
+        """Return the variables of the templates."""
         return {
             "cluster": self.detail.summary,
             "detail": self.detail,
@@ -83,12 +83,12 @@ class ClusterSeen:
         }
 
     def whole(self) -> str:
-        """Return the part of the page that changes."""
+        """Return the HTML of the live part of the page."""
         return render("cluster_live.html", **self.values())
 
 
 async def get_clusters(request: Request) -> Response:
-    """`GET /clusters?all=1`: all clusters, those that need somebody first."""
+    """`GET /clusters?all=1`: the clusters, most urgent first."""
     serving, grant = caller(request)
     is_all = request.query_params.get("all") == "1"
     state = await run_in_threadpool(see_clusters, serving.collector, grant.confined_to, is_all=is_all)
@@ -96,7 +96,7 @@ async def get_clusters(request: Request) -> Response:
 
 
 async def get_cluster(request: Request) -> Response:
-    """`GET /clusters/{cluster}`: a cluster by its id or name."""
+    """`GET /clusters/{cluster}`: a cluster, named by its id or name."""
     serving, grant = caller(request)
     named = str(request.path_params["cluster"])
     state = await run_in_threadpool(see_cluster, serving.collector, named, grant.confined_to)
@@ -104,7 +104,10 @@ async def get_cluster(request: Request) -> Response:
 
 
 def see_clusters(collector: Collector, confined_to: str, *, is_all: bool) -> ClustersSeen:
-    """Return the clusters as they are now, for a reader who may be confined to a group."""
+    """Read the current clusters, for a reader who may be confined to a group.
+
+    Without `is_all`, clusters that were installed more than a day ago are left out.
+    """
     now = collector.now()
     since = None if is_all else shown_since(now)
     with collector.database.reading() as connection:
@@ -113,5 +116,5 @@ def see_clusters(collector: Collector, confined_to: str, *, is_all: bool) -> Clu
 
 
 def see_cluster(collector: Collector, named: str, confined_to: str) -> ClusterSeen:
-    """Return a cluster as it is now. Raises Refusal if there is none for this reader."""
+    """Read the current state of a cluster. Raises Refusal if this reader may see no such cluster."""
     return ClusterSeen(find_cluster(collector, named, confined_to), collector.now())

@@ -1,8 +1,8 @@
 """Live updates of open pages, as server-sent events (WHATWG HTML, section 9.2).
 
-An event contains HTML that the server rendered with the templates of the page, so a live page equals a newly
-loaded one. All viewers of a page share one database query and one rendering, at most once a second. All pages
-together use only a small share of the processor, because the reports of hosts have priority.
+Events contain HTML rendered by the templates of the page, so a live page equals a newly loaded one. All
+viewers of a page share one database query and one rendering, at most once a second. All pages together use
+only a small share of the processor, because the reports of hosts have priority.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ _KEEPALIVE_SECONDS: Final = 15.0
 _SESSION_CHECK_SECONDS: Final = 5.0
 """Interval at which a stream checks that its login session is still valid."""
 _MIN_CHANGE_SECONDS: Final = 1.0
-"""Minimum time between two updates of a page: nobody reads faster."""
+"""Minimum time between two updates of a page."""
 _IDLE_FACTOR: Final = 14
-"""After a page was read, no page is read again for this many times the duration."""
+"""After a page was read from the database, no page is read for this multiple of the time that it took."""
 _MAX_IDLE_SECONDS: Final = 5.0
 """Upper limit of that pause."""
 _POLL_SECONDS: Final = 10
@@ -58,7 +58,7 @@ class PageState(Protocol):
 
 
 class _Rendering:
-    """A page at one time, and the events that bring browsers to it. Each event is rendered once."""
+    """A page at one time, and the events that update browsers to it. Each event is rendered only once."""
 
     def __init__(self, state: PageState, before: PageState | None) -> None:
         self.seen = state
@@ -67,9 +67,9 @@ class _Rendering:
         self._rendering = asyncio.Lock()
 
     async def event_for(self, state: str) -> bytes:
-        """Return the event that updates a browser from this state.
+        """Return the event that updates a browser which shows `state`.
 
-        A browser with the previous state gets only the changed rows, any other browser the whole live part.
+        If that is the previous state, the event has only the changed rows, otherwise the whole live part.
         """
         is_next = self._before is not None and self._before.state == state
         async with self._rendering:
@@ -82,12 +82,12 @@ class _Rendering:
         return self._event(whole=self.seen.whole())
 
     def _changed_part(self) -> bytes:
-        """Return an event with the changed rows, or with everything if rows were added or moved."""
+        """Return an event with the changed rows and the tally, or with everything if other parts changed."""
         state, before = self.seen, self._before
         if not isinstance(state, FleetSeen) or not isinstance(before, FleetSeen):
             return self._whole_part()
         rows, earlier = state.revisions, before.revisions
-        if not earlier or list(rows) != list(earlier) or state.grouped != before.grouped:
+        if not earlier or list(rows) != list(earlier) or state.surroundings != before.surroundings:
             return self._whole_part()
         changed = [name for name, revision in rows.items() if earlier[name] != revision]
         return self._event(rows={name: state.row(name) for name in changed}, tally=state.tally())
@@ -98,7 +98,7 @@ class _Rendering:
 
 
 class _Channel:
-    """An open page, with a task that reads it for all its viewers whenever there is news."""
+    """A page that is open in browsers. One task reads it for all of them after changes of the database."""
 
     def __init__(self, see: Callable[[], PageState], views: "Views") -> None:
         self._see = see
@@ -112,10 +112,10 @@ class _Channel:
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     async def catch_up(self, state: str) -> None:
-        """Wait until the page is at least as new as a browser's state.
+        """Wait until the page is at least as new as the state that a browser shows.
 
-        If the states differ, the browser may have loaded the page after it was last read here, so this waits
-        until it is read again.
+        If the states differ, the browser may have loaded the page after this channel last read it. So this
+        waits for the next reading.
         """
         if self.latest is not None and self.latest.seen.state == state:
             return
@@ -131,7 +131,7 @@ class _Channel:
             await asyncio.wait_for(was_read.wait(), seconds)
 
     async def _run(self) -> None:
-        """Read the page whenever there is news, until it has no viewers."""
+        """Read the page after each change of the database, until it has no viewers."""
         news = self._views.news
         while self.fault is None and not news.is_over:
             news_event = news.subscribe()
@@ -151,7 +151,7 @@ class _Channel:
     async def _read(self) -> None:
         try:
             state = await run_in_threadpool(self._see)
-        except Exception as fault:  # noqa: BLE001  # the page is gone, or the database fails
+        except Exception as fault:  # noqa: BLE001  # the page was removed, or the database failed
             self.fault = fault
             return
         if self.latest is None or self.latest.seen.state != state.state:
@@ -170,13 +170,13 @@ class _Channel:
 
 
 class Views:
-    """All open pages. Used on one event loop."""
+    """All pages that are open in browsers. All calls must be on one event loop."""
 
     def __init__(self, collector: Collector) -> None:
         self.news = collector.news
         self.most = collector.settings.most_streams
         self.turn = asyncio.Lock()
-        """Held while a page is read and in the pause after it: only one page is read at a time."""
+        """Held while a page is read and during the pause after it, so that pages are read one at a time."""
         self._channels: dict[Hashable, _Channel] = {}
         self.viewers = 0
 
@@ -203,10 +203,10 @@ class Views:
 
 
 async def get_events(request: Request) -> Response:
-    """`GET /events?...&state=...`: a stream of changes since that state.
+    """`GET /events?...&state=...`: a stream of the changes since that state.
 
-    The page is a host with `host=`, a cluster with `of_cluster=`, the list of clusters with `clusters=`, and
-    otherwise the fleet with its filters.
+    `host=` selects the page of a host, `of_cluster=` of a cluster, and `clusters=` the list of clusters. Any
+    other query has the filters of the fleet page.
     """
     key, see = await _find_page(request)
     return StreamingResponse(

@@ -1,4 +1,7 @@
-"""The fleet: hosts in trouble by cause, the newest first, then every other host; the filters in the URL."""
+"""The page of the fleet: hosts in trouble by cause, newest trouble first, then all other hosts.
+
+The filters of the page are in its URL.
+"""
 
 import hashlib
 import re
@@ -39,29 +42,29 @@ from service_record.collector.web.pages import VERDICTS, counted, page, render
 from service_record.display.machine import csv_of
 
 ROWS: Final = 100
-"""Hosts on one page."""
+"""Number of hosts on a page."""
 _EXPORTED_AT_ONCE: Final = 1000
 _MOST_WORDS: Final = 50
 _MAX_SEARCH_CHARS: Final = 100
 _NAMES: Final = re.compile(r"[\s,]+")
-"""The separators between the names of machines in one field."""
+"""Separators of machine names in one field of the form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetFilters(Filters):
-    """Filters as a URL has them: `?group=dc1&machine=web*&verdict=failed&sort=name`."""
+    """The filters and the order in a URL: `?group=dc1&machine=web*&verdict=failed&sort=name`."""
 
     each: bool = False
-    """Each host by itself, not by cause."""
+    """True to show each host in its own row instead of by cause."""
     all: bool = False
-    """True to include hosts that have long been done."""
+    """True to include hosts that were done more than `SHOWN_DONE` ago."""
     sort: Sort = Sort.VERDICT
     after: Cursor | None = None
-    """The host behind which the page begins."""
+    """The last host of the previous page; None for the first page."""
 
     @classmethod
     def of(cls, query: QueryParams) -> Self:
-        """Parse a query, without invalid filters."""
+        """Parse a query. Invalid filters are dropped."""
         word = query.get("sort", "")
         sort = Sort(word) if word in set(Sort) else Sort.VERDICT
         after = Cursor.of(query.get("after", ""))
@@ -82,7 +85,7 @@ class FleetFilters(Filters):
 
     @property
     def query(self) -> str:
-        """Return the query of a URL with these filters: empty, or with its question mark."""
+        """Return the query of a URL with these filters, with its question mark; empty without filters."""
         fields: list[tuple[str, str]] = [("group", group) for group in self.groups]
         fields += [("machine", machine) for machine in self.machines]
         fields += [("verdict", verdict) for verdict in self.verdicts]
@@ -99,13 +102,13 @@ class FleetFilters(Filters):
 
     @property
     def is_narrowed(self) -> bool:
-        """Return whether the filters leave out hosts."""
+        """Return whether the filters exclude hosts."""
         names = (self.groups, self.machines, self.verdicts, self.clusters, self.causes, self.releases)
         return bool(self.hardware or self.search) or any(names)
 
     @property
     def shows_clusters(self) -> bool:
-        """Return whether clusters are shown above the hosts: all of them, or the requested ones."""
+        """Return whether clusters are shown above the hosts: all clusters, or the requested ones."""
         return bool(self.clusters) or (self.after is None and not self.is_narrowed)
 
     @property
@@ -114,60 +117,60 @@ class FleetFilters(Filters):
         return not self.each and not self.causes and self.sort is Sort.VERDICT
 
     def only(self, verdict: str) -> "FleetFilters":
-        """Return the same filters for one verdict; for all verdicts if they had that one already."""
+        """Return a copy that filters by one verdict; by none if this was already the only verdict."""
         return replace(self, verdicts=() if self.verdicts == (verdict,) else (verdict,), after=None)
 
     def of_cause(self, cause: str) -> "FleetFilters":
-        """Return the same filters for the hosts of one cause, each by itself."""
+        """Return a copy for the hosts of one cause, each in its own row."""
         return replace(self, causes=(cause,), after=None)
 
     def sorted_by(self, sort: str) -> "FleetFilters":
-        """Return the same filters with the hosts in that order, each by itself."""
+        """Return a copy with another order, and each host in its own row."""
         return replace(self, sort=Sort(sort), after=None)
 
     def each_by_itself(self) -> "FleetFilters":
-        """Return the same filters with each host by itself."""
+        """Return a copy with each host in its own row."""
         return replace(self, each=True, after=None)
 
     def at(self, after: Cursor | None) -> "FleetFilters":
-        """Return the same filters from behind that host on; from the beginning if there is none."""
+        """Return a copy for the page that begins after a host; for the first page if it is None."""
         return replace(self, after=after)
 
     def filters(self, now: float, confined_to: str = "") -> Filters:
-        """Return the same filters for the database, for a reader who may be confined to a group."""
+        """Return the filters for the database, for a reader who may be confined to a group."""
         ours = {field.name: getattr(self, field.name) for field in fields(Filters)}
         done_since = None if self.all else now - SHOWN_DONE
         return Filters(**{**ours, "confined_to": confined_to, "done_since": done_since})
 
 
 def field_values(fields: Iterable[str]) -> tuple[str, ...]:
-    """Return the values of some fields; those with NUL, which no database takes, are left out."""
+    """Return the distinct values of fields, without NUL, which databases refuse."""
     words = (field.replace("\0", "").strip() for field in fields)
     return tuple(dict.fromkeys(word for word in words if word))[:_MOST_WORDS]
 
 
-_DIGITS = 16
+_DIGITS: Final = 16
 _SHOWN_ABSENCES: Final = 24 * 3600.0
-"""Seconds after its return in which the page says that the collector was away."""
+"""Seconds for which the page shows that the collector was down, after its return."""
 _MOST_ABSENCES: Final = 3
-_MOST_CLUSTERS = 5
-"""Above the hosts; the page of clusters has all."""
+_MOST_CLUSTERS: Final = 5
+"""Number of clusters above the hosts. The page of clusters shows all."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetSeen:
-    """A page of the fleet at one moment."""
+    """The content of the fleet page at one time."""
 
     look: FleetFilters
     fleet: Fleet
     clusters: tuple[ClusterSummary, ...]
-    """The clusters shown above the hosts, and more than fit there."""
+    """The clusters to show above the hosts, including those that do not fit there."""
     causes: tuple[CauseSummary, ...]
     """The causes of the hosts in trouble, if they are shown by cause."""
     mutes: tuple[Mute, ...]
-    """The mutes in force."""
+    """All active mutes."""
     muted: int
-    """The number of hosts in trouble that mutes cover."""
+    """The number of hosts in trouble that are covered by mutes."""
     absences: tuple[Absence, ...]
     """The latest absences of the collector."""
     refused: int
@@ -176,19 +179,17 @@ class FleetSeen:
 
     @property
     def state(self) -> str:
-        """Return a key that changes with what is shown."""
+        """Return a key that changes with the content of the page."""
         revisions = [(host.name, host.revision) for host in self.fleet.hosts]
         clusters = [(cluster.id, cluster.revision) for cluster in self.clusters]
         return digest(
             (
                 revisions,
-                self.grouped,
+                self.surroundings,
                 self.title,
                 sorted(self.fleet.counts.items()),
                 self.fleet.total,
                 clusters,
-                self.absences,
-                bool(self.refused),
             )
         )
 
@@ -197,14 +198,20 @@ class FleetSeen:
         return {host.name: host.revision for host in self._rows}
 
     @property
-    def grouped(self) -> list[tuple[str, int, int]]:
-        """Return a key that changes with more than rows of hosts: lines of causes, or mutes."""
-        several = [(cause.cause, cause.count, cause.revision) for cause in self.causes if cause.count > 1]
-        return several + [("mute", mute.id, 0) for mute in self.mutes]
+    def surroundings(self) -> tuple[object, ...]:
+        """Return a key that changes with the content outside of the tally and of the rows of hosts."""
+        return (
+            [(cause.cause, cause.count, cause.revision) for cause in self.causes if cause.count > 1],
+            [mute.id for mute in self.mutes],
+            self.absences,
+            bool(self.refused),
+            self.folded,
+            self.fleet.total if self.look.after or self.fleet.next else 0,
+        )
 
     @property
     def folded(self) -> int:
-        """Return the number of hosts that are done and shown as one line, on the last page."""
+        """Return the number of done hosts that the last page shows as one line."""
         is_folded = self.look.is_grouped and not self.look.verdicts and self.fleet.next is None
         return self.fleet.counts["done"] if is_folded else 0
 
@@ -215,17 +222,17 @@ class FleetSeen:
 
     @property
     def title(self) -> str:
-        """Return the title of the tab: with the number of hosts in trouble that nobody has muted."""
+        """Return the title of the browser's tab, with the number of unmuted hosts in trouble."""
         count = sum(number for verdict, number in self.fleet.counts.items() if FleetVerdict(verdict).is_bad)
         open_count = count - min(self.muted, count)
         return f"({open_count}) Fleet" if open_count else "Fleet"
 
     def mute_of(self, host: HostSummary) -> Mute | None:
-        """Return the mute that covers a host; None if none does."""
+        """Return the mute that covers a host, or None."""
         return mute_of(self.mutes, host.name, host.group, host.cause)
 
     def mute_of_cause(self, cause: CauseSummary) -> Mute | None:
-        """Return the mute that covers a cause as a whole."""
+        """Return the mute of a whole cause, or None."""
         return mute_of(self.mutes, "", "", cause.cause)
 
     @property
@@ -234,7 +241,7 @@ class FleetSeen:
         return counted(self.fleet.total, self.fleet.counts, self.look.verdicts)
 
     def values(self) -> dict[str, Any]:
-        """Return the values of the templates."""
+        """Return the variables of the templates."""
         return {
             "look": self.look,
             "fleet": self.fleet,
@@ -253,21 +260,21 @@ class FleetSeen:
         }
 
     def whole(self) -> str:
-        """Return the part of the page that changes."""
+        """Return the HTML of the live part of the page."""
         return render("fleet_live.html", **self.values())
 
     def row(self, name: str) -> str:
-        """Return the row of a host."""
+        """Return the HTML of the row of a host."""
         host = next(host for host in self._rows if host.name == name)
         return render("fleet_row.html", host=host, now=self.now, seen=self)
 
     def tally(self) -> str:
-        """Return the number of hosts of each verdict."""
+        """Return the HTML of the tally: the number of hosts of each verdict, and the clusters."""
         return render("fleet_tally.html", **self.values())
 
 
 async def get_fleet(request: Request) -> Response:
-    """`GET /`: the fleet, narrowed by the query."""
+    """`GET /`: the fleet, filtered by the query."""
     serving, grant = caller(request)
     look = FleetFilters.of(request.query_params)
     state = await run_in_threadpool(see_fleet, serving.collector, look, grant.confined_to)
@@ -287,7 +294,7 @@ _COLUMNS: Final = tuple(field.name for field in fields(HostSummary) if field.nam
 
 
 async def get_export(request: Request) -> Response:
-    """`GET /fleet.csv`, `GET /fleet.json`: all hosts that pass the filters of the page, each by itself."""
+    """`GET /fleet.csv`, `GET /fleet.json`: all hosts that pass the filters, on all pages."""
     serving, grant = caller(request)
     look = FleetFilters.of(request.query_params)
     hosts = await run_in_threadpool(_read_all, serving.collector, look, grant.confined_to)
@@ -304,7 +311,7 @@ def _read_all(collector: Collector, look: FleetFilters, confined_to: str) -> lis
     after: Cursor | None = None
     now = collector.now()
     filters = look.filters(now, confined_to)
-    with collector.database.reading() as connection:  # one state of all pages
+    with collector.database.reading() as connection:  # one transaction, so that all parts are consistent
         counts = collector.counts.of(connection, filters)
         while True:
             part = fleet(connection, filters, _EXPORTED_AT_ONCE, after, counts, sort=look.sort, now=now)
@@ -315,7 +322,7 @@ def _read_all(collector: Collector, look: FleetFilters, confined_to: str) -> lis
 
 
 def see_fleet(collector: Collector, look: FleetFilters, confined_to: str) -> FleetSeen:
-    """Return the fleet as it is now, for a reader who may be confined to a group."""
+    """Read the current fleet page, for a reader who may be confined to a group."""
     now = collector.now()
     with collector.database.reading() as connection:
         filters = look.filters(now, confined_to)

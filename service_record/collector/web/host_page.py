@@ -1,4 +1,4 @@
-"""One host: its verdict and why, a build on one axis of time, and what came from it."""
+"""The page of a host: its verdict and reason, the timeline of a build, and the steps and files it sent."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,38 +41,38 @@ from service_record.display.drawing import Drawing
 
 @dataclass(frozen=True)
 class HostSeen:
-    """A host at one moment."""
+    """The content of the page of a host at one time."""
 
     detail: StoredHostDetail
     boots: tuple[Boot, ...]
-    """The boots of the build that is shown."""
+    """The boots during the shown build."""
     records: AnalysisSeen
     budgets: SilenceBudgets
-    """The budgets of the steps that have not ended."""
+    """The time limits of the steps that have not ended."""
     now: float
     mute: Mute | None = None
-    """The one that covers the host, and holds longest."""
+    """The mute that covers the host; if there are several, the one that ends last."""
 
     @property
     def state(self) -> str:
-        """Return a key that changes with what is shown."""
+        """Return a key that changes with the content of the page."""
         mute = self.mute.id if self.mute is not None else None
         return digest((self.detail.summary.revision, self.detail.shown_build, self.records.mark, mute))
 
     @property
     def sentence(self) -> str:
-        """Return the verdict, to be read aloud when it changes."""
+        """Return the verdict, which screen readers announce after a change."""
         host = self.detail.summary
         return f"{host.name}: {host.verdict}{f': {host.reason}' if host.reason else ''}"
 
     @property
     def build(self) -> BuildSummary | None:
-        """Return the build whose steps are shown."""
+        """Return the shown build, or None before the first build."""
         return next((each for each in self.detail.builds if each.number == self.detail.shown_build), None)
 
     @property
     def is_latest(self) -> bool:
-        """Return whether that is the build of the verdict."""
+        """Return whether the shown build is the latest one, to which the verdict of the host belongs."""
         return self.detail.shown_build == self.detail.summary.build
 
     @property
@@ -92,9 +92,7 @@ class HostSeen:
 
     @cached_property
     def words_of_steps(self) -> dict[int, LastWordsShown]:
-        """Return the last lines of services by the number of the open step that has the name of the service
-        or of its stage.
-        """
+        """Return id of an open step -> last lines of the service that has, or whose stage has, its name."""
         latest = {step.label: step for group in self.detail.steps for step in group.latest}
         by_step: dict[int, LastWordsShown] = {}
         for words in self.detail.last_words:
@@ -107,7 +105,7 @@ class HostSeen:
 
     @property
     def other_words(self) -> list[LastWordsShown]:
-        """Return the last lines that belong to no open step, without those of a stage that is done."""
+        """Return the last lines that belong to no open step, except those of stages that are done."""
         of_steps = list(self.words_of_steps.values())
         latest = {step.label: step.status for group in self.detail.steps for step in group.latest}
         return [
@@ -117,7 +115,7 @@ class HostSeen:
         ]
 
     def timeline(self) -> Drawing | None:
-        """Return the timeline; None before the first build."""
+        """Return the timeline of the shown build; None before the first build."""
         if self.build is None:
             return None
         analysis, build = self.records.analysis, self.build
@@ -131,7 +129,7 @@ class HostSeen:
         )
 
     def values(self) -> dict[str, Any]:
-        """Return the values of the templates."""
+        """Return the variables of the templates."""
         return {
             "host": self.detail.summary,
             "sentence": self.sentence,
@@ -150,17 +148,17 @@ class HostSeen:
         }
 
     def whole(self) -> str:
-        """Return the part of the page that changes."""
+        """Return the HTML of the live part of the page."""
         return render("host_live.html", **self.values())
 
 
 async def get_host(request: Request) -> Response:
-    """`GET /hosts/{host}?build=...`: a host, and its latest build unless the query names another."""
+    """`GET /hosts/{host}?build=...`: a host with one of its builds, by default the latest."""
     return await _page(request, build_of(request.query_params.get("build", "")))
 
 
 async def post_host(request: Request) -> Response:
-    """`POST /hosts/{host}`: forget the host, or make a token for it, as the form's field `do` says."""
+    """`POST /hosts/{host}`: delete the host (form field `do=forget`), or create its token (`do=token`)."""
     serving, grant = caller(request)
     check_origin(request)
     if not grant.may_administer:
@@ -217,7 +215,7 @@ async def get_analysis(request: Request) -> Response:
 
 
 def see_host(analyses: Analyses, collector: Collector, name: str, build: int | None) -> HostSeen:
-    """Return a host as it is now. Raises Refusal if there is none."""
+    """Read the current state of a host. Raises Refusal if the host or the build does not exist."""
     now = collector.now()
     with collector.database.reading() as connection:
         detail = read_host(connection, name, now, build)
@@ -232,18 +230,18 @@ def see_host(analyses: Analyses, collector: Collector, name: str, build: int | N
 
 
 def _unfinished(detail: StoredHostDetail) -> set[str]:
-    """Return the labels of the steps that began and did not end, and of the latest one."""
+    """Return the labels of the steps that began and have not ended, and of the latest step."""
     latest = {step.label: step.status for group in detail.steps for step in group.latest}
     last = {group.latest[-1].label for group in detail.steps[-1:]}
     return last | {label for label, status in latest.items() if status == "init"}
 
 
 def _boots(connection: Connection, detail: StoredHostDetail) -> tuple[Boot, ...]:
-    """Return the boots of the steps that are shown: rounds of them name their first and their latest only."""
+    """Return the boots since the earliest shown step."""
     first = min((step.id for group in detail.steps for step in group.first), default=0)
     return read_boots(connection, detail.summary.name, detail.shown_build, first)
 
 
 def build_of(text: str) -> int | None:
-    """Return the number of a build in a query; None for the latest."""
+    """Parse the number of a build in a query; None, for the latest build, if it is not a number."""
     return int(text[:9]) if text.isascii() and text.isdecimal() else None

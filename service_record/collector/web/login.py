@@ -1,4 +1,4 @@
-"""Log in with a token, session cookies, and log out."""
+"""Log in with a token, check session cookies, and log out."""
 
 from http import HTTPStatus
 from typing import Final
@@ -26,7 +26,7 @@ _COOKIE: Final = "service-record"
 
 
 def for_anybody(handler: Handler) -> Handler:
-    """Return a handler that needs no session and shows refusals as pages."""
+    """Wrap a handler that needs no session. Refusals are shown as pages."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -38,7 +38,7 @@ def for_anybody(handler: Handler) -> Handler:
 
 
 def for_readers(handler: Handler) -> Handler:
-    """Return a handler that needs a session, and otherwise redirects to the login form."""
+    """Wrap a handler that needs a session. Requests without one are redirected to the login form."""
 
     async def answer(request: Request) -> Response:
         grant = await grant_of(request)
@@ -83,8 +83,8 @@ async def grant_of(request: Request) -> Grant | None:
 
 
 def cookie_name(request: Request) -> str:
-    """Return the cookie's name: under TLS one that no other host and no plain HTTP can set; RFC 6265bis,
-    4.1.3.2.
+    """Return the name of the cookie. With TLS, it has the prefix `__Host-`, so that neither another host nor
+    plain HTTP can set it (RFC 6265bis, 4.1.3.2).
     """
     return f"__Host-{_COOKIE}" if request.url.scheme == "https" else _COOKIE
 
@@ -98,7 +98,7 @@ def is_local(place: str) -> bool:
 
 def check_origin(request: Request) -> None:
     """Raise Refusal if another site sent the form."""
-    if request.headers.get("sec-fetch-site") == "same-origin":  # the browser's word, no page can set it
+    if request.headers.get("sec-fetch-site") == "same-origin":  # set by the browser, never by a page
         return
     host = _host(request.headers.get("origin", ""))
     if not host or host != request.headers.get("host"):

@@ -1,7 +1,7 @@
-"""Renders pages from templates, with their words and signs, styles, script and icon.
+"""Render pages from templates, and serve their styles, script and icon.
 
-A verdict has a sign, a word and a colour, never a colour alone. Styles, script and icon have their digest in
-their address, so that browsers keep them for good.
+A verdict is shown by a sign, a word and a colour, never by a colour alone. The address of each static file
+contains a digest of its content, so that browsers may cache it without limit.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ _DIGITS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file that pages refer to."""
+    """A static file of pages."""
 
     content: bytes
     media_type: str
@@ -38,10 +38,10 @@ class Asset:
 
 @cache
 def assets() -> dict[str, Asset]:
-    """Return the files by their names.
+    """Return file name -> static file.
 
-    The styles are those of all our pages, and the collector's own after them. Its charts have the script of
-    all our pages.
+    `pages.css` begins with the styles of the HTML files that commands write (`-o html`), and `page.js` is the
+    script of these files.
     """
     contents = {path.name: path.read_bytes() for path in sorted(_FOLDER.iterdir())}
     contents["pages.css"] = stylesheet().encode() + contents["pages.css"]
@@ -56,7 +56,7 @@ def _asset(name: str, content: bytes) -> Asset:
 
 
 async def get_asset(request: Request) -> Response:
-    """`GET /static/{file}`: a file, for anybody."""
+    """`GET /static/{file}`: a static file. It needs no session."""
     for asset in assets().values():
         if asset.address == request.url.path:
             headers = {
@@ -68,7 +68,7 @@ async def get_asset(request: Request) -> Response:
 
 
 VERDICTS: Final = ("failed", "looping", "stuck", "silent", "progressing", "done")
-"""Worst first, as counts are shown."""
+"""Worst first, the order in which counts are shown."""
 SIGNS: Final = {
     "failed": "✗",
     "looping": "↻",
@@ -109,23 +109,23 @@ _LOOKS_OF_SIGNS: Final = {
     "◌": "faint",
 }
 LOOKS: Final = {word: _LOOKS_OF_SIGNS[sign] for word, sign in SIGNS.items()}
-"""The class of the styles that all our pages share."""
+"""Verdict or state -> CSS class."""
 _MINUTE: Final = 60
 
 
 def took(seconds: float) -> str:
-    """`12s`, `2m 3s`, `1h 5m`: pages tick in whole seconds."""
+    """Format a duration in whole seconds: `12s`, `2m 3s`, `1h 5m`. `took` in live.js does the same."""
     whole = max(int(seconds), 0)
     return f"{whole}s" if whole < _MINUTE else duration(whole)
 
 
 def times(number: int) -> str:
-    """`×3`; nothing for once."""  # noqa: RUF002
+    """Format a number of repetitions: `×3`; empty for 1."""  # noqa: RUF002
     return f"×{number}" if number > 1 else ""  # noqa: RUF001
 
 
 def per_cent(rate: float | None) -> str:
-    """Return a share in per cent. It is 0 % or 100 % only if none or all succeeded."""
+    """Format a share in per cent. The result is 0 % or 100 % only for exactly 0 or 1."""
     if rate is None:
         return ""
     rounded = round(rate * 100)
@@ -135,7 +135,7 @@ def per_cent(rate: float | None) -> str:
 
 
 def counted(total: int, counts: Mapping[str, int], verdicts: Collection[str] = ()) -> str:
-    """`31 hosts: 2 failed, 1 stuck, 28 done`."""
+    """Format the number of hosts: `31 hosts: 2 failed, 1 stuck, 28 done`, or only of some verdicts."""
     counts_text = ", ".join(
         f"{counts[verdict]} {verdict}"
         for verdict in VERDICTS
@@ -145,7 +145,7 @@ def counted(total: int, counts: Mapping[str, int], verdicts: Collection[str] = (
 
 
 def unrepeated(message: str, reason: str) -> str:
-    """Return a message, or nothing if every word of it is in the reason, or all of the reason is in it."""
+    """Return the message; empty if the reason has all its words, or if it contains the whole reason."""
     words, why = (
         [word.strip(".,:;\u2026") for word in text.casefold().split()] for text in (message, reason)
     )
@@ -155,7 +155,7 @@ def unrepeated(message: str, reason: str) -> str:
 
 @cache
 def environment() -> Environment:
-    """Return the templates, all compiled, so that a fault in one stops the start and not a page."""
+    """Compile all templates, so that an error in one prevents the start instead of breaking a page."""
     templates = make_environment(FileSystemLoader(Path(__file__).parent / "templates"))
     templates.filters |= {
         "moment": _moment,
@@ -180,7 +180,7 @@ def environment() -> Environment:
 
 
 def render(template: str, /, **values: Any) -> str:
-    """Return the text of a template."""
+    """Render a template."""
     return environment().get_template(template).render(values)
 
 
@@ -190,12 +190,12 @@ def page(template: str, /, status: HTTPStatus = HTTPStatus.OK, **values: Any) ->
 
 
 def _moment(at: float) -> str:
-    """`2026-11-21 03:12:05Z`."""
+    """Format a time: `2026-11-21 03:12:05Z`."""
     return _iso(at).replace("T", " ")
 
 
 def iso_day(at: float) -> str:
-    """`2026-11-21`."""
+    """Format a day in UTC: `2026-11-21`."""
     return datetime.fromtimestamp(at, UTC).date().isoformat()
 
 

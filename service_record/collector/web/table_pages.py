@@ -24,14 +24,14 @@ from service_record.collector.web.trend_chart import draw_trend
 
 _DURATIONS: Final = ("1h", "4h", "8h", "1d", "3d", "7d", "30d")
 _SPANS: Final = (14, 30, 90, 365)
-"""Days that a reader can choose from."""
+"""The choices for the number of days."""
 _LONGEST: Final = 255
 _MOST_SUMS: Final = 500
 _MOST: Final = 2**53
 
 
 async def get_mutes(request: Request) -> Response:
-    """`GET /mutes?scope=...&subject=...`: the list, and a form with these values."""
+    """`GET /mutes?scope=...&subject=...`: the list of mutes, and a form with these values."""
     serving, grant = _administrator(request)
     return page(
         "mutes.html",
@@ -48,7 +48,7 @@ async def get_mutes(request: Request) -> Response:
 
 
 async def post_mute(request: Request) -> Response:
-    """`POST /mutes`: create a mute, or with `end` end the mute of that id."""
+    """`POST /mutes`: create a mute; with the form field `end`, end the mute with that id."""
     serving, grant = _administrator(request)
     check_origin(request)
     sent = parse_form((await plain_body(request)).decode(errors="replace"))
@@ -90,7 +90,7 @@ async def get_groups(request: Request) -> Response:
 
 
 async def get_statistics(request: Request) -> Response:
-    """`GET /statistics?group=...&release=...&by=group&days=...`: the builds of each day, and each step."""
+    """`GET /statistics?group=...&release=...&by=group&days=...`: statistics of days and of steps."""
     serving, grant = caller(request)
     query = request.query_params
     named, releases = field_values(query.getlist("group")), field_values(query.getlist("release"))

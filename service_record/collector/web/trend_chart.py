@@ -1,4 +1,4 @@
-"""Bar charts of the builds of each day. The template draws them in SVG, without script and inline style."""
+"""Bar charts of the builds of each day. The template draws them as SVG, without scripts or inline styles."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -8,7 +8,7 @@ from service_record.collector.web.pages import iso_day, per_cent, took
 from service_record.display.text import count
 
 WIDTH: Final = 10
-"""Units of a day. The charts are stretched to the width of the page."""
+"""Width of a day, in units of the SVG. The charts are stretched to the width of the page."""
 HEIGHT: Final = 100
 _GAP: Final = 1.5
 _LEAST: Final = 2.0
@@ -75,7 +75,7 @@ def draw_trend(series: BuildSeries) -> Trend:
 
 
 def _draw_results(series: BuildSeries) -> TrendChart:
-    """Return the chart of successful, unfinished and failed builds, one upon the other."""
+    """Return the chart of successful, unfinished and failed builds as stacked bars."""
     most = max((day.total for day in series.days), default=0)
     days = []
     for number, day in enumerate(series.days):
@@ -92,7 +92,7 @@ def _draw_results(series: BuildSeries) -> TrendChart:
 
 
 def _draw_durations(series: BuildSeries) -> TrendChart:
-    """Return the chart of the durations of successful builds: p50 in front of p95."""
+    """Return the chart of the durations of successful builds, with the bar of p50 in front of that of p95."""
     most = max((day.p95 or 0.0 for day in series.days), default=0.0)
     days = []
     for number, day in enumerate(series.days):

@@ -1,13 +1,14 @@
-// Keeps a page as it is now: texts that tell how long ago something was tick, and what has changed is put in
-// its place as the server rendered it. Without this script pages are whole; they only do not change.
+// Updates an open page: counts elapsed times up each second, and replaces changed parts by HTML that the
+// server rendered and sent as events. Without this script, pages are complete but do not change.
 "use strict";
 
-const LONGEST_WAIT = 60000; // milliseconds between two tries to connect
+const LONGEST_WAIT = 60000; // milliseconds between two attempts to connect
 
 const region = document.querySelector("[data-stream]");
-const skew = region ? Number(region.dataset.now) * 1000 - Date.now() : 0; // of this clock to the collector's
+// Milliseconds that the collector's clock is ahead of the browser's.
+const skew = region ? Number(region.dataset.now) * 1000 - Date.now() : 0;
 
-// Seconds as the server writes them: `12s`, `2m 3s`, `1h 5m`, `3d 4h`.
+// Format a duration in seconds like `took` in pages.py on the server: `12s`, `2m 3s`, `1h 5m`, `3d 4h`.
 function took(seconds) {
   const whole = Math.max(Math.floor(seconds), 0);
   if (whole < 60) return `${whole}s`;
@@ -16,27 +17,29 @@ function took(seconds) {
   return `${Math.floor(whole / 86400)}d ${Math.floor((whole % 86400) / 3600)}h`;
 }
 
-function say(element, text) {
+function setText(element, text) {
   if (element && element.textContent !== text) element.textContent = text;
 }
 
 function tick() {
   const now = (Date.now() + skew) / 1000;
-  for (const each of document.querySelectorAll("[data-ago]")) say(each, `${took(now - each.dataset.ago)} ago`);
-  for (const each of document.querySelectorAll("[data-since]")) say(each, took(now - each.dataset.since));
+  for (const each of document.querySelectorAll("[data-ago]")) {
+    setText(each, `${took(now - each.dataset.ago)} ago`);
+  }
+  for (const each of document.querySelectorAll("[data-since]")) setText(each, took(now - each.dataset.since));
 }
 
-// --- what changes -----------------------------------------------------------------------------------------
+// --- changes of the page ----------------------------------------------------------------------------------
 
-function parsed(html) {
+function parseHtml(html) {
   const holder = document.createElement("template");
   holder.innerHTML = html;
   return holder.content;
 }
 
-// Put something in its place, with what somebody had opened, scrolled and focused in it.
+// Replace an element by a fragment with one element. Keep open details, scroll positions and the focus.
 function replace(old, made) {
-  const focused = old.contains(document.activeElement) ? pathOf(old, document.activeElement) : null;
+  const findFocused = old.contains(document.activeElement) ? makeFinder(old, document.activeElement) : null;
   const opened = [...old.querySelectorAll("details[id][open]")].map((each) => each.id);
   const scrolled = [...old.querySelectorAll(".scroll")].map((each) => each.scrollLeft);
   const fresh = made.firstElementChild;
@@ -46,11 +49,12 @@ function replace(old, made) {
     if (found) found.open = true;
   }
   fresh.querySelectorAll(".scroll").forEach((each, number) => (each.scrollLeft = scrolled[number] || 0));
-  if (focused) focused(fresh)?.focus({ preventScroll: true });
+  if (findFocused) findFocused(fresh)?.focus({ preventScroll: true });
 }
 
-// How to find again what has the focus: by its id, by where it leads, or by its place among the like.
-function pathOf(around, element) {
+// Return a function that finds the counterpart of an element in the new content: by its id, by the address of
+// a link, or by its position among elements of the same kind.
+function makeFinder(around, element) {
   if (element.id) return (fresh) => fresh.querySelector(`#${CSS.escape(element.id)}`);
   const selector = element.hasAttribute("href")
     ? `${element.localName}[href="${CSS.escape(element.getAttribute("href"))}"]`
@@ -64,26 +68,26 @@ let shownTitle = document.title;
 function change(event) {
   const changes = JSON.parse(event.data);
   region.dataset.state = changes.state;
-  if ("whole" in changes) replace(region.firstElementChild, parsed(changes.whole));
+  if ("whole" in changes) replace(region.firstElementChild, parseHtml(changes.whole));
   for (const [name, html] of Object.entries(changes.rows || {})) {
     const row = region.querySelector(`[data-row="${CSS.escape(name)}"]`);
-    if (row) replace(row, parsed(html));
+    if (row) replace(row, parseHtml(html));
   }
   const tally = document.getElementById("tally");
-  if ("tally" in changes && tally) replace(tally, parsed(changes.tally));
+  if ("tally" in changes && tally) replace(tally, parseHtml(changes.tally));
   const title = document.getElementById("tally")?.dataset.title;
   if (title && title !== shownTitle) document.title = shownTitle = title;
-  if ("sentence" in changes) say(document.querySelector("[data-sentence]"), changes.sentence);
+  if ("sentence" in changes) setText(document.querySelector("[data-sentence]"), changes.sentence);
   tick();
 }
 
 // --- the stream -------------------------------------------------------------------------------------------
 
-const told = document.querySelector("[data-live-state]");
+const liveState = document.querySelector("[data-live-state]");
 const pause = document.createElement("button");
 let stream = null;
 let failures = 0;
-let again = 0;
+let retryTimer = 0;
 
 function connect() {
   disconnect();
@@ -92,30 +96,30 @@ function connect() {
   stream = new EventSource(address);
   stream.addEventListener("open", () => {
     failures = 0;
-    say(told, "Live");
+    setText(liveState, "Live");
   });
   stream.addEventListener("change", change);
   for (const last of ["over", "gone"]) {
     stream.addEventListener(last, (event) => {
       stop();
-      say(told, `Not live: ${event.data}.`);
+      setText(liveState, `Not live: ${event.data}.`);
     });
   }
   stream.addEventListener("poll", (event) => {
     disconnect();
-    again = setTimeout(connect, 1000 * Number(event.data) * (0.5 + Math.random()));
+    retryTimer = setTimeout(connect, 1000 * Number(event.data) * (0.5 + Math.random()));
   });
   stream.addEventListener("error", () => {
     disconnect();
     failures += 1;
     const wait = Math.min(1000 * 2 ** failures, LONGEST_WAIT) * (0.5 + Math.random() / 2);
-    say(told, "Not live: trying to connect again.");
-    again = setTimeout(connect, wait);
+    setText(liveState, "Not live: trying to connect again.");
+    retryTimer = setTimeout(connect, wait);
   });
 }
 
 function disconnect() {
-  clearTimeout(again);
+  clearTimeout(retryTimer);
   if (stream) stream.close();
   stream = null;
 }
@@ -126,12 +130,12 @@ function stop() {
   pause.remove();
 }
 
-// Only while somebody looks: a browser has few connections for all its tabs.
+// Connect only while the page is visible and not paused: a browser has few connections for all its tabs.
 function follow() {
   const isPaused = pause.getAttribute("aria-pressed") === "true";
   if (document.hidden || isPaused) {
     disconnect();
-    say(told, "Paused");
+    setText(liveState, "Paused");
   } else if (!stream) {
     connect();
   }
@@ -147,7 +151,7 @@ if (region) {
     pause.setAttribute("aria-pressed", String(pause.getAttribute("aria-pressed") !== "true"));
     follow();
   });
-  told.after(" ", pause);
+  liveState.after(" ", pause);
   document.addEventListener("visibilitychange", follow);
   follow();
 }
