@@ -457,12 +457,13 @@ pad() { # <number> <digits>
   done
 }
 
-# Masks the token, and passwords and tokens in common forms, in the standard input.
+# Masks the token, and passwords and tokens in common forms, in the standard input. Names and values may be in quotes, or
+# in JSON within a string, which has a backslash before each quote. A password in a URL may contain @.
 mask() {
   literal_token=$(printf '%s' "$token" | sed 's/[.+]/[&]/g')
   sed -E -e "s|${literal_token:-service_record.token=[^ ]*}|***|g" \
-    -e 's#(://[^/ :@]*:)[^/ @]*@#\1***@#g' \
-    -e 's/((token|passwd|password|secret|key)["'\'']?[=:] ?)[^ &",]+/\1***/gI' \
+    -e 's#(://[^/ :@]*:)[^/ ]*@#\1***@#g' \
+    -e 's/((token|passwd|password|secret|key)\\?["'\'']?[=:] ?\\?["'\'']?)[^ &",]+/\1***/gI' \
     -e 's/(Bearer|Basic) [^ ]+/\1 ***/g'
 }
 

@@ -181,6 +181,21 @@ def test_each_character_of_a_token_is_literal_in_the_mask(tmp_path: Path, shell:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
+def test_quoted_secrets_and_passwords_with_at_signs_are_masked(tmp_path: Path, shell: str) -> None:
+    initramfs = Initramfs(tmp_path / "initramfs", shell, "bash")
+    (initramfs.root / "logged").write_text(
+        'password="hunter2" {"token": "hunter2","secret":"hunter2"} key=\'hunter2\'\n'
+        r'"{\"password\":\"hunter2\"}" http://user:hun@ter2@host/'
+        "\n"
+    )
+    initramfs.fail(url="http://127.0.0.1:9")
+
+    (message,) = initramfs.messages()
+    assert "ter2" not in message
+    assert "http://user:***@host/" in message
+
+
+@pytest.mark.parametrize("shell", SHELLS)
 def test_record_in_the_real_root_masks_the_token(tmp_path: Path, shell: str) -> None:
     initramfs = Initramfs(tmp_path / "initramfs", shell, "bash")
     (initramfs.root / "logged").write_text("cannot use my+token here\n")
