@@ -48,8 +48,12 @@ _ASIDES: Final = r"""(?xia)
     | ^ Usage: | ^ -{1,2} \w [\w-]* ,? \s | ^ (?:Available\sCommands|Flags|Options|Examples): | --help\b
     | stack \s trace \s of \s this \s error | execute \s with \s --v= | make \s a \s check \s non-fatal
     | ^ [,:]? \s? (?:error: \s)? exit \s (?:status|code) \s \d+ \.? $
+    | Failed \s to \s (?:run|spawn) \s 'stop-post' \s task
     """
-"""Usage texts, stack frames, hints and bare exit statuses: they never name a problem."""
+"""Usage texts, stack frames, hints and bare exit statuses: they never name a problem.
+
+Nor does the failure of a task that runs after the end of a service. Our own drop-in adds such a task to each.
+"""
 
 _SYSTEMD_LINES: Final = r"""(?xa)
       ^ (?:systemd\[\d+\]: \s)? [\w:.\\@-]{1,200}
@@ -66,6 +70,7 @@ _SYSTEMD_LINES: Final = r"""(?xa)
 
 _WRAPPERS: Final = r"""(?xia)
       Start \s request \s repeated \s too \s quickly                                        # systemd
+    | \b Failed \s to \s (?:run|spawn) \s '[a-z-]+' \s task
     | \b (?:Failed \s to \s run | Running) \s (?:module \s)? [\w-]+ \s \( .{0,400} \) (?:\s failed)? $
     | \b Failed \s running \s /\S+ \s \[-?\d+\] $                                        # cloud-init
     | unexpected \s error \s while \s running \s command | ^ finish: \s .{1,200} : \s FAIL: \s   # curtin

@@ -575,7 +575,8 @@ _FILE_LINE: Final = rf"(?P<place>/\S*?/{_UNIT_GROUP}(?:\.d/[^/\s]+\.conf)?:\d+):
 
 _SUPPRESSED: Final = rf"Suppressed (?P<count>\d{{1,12}}) messages from (?:\S*/)?{_UNIT_GROUP}"
 _SPAWN_ERROR: Final = rf"{_UNIT_GROUP}: (?P<reason>Failed to .*|Failed at step .*|.* failed: .*)"
-_AT_STEP: Final = "Failed at step"
+_AFTER_REASON: Final = r"Failed at step |Failed to (?:run|spawn) '[a-z-]+' task"
+"""Messages that systemd logs after the reason. They may name our task after the end, 'stop-post'."""
 
 _UpdateLog: TypeAlias = Callable[[UnitLog, re.Match[str]], UnitLog]
 
@@ -712,8 +713,8 @@ class _SystemdLog:
         if self._add_status(text):
             return
         if (match := re.match(_SPAWN_ERROR, text)) is not None:
-            # The line before `Failed at step EXEC` has the reason.
-            if _AT_STEP not in text or match["unit"] not in self._spawn_errors:
+            is_reason = re.match(_AFTER_REASON, match["reason"]) is None
+            if is_reason or match["unit"] not in self._spawn_errors:
                 self._spawn_errors[match["unit"]] = match["reason"]
             return
         if (match := re.match(_SUPPRESSED, text)) is not None:

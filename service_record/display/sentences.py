@@ -64,7 +64,7 @@ _RESULTS: Final = {
     "watchdog": "its watchdog ran out",
     "oom-kill": "it was killed because memory ran out",
     "start-limit-hit": "it was started too often, and systemd gave up",
-    "protocol": "it did not tell systemd that it was ready",
+    "protocol": "it ended before systemd considered it ready",
     "resources": "systemd could not set it up",
     "service-start-limit-hit": "its service was started too often, and systemd gave up",
     "unit-start-limit-hit": "its unit was started too often, and systemd gave up",
@@ -281,8 +281,10 @@ def failed_unit_sentence(failed: FailedUnit) -> str:
     is_not_executed = (
         unit.facts.service_result == "resources" or (unit.facts.exit_code or 0) >= _FIRST_OF_SYSTEMD
     )
-    if unit.log.spawn_error and is_not_executed and unit.log.spawn_error not in words:
-        words += f": {visible(unit.log.spawn_error)}"
+    if unit.log.spawn_error and is_not_executed:
+        # A known cause may have said the reason, "No such file or directory", in its own words.
+        is_said = unit.log.spawn_error.rpartition(": ")[2] in words
+        words += "" if is_said else f": {visible(unit.log.spawn_error)}"
     elif failed.telling is not None:
         words += f": {visible(failed.telling.line)}"
     if unit.log.has_hit_start_limit and unit.facts.service_result != START_LIMIT:

@@ -11,6 +11,7 @@ from service_record.diagnosis.causes import Causes
 from service_record.diagnosis.evidence.log_lines import Era, LogStream, log_line
 from service_record.diagnosis.findings import Stopped
 from service_record.diagnosis.judgement import judge
+from service_record.diagnosis.trouble_facts import telling_line
 from service_record.diagnosis.units import Hindrance, Unit, UnitLog, chain_to_root, read_logs, with_logs
 from service_record.display.sentences import stopped_sentence, trouble_sentence
 from service_record.history import History
@@ -111,6 +112,19 @@ def test_spawn_error_is_kept_over_a_start() -> None:
     )["a.service"]
     assert (log.exit_code, log.result) == (200, "exit-code")
     assert log.spawn_error.startswith("Changing to the requested working directory failed")
+
+
+def test_failed_task_after_the_end_is_no_reason() -> None:
+    reason = "Failed to load environment files: No such file or directory"
+    lines = ("start", "stop-post")
+    messages = [
+        message
+        for task in lines
+        for message in (f"a.service: {reason}", f"a.service: Failed to run '{task}' task: No such file")
+    ]
+    log = read(*messages, "a.service: Failed with result 'resources'.")["a.service"]
+    assert (log.spawn_error, telling_line("\n".join(messages))) == (reason, f"a.service: {reason}")
+    assert telling_line(messages[-1]) is None
 
 
 def test_first_failure_of_a_unit_is_its_exit() -> None:
