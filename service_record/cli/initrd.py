@@ -20,7 +20,9 @@ _EXISTING: click.Path = click.Path(path_type=Path)
 )
 @click.option("--host", default="", metavar="NAME", help="Name of the host. [default: its hostname or UUID]")
 @click.option("--token-file", type=_EXISTING, metavar="PATH", help="Put the token in this file into it.")
-@click.option("--ca-file", type=_EXISTING, metavar="PATH", help="More PEM certificates for curl to trust.")
+@click.option(
+    "--ca-file", type=_EXISTING, metavar="PATH", help="PEM certificates that curl trusts instead of its own."
+)
 @click.option("--curl", type=_EXISTING, metavar="PATH", help="A static curl for an initrd that has none.")
 @click.option("-o", "--output", type=_EXISTING, metavar="PATH", help="Write here. [default: standard output]")
 def command(

@@ -32,7 +32,7 @@ from service_record.record.visible import visible
     "--token-parameter", default="", metavar="NAME", help="With --erb: the host parameter with the token."
 )
 @click.option(
-    "--ca-file", default="", metavar="PATH", help="More PEM certificates for the installer to trust."
+    "--ca-file", default="", metavar="PATH", help="PEM certificates that curl trusts instead of its own."
 )
 @click.option(
     "--log",
