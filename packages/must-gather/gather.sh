@@ -14,7 +14,9 @@ collect_node() { # <node>
   mkdir -p "$place"
   timeout 300 oc debug --quiet "node/$1" -- chroot /host sh -c \
     'cd / && tar -cf - var/log/openshift run/service-record 2>/dev/null; :' >"$place/records.tar" 2>"$place/errors.txt"
-  tar -xf "$place/records.tar" -C "$place" 2>>"$place/errors.txt" && rm -f "$place/records.tar"
+  # What cannot be unpacked is kept, unless it is empty: the node could not be reached.
+  [[ ! -s $place/records.tar ]] || tar -xf "$place/records.tar" -C "$place" 2>>"$place/errors.txt" &&
+    rm -f "$place/records.tar"
   timeout 300 oc debug --quiet "node/$1" -- chroot /host journalctl --boot --output=export --lines=50000 \
     >"$place/host.journal" 2>>"$place/errors.txt"
   # Exit code 1 means that something is wrong with the node.

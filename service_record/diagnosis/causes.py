@@ -7,6 +7,7 @@ other rules that it explains (`over`).
 The second half of this module reads a host's files and adds their evidence to a diagnosis.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from pkgutil import get_data
@@ -37,7 +38,7 @@ from service_record.diagnosis.trouble_facts import (
 from service_record.diagnosis.units import Unit
 from service_record.history import History
 from service_record.history.outcome import NOTHING, Outcome, Run
-from service_record.record.directory import VERDICT_FILE
+from service_record.record.directory import OWN_REPORTS
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -320,7 +321,7 @@ def read_evidence(
     """
     scanner = make_scanner(causes, history, failed_services(units).union(named))
     for path, read in files:
-        if path.rpartition("/")[2] != VERDICT_FILE:  # an earlier diagnosis is no evidence for this one
+        if re.search(OWN_REPORTS, path) is None:  # an earlier diagnosis is no evidence for this one
             scanner.read(path, read)
     return causes.with_evidence(scanner.evidence(), history)
 

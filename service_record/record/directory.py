@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 VERDICT_FILE: Final = "verdict.txt"
 """The file in a bundle with the output of `analyze`."""
+OWN_REPORTS: Final = (
+    r"(?:^|/)(?:verdict\.txt|service-record_[^/]*|service-record/[^/]+/(?:analysis|errors)\.txt)$"
+)
+"""Files with our own output: in bundles, and as sos and the must-gather image name them."""
 RECORD_DIRECTORIES: Final = ("bootstrap/services", "var/log/openshift")
 """The directories of records in a log bundle, and in agent-gather's output, below whatever directory."""
 

@@ -361,3 +361,17 @@ def test_evidence_of_bundle_on_standard_input_is_read(tmp_path: Path, *, is_pipe
     assert answers[0].returncode == 1
     assert json.loads(answers[0].stdout)["root"]["cause"]["name"] == "out-of-memory"
     assert json.loads(answers[1].stdout)["verdict"] == "running"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "sosreport-x/sos_commands/service_record/service-record_analyze_--color_never",
+        "must-gather/service-record/m0/analysis.txt",
+        "must-gather/service-record/m0/errors.txt",
+    ],
+)
+def test_own_reports_are_no_evidence(tmp_path: Path, path: str) -> None:
+    report = f"✗ failed: job: no space left on device\n  message  │ {OOM}\n"
+    answer = analysis_of(unpacked(tmp_path, {path: report, "x/messages": "quiet\n"}), 0)
+    assert answer["looked"]["files"] == 1

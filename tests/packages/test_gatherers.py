@@ -98,3 +98,4 @@ def test_must_gather_image_judges_each_node(tmp_path: Path) -> None:
     assert (gathered / "node1/var/log/openshift/bootkube.json").exists()
     assert "bootkube" in (gathered / "node1/analysis.txt").read_text()
     assert "error: node is not ready" in (gathered / "node2/errors.txt").read_text()
+    assert not (gathered / "node2/records.tar").exists()
