@@ -19,7 +19,7 @@
 # the time of the whole program.
 
 # With __sr_pid set, the shim acts as if it were sourced again: it defines its functions, and records
-# no start.
+# no start. It is in the same directory, or in PREFIX/bin if this program is in PREFIX/share/service-record.
 __sr_pid=$BASHPID
 for shim in "${BASH_SOURCE[0]%/*}"{,/../../bin}/bootstrap-service-record.sh; do
   # shellcheck source=shell/bootstrap-service-record.sh
@@ -575,6 +575,7 @@ set_time() { # UPTIME in hundredths of a second
   __sr_earlier_time='' __sr_earlier_uptime=''
   [[ $now ]] && ((${1:-0})) || return 0
   read -r uptime _ </proc/uptime
+  # The wall-clock time in microseconds, minus the time since UPTIME.
   now=$((${now/[.,]/} - (10#${uptime/./} - $1) * 10000))
   __sr_earlier_time=${now:0:-6}.${now: -6}
   printf -v '__sr_earlier_uptime' '%d.%02d' $(($1 / 100)) $(($1 % 100))

@@ -213,7 +213,8 @@ __sr_only_prints_and_exits() { # FUNCTION DEPTH
       __sr_here_end=${__sr_here_end//[\'\"\\]/}
     fi
     __sr_text=${__sr_text%;} __sr_text=${__sr_text%; then} __sr_text=${__sr_text%; do}
-    while [[ $__sr_text == *[![:blank:]]* ]]; do # each command of a list
+    # Each command of a list: its words follow FUNCTION and DEPTH in the parameters.
+    while [[ $__sr_text == *[![:blank:]]* ]]; do
       builtin set -- "$1" "$2" ${__sr_text%%[&|]*}
       [[ $__sr_text == *[\&\|]* ]] && __sr_text=${__sr_text#*[&|]} || __sr_text=
       while [[ ${3-} == @(if|elif|then|else|fi|while|until|do|done|\{|\}|\!) ]]; do
@@ -413,6 +414,7 @@ __sr_is_last_failure() { # STATUS
   __sr_printed=("${__sr_script[@]}")
   [[ $__sr_function == ?(source) ]] || __sr_capture builtin declare -f "$__sr_function" ||
     builtin return 1
+  # The last word of a compound command, and a redirection: `done <file`, `} 2>&1`, `) {fd}<file`.
   __sr_redirected='@([[:blank:];&)}]@(done|fi|esac|\}|\]\])|\))'
   __sr_redirected+='*([[:blank:]])*([0-9])?(\{*\})[<>&\\]'
   for __sr_text in "${__sr_printed[@]}"; do
@@ -435,6 +437,8 @@ __sr_is_followed() {
   [[ ! $__sr_function ]]
 }
 
+# Returns 0 if the text begins a simple command in the foreground, or a `[[ ]]` that ends on the
+# same line. The definition of a function is no command that bash reports.
 __sr_begins_simple_command() { # TEXT
   builtin local __sr_word="${1%%[[:blank:];&|()<>]*}"
   case $__sr_word in
@@ -499,8 +503,8 @@ __sr_find_only_line() { # COMMAND
   [[ $__sr_found ]] && __sr_line=$__sr_found __sr_lines[0]=$__sr_found
 }
 
-# Returns 0 if the command must have failed because it expands an unset variable, and no other line
-# of the file expands this variable.
+# Returns 0 if the command must have failed because it expands an unset variable, under `set -u` or
+# as ${NAME?} or ${NAME:?}, and no other line of the file expands this variable.
 __sr_needs_unset_variable() { # COMMAND
   builtin local __sr_rest="$1" __sr_variable='' __sr_text='' __sr_count=0
   [[ $1 != *[\'\`\\]* && $1 != *\$\(* && $1 != *\$\{*([!\}])\$* && $1 != '[['* ]] ||
