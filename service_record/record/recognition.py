@@ -84,7 +84,11 @@ TIMES: Final = (
     r"|[^\x00-\x1f\[<{\"=:#]{2,48}? [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?)"
 )
 """A pattern of the times at the beginning of a journal's lines, in every text form of journalctl."""
-_JOURNAL_LINE: Final = rf"{TIMES} (\S*[^\s:]) [^\s:\[\]]+(?:\[\d{{1,10}}\])?: ".encode()
+_JOURNAL_LINE: Final = (
+    rf"{TIMES} (\S*[^\s:]) [^\s:\[\]]+(?:\[\d{{1,10}}\])?: "
+    # journalctl --no-hostname, as in the emergency shell of CoreOS. Without a date it looks like dmesg.
+    rf"|(?!\[){TIMES} [^\s:\[\]]+\[\d{{1,10}}\]: "
+).encode()
 KERNEL_TIMES: Final = (
     r"(?:<\d+>)?(?:[a-z]+ *: *[a-z]+ *: )?"  # dmesg --raw, dmesg --decode
     r"\[(?: *\d+\.\d{6}|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\]"

@@ -258,3 +258,11 @@ def test_facts_of_an_earlier_boot_do_not_count(tmp_path: Path) -> None:
 def test_output_of_a_script_says_more_than_the_module_that_ran_it(tmp_path: Path) -> None:
     text = "/var/lib/cloud/instance/scripts/part-001: line 7: /etc/moon.sh: No such file or directory\n"
     assert "/etc/moon.sh, which is not there" in analyzed(tmp_path, text + CLOUD_INIT)["says"]
+
+
+def test_journal_without_hostnames_is_read(tmp_path: Path) -> None:
+    lines = ("Starting fetch.service...", "fetch[9]: error: the moon is missing", *failed("fetch.service"))
+    text = "Displaying logs from failed units: fetch.service\n" + journal(*lines).replace(" node ", " ")
+    document = analyzed(tmp_path, text)
+    assert document["verdict"] == "failed"
+    assert "the moon is missing" in document["says"]

@@ -303,7 +303,7 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _JOURNAL: Final = (
-    rf"(?s)(?P<time>{TIMES}) [^\s;]+(?:;(?P<unit>[^\s;]*);(?P<priority>[0-7]?)(?:;boot)?)? "
+    rf"(?s)(?P<time>{TIMES}) (?:[^\s;]*[^\s;:](?:;(?P<unit>[^\s;]*);(?P<priority>[0-7]?)(?:;boot)?)? )?"
     r"(?P<name>[^\s:\[\]]+)(?:\[(?P<pid>\d{1,10})\])?: (?P<text>.*)"
 )
 """A line of a journal. `journal_forms` adds the unit and the priority if the journal has them."""
