@@ -273,7 +273,7 @@ __sr_begin() { # initializes the state; texts for entries are stored as JSON
   __sr_minute=-1 __sr_clock='' __sr_zone=''
   __sr_more='' # members of the next entry only
   __sr_torn=1  # the last line of the file may be incomplete
-  __sr_trap_method=looks __sr_ulimit=''
+  __sr_trap_method=looks __sr_ulimit='' __sr_umask=''
   [[ ${__sr[home]-} == /* ]] || __sr[home]=${PWD-}/${__sr[home]-}
   # The commands before and after the service's own commands in the EXIT trap.
   __sr_answer=' 2>&"${__sr_stderr[_${-//[!x]/}]-2}"'
@@ -511,21 +511,38 @@ __sr_look_at_file() {
 # forever.
 __sr_create() {
   [[ -e $__sr_record || -L $__sr_record || ! -d ${__sr_record%/*} && -e ${__sr_record%/*} ]] ||
-    __sr_apart create __sr_make_file
+    { [[ ${__sr[layout]-} != array ]] && __sr_create_here; } || __sr_apart create __sr_make_file
   [[ -f $__sr_record && ! -L $__sr_record ]] # another process may have created it
+}
+
+# Creates an empty record without a process: a fork takes a millisecond, and more on a busy host.
+# The umask sets the mode of the file, so it is changed for one command. A handler may run in these
+# microseconds; if the shell ends in them, the EXIT trap restores the umask. Returns 1 if a process
+# is needed: the directory is missing, or /proc does not show the umask (before Linux 4.7).
+__sr_create_here() {
+  builtin local -a __sr_printed
+  __sr_printed[0]=''
+  builtin mapfile -t -n 2 -u 9 __sr_printed 9</proc/self/status
+  [[ -d ${__sr_record%/*} && ${__sr_printed[1]-} == Umask:* ]] || builtin return 1
+  __sr_find_free_descriptors
+  __sr_moved=${__sr_free% *} __sr_umask=${__sr_printed[1]##*[[:blank:]]}
+  builtin umask 0137
+  builtin true 2>&- >>"$__sr_record" || builtin true
+  builtin umask "$__sr_umask"
+  __sr_umask='' __sr_moved=''
 }
 
 # Runs in a child. Every user may read arrays, because OpenShift's gather packs them as a normal
 # user.
 __sr_make_file() {
   builtin trap '' XFSZ
-  builtin local __sr_mode=0750 __sr_umask=0137 __sr_content=''
-  [[ ${__sr[layout]-} != array ]] || __sr_mode=0755 __sr_umask=0133 __sr_content=$'[\n]\n'
+  builtin local __sr_mode=0750 __sr_mask=0137 __sr_content=''
+  [[ ${__sr[layout]-} != array ]] || __sr_mode=0755 __sr_mask=0133 __sr_content=$'[\n]\n'
   [[ -d ${__sr_record%/*} ]] || {
     __sr_load
     __sr_run 5 mkdir -p -m "$__sr_mode" -- "${__sr_record%/*}" || builtin return "$?"
   }
-  builtin umask "$__sr_umask"
+  builtin umask "$__sr_mask"
   builtin set -C # two processes may create it at once
   builtin printf '%s' "$__sr_content" >"$__sr_record"
 }
@@ -778,6 +795,7 @@ __sr_on_exit() { # STATUS COMMAND OPTIONS
   builtin local __sr_ended="$1" __sr_members=''
   builtin local -a __sr_printed
   [[ ! ${__sr_moved-} ]] || { __sr_load && __sr_restore_descriptors; }
+  [[ ! ${__sr_umask-} ]] || builtin umask "$__sr_umask"
   [[ ${BASHPID-} == "${__sr_pid-}" && ! ${__sr[ended]-} ]] || builtin return "$1"
   __sr[ended]=1 __sr[options]=${3-}
   # Under `set -e`, a handler that fails here would end the shell before its end is recorded, and

@@ -78,13 +78,24 @@ ended_well() {
   [ "$(grep -c '"timestamp"' records/service.json)" -ge 7 ]
 }
 
-@test "no process to be had, and no record to begin with: what could not be written is counted" {
+@test "no process to be had, and no record to begin with" {
+  script new.sh <<'END'
+. "$SHIM"
+record_service_stage_start one
+record_service_stage_success
+END
+  run --separate-stderr -0 service_with_processes 1 new.sh
+  [ "$(entries phase | head -n 3)" = $'service start\nstage start\nstage end' ]
+}
+
+@test "no process to be had, and no array to begin with: what could not be written is counted" {
   script late.sh <<'END'
 . "$SHIM"
 record_service_stage_start one
 : >"$SERVICE_RECORDS_DIR/service.json"
 record_service_stage_success
 END
+  surroundings+=(SERVICE_RECORDS_LAYOUT=array)
   SECONDS=0
   run --separate-stderr -0 service_with_processes 1 late.sh
   ((SECONDS <= 12))

@@ -66,6 +66,15 @@ trap handler USR1
 trap '' USR1
 printf '%s\\n' "${#seen[@]}" "${seen[@]}"
 """
+CREATES = """
+umask 022
+trap 'umask >>ran' EXIT
+{before}
+. "$SHIM"
+[[ -e /begin ]] || :
+umask >>ran
+trap - EXIT
+"""
 HANDLER_THAT_FAILS = """
 set -euo pipefail
 . "$SHIM"
@@ -82,9 +91,12 @@ each_layout = pytest.mark.parametrize("layout", ["lines", "array"])
 
 
 class Service:
-    """A script in a directory of its own, with a record that exists."""
+    """A script in a directory of its own, with a record that exists, or with a new one for each run."""
 
-    def __init__(self, bash: Bash, directory: Path, layout: str, text: str) -> None:
+    def __init__(
+        self, bash: Bash, directory: Path, layout: str, text: str, *, is_record_new: bool = False
+    ) -> None:
+        self.is_record_new = is_record_new
         self.bash = bash
         self.directory = directory
         self.env = environment(directory) | {"SERVICE_RECORDS_LAYOUT": layout}
@@ -97,8 +109,10 @@ class Service:
         self.empty = self.record.read_bytes()
 
     def run(self, *strace: str) -> subprocess.CompletedProcess[str]:
-        """Run the service under strace; its record begins as it was after the first run."""
+        """Run the service under strace; a record that exists begins as it was after the first run."""
         self.record.write_bytes(self.empty)
+        if self.is_record_new:
+            self.record.unlink()
         for printed in ("own", "ran"):
             self.directory.joinpath(printed).unlink(missing_ok=True)
         return subprocess.run(
@@ -261,6 +275,25 @@ def test_fatal_signal_while_sourcing_is_no_success(
         # docs/shell-guarantees.md.
         assert (where, (tmp_path / "ran").read_text()) == (where, "bye\n")
         assert (where, [end["result"] for end in service.ends() if end["result"] == "success"]) == (where, [])
+
+
+@needs_strace
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("bash", every_bash(), ids=str)
+@pytest.mark.parametrize(("before", "signal_name"), [("", "TERM"), ("trap 'exit 5' USR1", "USR1")])
+def test_service_that_ends_while_its_record_is_created_has_its_umask(
+    bash: Bash, before: str, signal_name: str, tmp_path: Path
+) -> None:
+    text = CREATES.format(before=f"{before}\n[[ -e /sourcing ]] || :")
+    service = Service(bash, tmp_path, "lines", text, is_record_new=True)
+    points = service.points("/sourcing", "/begin")
+    changes = [place for place, (call, _) in enumerate(points) if call == "umask"]
+    assert len(changes) == 2  # in this process, so none was forked for the record
+
+    around = points[changes[0] - 2 : changes[1] + 4]
+    for where, ended in service.run_with_signals(signal_name, around, "/sourcing", "/begin"):
+        assert (where, ended.returncode) == (where, 5 if before else -signal.SIGTERM)
+        assert (where, (tmp_path / "ran").read_text()) == (where, "0022\n")
 
 
 @needs_strace
