@@ -184,7 +184,7 @@ def test_cluster_change_appears_without_reload(browser: Browser, server: Served)
         assert page.evaluate("document.documentElement.scrollWidth") == 360
         with signed_in(browser, server, viewport={"width": 390, "height": 844}) as phone:
             first = phone.locator("[data-row]").first
-            assert first.evaluate("row => row.getBoundingClientRect().bottom") < 844 / 2
+            assert first.evaluate("row => row.getBoundingClientRect().top") < 844 / 2
 
         admin.ask("PUT", f"{base}/{host}/progress", data={"current_stage": "Done"})
         expect(page.locator(".verdict")).to_contain_text(
