@@ -251,6 +251,16 @@ def patterns() -> Patterns:
     return Patterns(shapes())
 
 
+def forget_texts() -> None:
+    """Empty the caches of decoded texts, which serve only the line that is being read.
+
+    A text in which each character is escaped leaves tens of megabytes there. They would stay in memory, and
+    the next text would take the time to free them.
+    """
+    find_documents.cache_clear()
+    types.decode_escapes.cache_clear()
+
+
 class LineReader:
     """Finds the secrets in one line and in the texts that are encoded in it."""
 

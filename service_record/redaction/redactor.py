@@ -9,7 +9,7 @@ from typing import Final
 from service_record.redaction import encodings, types
 from service_record.redaction.ordinary_words import is_random
 from service_record.redaction.over_lines import PRIVATE_KEY, Body, OpenName, ValueFollower
-from service_record.redaction.reader import ENCODED, MAX_DEPTH, TOKENS, LineReader, clip_and_merge
+from service_record.redaction.reader import ENCODED, MAX_DEPTH, TOKENS, LineReader, clip_and_merge, forget_texts
 from service_record.redaction.rules import Rules, apply_masks
 from service_record.redaction.types import (
     MASK_BEGIN,
@@ -197,6 +197,8 @@ class Redactor:
         self._is_cut_in_mask |= text_out.endswith(b">") and text_out.rfind(MASK_BEGIN) > text_out.rfind(
             b">", 0, -1
         )
+        if not self._depth:
+            forget_texts()
         return text_out
 
     def _pieces(  # noqa: C901, PLR0912, PLR0915 - the steps of masking a line, in order

@@ -315,12 +315,12 @@ def unescape(below: UnescapedText, *, is_quoted: bool = False) -> UnescapedText 
     """
     if not _MAY_ESCAPE.search(below.text):
         return None
-    plain = _decode_escapes(below.text, _QUOTED_ESCAPE if is_quoted else _ESCAPE)
+    plain = decode_escapes(below.text, _QUOTED_ESCAPE if is_quoted else _ESCAPE)
     return UnescapedText(*plain, below) if plain is not None else None
 
 
 @lru_cache(maxsize=4)
-def _decode_escapes(text: bytes, pattern: re.Pattern[bytes]) -> tuple[bytes, list[int], list[int]] | None:
+def decode_escapes(text: bytes, pattern: re.Pattern[bytes]) -> tuple[bytes, list[int], list[int]] | None:
     """Return the unescaped text, and the offsets of its pieces in it and in `text`; None without escapes.
 
     Some texts have an escape for each character. So this function works on whole lists, and calls no Python

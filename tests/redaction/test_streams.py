@@ -2,11 +2,13 @@
 
 import random
 import time
+from itertools import islice
 
 import pytest
 
 from bench.redaction import HOSTILE
 from service_record.redaction import Rules
+from testing.ordinary_logs import ordinary_lines
 from tests.redaction.kinds import KINDS
 from tests.redaction.measure import SEED, redact
 from tests.redaction.wrappings import WRAPPINGS
@@ -68,3 +70,23 @@ def test_time_grows_with_the_text(piece: bytes) -> None:
 
     seconds(SMALL)
     assert min(seconds(GROWTH * SMALL) for _ in range(2)) < MOST_GROWTH * max(seconds(SMALL), seconds(SMALL))
+
+
+def test_hostile_text_does_not_slow_the_next_text() -> None:
+    """One odd file in a bundle costs its own time only."""
+    ordinary = b"".join(f"{line}\n".encode() for line in islice(ordinary_lines("kubelet", 1 << 30), 400))
+    hostile = [piece * ((1 << 17) // len(piece)) for piece in HOSTILE.values()]
+
+    def seconds() -> float:
+        started = time.process_time()
+        redact(ordinary, RULES)
+        return time.process_time() - started
+
+    seconds()  # compiles the patterns
+    before = min(seconds() for _ in range(5))
+    after = []
+    for _ in range(2):
+        for text in hostile:
+            redact(text, RULES)
+        after.append(seconds())
+    assert min(after) < 1.5 * before + 0.001
