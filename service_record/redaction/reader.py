@@ -151,24 +151,23 @@ class Patterns:
         a line matters, and it is not read from a cache.
         """
         searches, exact = self._certain_searches if certain else self._searches
-        lines: dict[int, tuple[int, int]] = {}
+        lines: dict[tuple[int, int], int] = {}
         for numbers, trigger in searches:
-            find = trigger.find
-            position = 0
-            while (hit := find(text, position)) is not None:
-                place = hit[0] + text.startswith(b"\n", hit[0])
-                start = text.rfind(b"\n", position, place) + 1 or position
-                position = text.find(b"\n", place) + 1
-                end, groups = lines.get(start) or (position - 1 if position else len(text), 0)
-                lines[start] = end, groups | numbers
-                if not position:
-                    break
+            for line in trigger.lines(text):
+                lines[line] = lines.get(line, 0) | numbers
+        # If most lines are suspects, one search of the whole text is faster than one of each line.
+        size = sum(end - start for start, end in lines)
+        exact_lines = set(exact.lines(text)) if 2 * size > len(text) else None
         suspects: list[tuple[int, int, int]] = []
-        for start in sorted(lines):
-            end, groups = lines[start]
+        for start, end in sorted(lines):
+            groups = lines[start, end]
             # Include the line breaks around the line: a trigger may begin or end with one.
             first, last = max(start - 1, 0), min(end + 1, len(text))
-            if exact.find(text, first, last) is not None:
+            if (
+                (start, end) in exact_lines
+                if exact_lines is not None
+                else exact.find(text, first, last) is not None
+            ):
                 for number, group in (self._certain if certain else self._groups).items():
                     if number & (TOKENS | ENCODED) and group.trigger.find(text, first, last) is not None:
                         groups |= number

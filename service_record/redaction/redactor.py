@@ -2,15 +2,22 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
 from service_record.redaction import encodings, types
 from service_record.redaction.ordinary_words import is_random
 from service_record.redaction.over_lines import PRIVATE_KEY, Body, OpenName, ValueFollower
-from service_record.redaction.reader import ENCODED, MAX_DEPTH, TOKENS, LineReader, clip_and_merge, forget_texts
-from service_record.redaction.rules import Rules, apply_masks
+from service_record.redaction.reader import (
+    ENCODED,
+    MAX_DEPTH,
+    TOKENS,
+    LineReader,
+    clip_and_merge,
+    forget_texts,
+)
+from service_record.redaction.rules import Mask, Rules, apply_masks, make_masks
 from service_record.redaction.types import (
     MASK_BEGIN,
     ZEROS_FOR_DIGITS,
@@ -81,10 +88,13 @@ class Redactor:
         self._body = Body()
         self._values = ValueFollower()
         self._remembered: dict[
-            tuple[OpenName | None, int, bytes], tuple[Sequence[Found], OpenName | None]
+            tuple[OpenName | None, int, bytes], tuple[Sequence[Mask], OpenName | None]
         ] = {}
-        """Remembered lines. The key is the open name above the line, the line's groups of shapes and its
-        `_line_key`; the value is the line's secrets and the open name below it.
+        """Remembered lines. The key is the open name above the line, the line's groups of shapes, and the
+        line with zeros for its digits; the value is the line's masks and the open name below it.
+
+        Most lines of a log repeat a few messages and differ only in digits. Lines that may contain tokens or
+        encoded texts must be equal, because each digit matters there.
         """
         self._chunks: list[bytes] = []
         self._size = 0
@@ -130,8 +140,7 @@ class Redactor:
 
     def look_at(self, text: bytes, spans: Sequence[MaskedSpan], suspects: list[tuple[int, int, int]]) -> None:
         """Count the secrets of the next text, given its known secrets and its suspect lines."""
-        for _ in self._pieces(text, spans, suspects):
-            pass
+        self._mask_lines(text, spans, suspects)
         self._lines += text.count(b"\n")
 
     def _skip_cut_secret(self, text: bytes) -> bytes:
@@ -183,17 +192,17 @@ class Redactor:
         return latest
 
     def _mask_by_shape(self, line: bytes) -> bytes:
-        return apply_masks(line, clip_and_merge(line, self._reader.secrets(line, MAX_DEPTH)), Counter())
+        secrets = clip_and_merge(line, self._reader.secrets(line, MAX_DEPTH))
+        return apply_masks(line, make_masks(line, secrets), Counter())
 
     def _mask_text(self, text: bytes, spans: Sequence[MaskedSpan]) -> bytes:
         inside = [span for span in spans if span.end <= len(text)]
         suspects = self._rules.suspects(text, certain=self._only_certain)
-        pieces = list(self._pieces(text, inside, suspects))
-        text_out = b"".join(piece for piece, _ in pieces)
+        text_out, read = self._mask_lines(text, inside, suspects)
         if self._only_certain:
             self._lines += text.count(b"\n")
         if self._last_look is not None:
-            self._last_look.feed(text_out, _read_ranges(pieces))
+            self._last_look.feed(text_out, read)
         self._is_cut_in_mask |= text_out.endswith(b">") and text_out.rfind(MASK_BEGIN) > text_out.rfind(
             b">", 0, -1
         )
@@ -201,27 +210,29 @@ class Redactor:
             forget_texts()
         return text_out
 
-    def _pieces(  # noqa: C901, PLR0912, PLR0915 - the steps of masking a line, in order
+    def _mask_lines(  # noqa: C901, PLR0912, PLR0915 - the steps of masking a line, in order
         self, text: bytes, spans: Sequence[MaskedSpan], suspects: list[tuple[int, int, int]]
-    ) -> Iterator[tuple[bytes, list[tuple[int, int]]]]:
-        """Yield the masked text in pieces, each with the spans of those of its lines that were read.
+    ) -> tuple[bytes, list[tuple[int, int]]]:
+        """Return the masked text, and the ranges in it of the lines that were read.
 
-        `suspects` is emptied.
+        Neighbouring lines are one range. `suspects` is emptied.
         """
         suspects.reverse()
         known = list(spans)
         known.reverse()
-        position = 0
-        """The end of the text that has been yielded."""
+        body, values = self._body, self._values
+        pieces: list[bytes] = []
+        position = shift = 0
+        """The end of the text in `pieces`, and how far the text after it moves in the output."""
         ahead = 0
-        """The end of the text that has been read. Unchanged lines are yielded later, in one piece."""
+        """The end of the text that has been read. Unchanged lines become one piece later."""
         read: list[tuple[int, int]] = []
-        """The lines that have been read, but not yielded."""
 
-        def unchanged(end: int) -> tuple[bytes, list[tuple[int, int]]]:
-            ranges = [(first - position, last - position) for first, last in read if last <= end]
-            read.clear()
-            return text[position:end], ranges
+        def add_range(first: int, last: int) -> None:
+            # A block of encoded lines may begin before lines that have been read.
+            while read and first <= read[-1][1] + 1:
+                first = min(first, read.pop()[0])
+            read.append((first, last))
 
         seen = 0
         """The end of the last encoded block that was decoded."""
@@ -229,7 +240,8 @@ class Redactor:
             while suspects and suspects[-1][0] < ahead:
                 suspects.pop()
             start = suspects[-1][0] if suspects else len(text)
-            if self._body.is_open or self._values.name is not None:
+            is_open = body.is_open
+            if is_open or values.name is not None:
                 start = ahead
             elif known:
                 start = min(start, text.rfind(b"\n", 0, known[-1].start) + 1)
@@ -239,18 +251,19 @@ class Redactor:
                 _, end, groups = suspects.pop()
             else:
                 end, groups = line_end(text, start), 0
-            if groups & (TOKENS | ENCODED) and start >= seen and not self._body.is_open:
+            if groups & (TOKENS | ENCODED) and start >= seen and not is_open:
                 found, seen, dump_end = self._block_secrets(text, start, position)
                 if found or dump_end:
                     first = text.rfind(b"\n", 0, found[0][0] if found else start) + 1
                     last = dump_end or line_end(text, found[-1][1])
-                    yield unchanged(first)
+                    pieces.append(text[position:first])
                     for at, line in iterate_lines(text, first, last):
                         own = [(a - at, b - at, kind) for a, b, kind in found if at <= a < at + len(line)]
-                        masked = self._mask(text, at, line, clip_and_merge(line, own))
-                        yield masked, [(0, len(masked))]
-                        yield text[at + len(line) : min(at + len(line) + 1, last)], []
-                    yield text[last : last + 1], []
+                        masked = self._mask(text, at, line, self._line_masks(line, clip_and_merge(line, own)))
+                        add_range(at + shift, at + shift + len(masked))
+                        shift += len(masked) - len(line)
+                        pieces += [masked, text[at + len(line) : min(at + len(line) + 1, last)]]
+                    pieces.append(text[last : last + 1])
                     position = ahead = last + 1
                     while known and known[-1].start < position:
                         known.pop()
@@ -258,26 +271,32 @@ class Redactor:
                         continue
             ahead = end + 1
             line = text[start:end]
-            is_free = not (
-                self._body.is_open or self._values.is_in_block or (known and known[-1].start < end)
-            )
+            is_free = not (is_open or values.is_in_block or (known and known[-1].start < end))
             # The hot path for logs whose lines name secrets: most of these lines differ only in digits.
-            secrets = self._remembered_secrets(line, groups) if is_free else None
-            if secrets is None:
+            key = line if groups & (TOKENS | ENCODED) else line.translate(ZEROS_FOR_DIGITS)
+            name = values.name
+            remembered = self._remembered.get((name, groups, key)) if is_free else None
+            if remembered is not None:
+                masks, below = remembered
+                if name is not None or below is not None:
+                    values.name = below
+            else:
                 exact: list[Found] = []
                 while known and known[-1].start < end:
                     span = known.pop()
                     kind = span.kind if span.is_first else f"+{span.kind}"
                     exact.append((span.start - start, span.end - start, kind))
-                secrets = self._line_secrets(line, exact, groups, is_free=is_free)
-            if secrets:
-                yield unchanged(start)
-                masked = self._mask(text, start, line, secrets)
-                yield masked, [(0, len(masked))]
+                masks = self._read_line(line, exact, groups, key if is_free else None)
+            if masks:
+                masked = self._mask(text, start, line, masks)
+                pieces += [text[position:start], masked]
+                add_range(start + shift, start + shift + len(masked))
+                shift += len(masked) - len(line)
                 position = end
             else:
-                read.append((start, end))
-        yield unchanged(len(text))
+                add_range(start + shift, end + shift)
+        pieces.append(text[position:])
+        return b"".join(pieces), read
 
     def _block_secrets(self, text: bytes, start: int, floor: int) -> tuple[list[Found], int, int]:
         """Return the secrets in the encoded block around a line, and where the block and a dump end.
@@ -321,20 +340,11 @@ class Redactor:
         inner.finish()
         return inner.spans
 
-    def _remembered_secrets(self, line: bytes, groups: int) -> Sequence[Found] | None:
-        """Return the secrets of a line with the same `_line_key` that was read before, or None."""
-        read = self._remembered.get((self._values.name, groups, _line_key(line, groups)))
-        if read is None:
-            return None
-        secrets, self._values.name = read
-        return secrets
+    def _read_line(self, line: bytes, known: list[Found], groups: int, key: bytes | None) -> Sequence[Mask]:
+        """Return the masks of a line, which may contain the shapes of `groups`.
 
-    def _line_secrets(
-        self, line: bytes, known: list[Found], groups: int, *, is_free: bool
-    ) -> Sequence[Found]:
-        """Return the secrets of a line, which may contain the shapes of `groups`.
-
-        `is_free`: no secret from the lines above continues in this line, and it has no known secret.
+        `key` is the line's key in the cache, or None if a secret from the lines above continues in this line
+        or it has a known secret. Lines with the same key have their secrets at the same offsets.
         """
         found = _extend_keys(line, known) if known else []
         if known and b"\\u00" in line:
@@ -354,24 +364,26 @@ class Redactor:
         secrets = clip_and_merge(line, [*found, *shapes]) if found or shapes else []
         if secrets and not over_lines:
             self._body.follow(line, secrets[-1])
-        if is_free and not found and not self._body.is_open:
-            key = _line_key(line, groups)
-            if _is_repeatable(key, secrets):
-                if len(self._remembered) >= _MAX_REMEMBERED_LINES:
-                    self._remembered.clear()
-                self._remembered[name, groups, key] = secrets, self._values.name
-        return secrets
+        masks = self._line_masks(line, secrets)
+        if key is not None and not found and not self._body.is_open and _is_repeatable(key, secrets):
+            if len(self._remembered) >= _MAX_REMEMBERED_LINES:
+                self._remembered.clear()
+            self._remembered[name, groups, key] = masks, self._values.name
+        return masks
 
-    def _mask(self, text: bytes, start: int, line: bytes, secrets: Sequence[Found]) -> bytes:
+    def _line_masks(self, line: bytes, secrets: Sequence[Found]) -> list[Mask]:
+        return make_masks(line, secrets, keeps_length=self._keeps_length)
+
+    def _mask(self, text: bytes, start: int, line: bytes, masks: Sequence[Mask]) -> bytes:
         """Return the masked line, and record its secrets. `start` is the line's offset in the text."""
-        if not secrets:
+        if not masks:
             return line
         if self._only_certain and not self.first_line:
             self.first_line = self._lines + text.count(b"\n", 0, start) + 1
         if self._depth:
             begin = self._consumed + start
-            self.spans += [(begin + first, begin + last, kind) for first, last, kind in secrets]
-        return apply_masks(line, secrets, self.counts, keeps_length=self._keeps_length)
+            self.spans += [(begin + first, begin + last, kind) for first, last, kind, _ in masks]
+        return apply_masks(line, masks, self.counts)
 
 
 class _LastLook:
@@ -420,29 +432,6 @@ class _LastLook:
             found = self._rules.suspects(text[first : end + 1], certain=True)
             suspects += [(first + a, first + b, groups) for a, b, groups in found if first + a < end]
         self._redactor.look_at(text, spans, suspects)
-
-
-def _read_ranges(pieces: Sequence[tuple[bytes, list[tuple[int, int]]]]) -> list[tuple[int, int]]:
-    """Return the ranges of lines that were read, in the joined pieces. Neighbouring lines are one range."""
-    ranges: list[tuple[int, int]] = []
-    position = 0
-    for piece, lines in pieces:
-        for first, last in lines:
-            start = position + first
-            if ranges and start <= ranges[-1][1] + 1:
-                start, _ = ranges.pop()
-            ranges.append((start, position + last))
-        position += len(piece)
-    return ranges
-
-
-def _line_key(line: bytes, groups: int) -> bytes:
-    """Return the key of a line in the cache. Lines with the same key have their secrets at the same offsets.
-
-    Most lines of a log repeat a few messages and differ only in digits. Lines that may contain tokens or
-    encoded texts must be equal, because each digit matters there.
-    """
-    return line if groups & (TOKENS | ENCODED) else line.translate(ZEROS_FOR_DIGITS)
 
 
 def _is_repeatable(key: bytes, secrets: Sequence[Found]) -> bool:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 from service_record.redaction.exact import Exact
 from service_record.redaction.reader import LineReader, clip_and_merge, number_quote, patterns
@@ -52,22 +53,32 @@ def _decode_nothing(_text: bytes, _depth: int) -> list[Found]:
     return []
 
 
-def apply_masks(
-    line: bytes, secrets: Sequence[Found], counts: Counter[str], *, keeps_length: bool = False
-) -> bytes:
-    """Return a line with masks in place of its secrets, and count them.
+Mask: TypeAlias = tuple[int, int, str, bytes]
+"""Start, end and kind of a secret in a line, and what replaces it."""
 
-    With `keeps_length`, no mask is longer than its secret.
+
+def make_masks(line: bytes, secrets: Sequence[Found], *, keeps_length: bool = False) -> list[Mask]:
+    """Return the masks of a line's secrets. With `keeps_length`, no mask is longer than its secret.
+
+    The masks are equal for lines that differ only in digits.
     """
-    pieces: list[bytes] = []
-    position = 0
+    masks: list[Mask] = []
     for start, end, kind in secrets:
-        if not kind.startswith("+"):
-            counts[kind] += 1
         quote = number_quote(line, start, end)
         cover = quote + mask(kind.lstrip("+")) + quote
         if keeps_length and len(cover) > end - start:
             cover = _short_mask(quote, end - start)
+        masks.append((start, end, kind, cover))
+    return masks
+
+
+def apply_masks(line: bytes, masks: Sequence[Mask], counts: Counter[str]) -> bytes:
+    """Return a line with its masks applied, and count its secrets."""
+    pieces: list[bytes] = []
+    position = 0
+    for start, end, kind, cover in masks:
+        if not kind.startswith("+"):
+            counts[kind] += 1
         pieces += [line[position:start], cover]
         position = end
     return b"".join((*pieces, line[position:]))

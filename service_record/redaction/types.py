@@ -52,6 +52,24 @@ class Finder:
         spans: list[tuple[int, int]] = self._match(_ANYWHERE, text, start, len(text))
         return spans if spans[0][0] >= 0 else None
 
+    def lines(self, text: bytes) -> list[tuple[int, int]]:
+        """Return start and end of each line in which a match begins. A newline belongs to the next line."""
+        match, size = self._match, len(text)
+        lines: list[tuple[int, int]] = []
+        position = 0
+        while position < size:
+            place: int = match(_ANYWHERE, text, position, size)[0][0]
+            if place < 0:
+                break
+            place += text.startswith(b"\n", place)
+            start = text.rfind(b"\n", position, place) + 1 or position
+            end = text.find(b"\n", place)
+            if end < 0:
+                end = size
+            lines.append((start, end))
+            position = end + 1
+        return lines
+
 
 _ANYWHERE: Final = re2._Anchor.UNANCHORED  # noqa: SLF001 - see the class
 
