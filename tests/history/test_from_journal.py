@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from service_record.diagnosis.evidence import journal_runs
 from service_record.diagnosis.evidence.journal_runs import read_runs
 from service_record.diagnosis.evidence.log_lines import Era
 from service_record.history import History, build_history
@@ -14,7 +15,7 @@ from service_record.history.critical_chain import critical_chain
 from service_record.history.from_journal import merge
 from service_record.history.outcome import Outcome, Run
 from service_record.record.entry import Entry, Phase, Result
-from service_record.record.recognition import recognise
+from service_record.record.recognition import FileForm, recognise
 from tests.command_line import service_record
 
 BOOT = "b" * 32
@@ -113,6 +114,22 @@ def old_text(*messages: str) -> str:
 def test_impossible_time_is_ignored() -> None:
     (run,) = runs(read("0001-01-01T00:00:00+1400 node systemd[1]: Starting a.service - A...\n" * 3), "a")[-1:]
     assert run.started is None
+
+
+def test_huge_entry_is_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_runs, "_BLOCK_BYTES", 1 << 10)
+    monkeypatch.setattr(journal_runs, "_MAX_ENTRY_BYTES", 1 << 14)
+    monkeypatch.setattr(journal_runs, "_SHORTENED_ENTRY_BYTES", 1 << 11)
+    parsed: list[int] = []
+    monkeypatch.setattr(
+        journal_runs, "_read_entries", lambda form, entries, marks: parsed.extend(map(len, entries))
+    )
+    for length in range(1 << 16, (1 << 16) + 40):
+        parsed.clear()
+        text = exported(own("a.service", "x" * length), about("a.service", "Starting A...", STARTING))
+        read_runs(FileForm.JOURNAL_EXPORT, BytesIO(text.encode()).read, Era())
+        assert len(parsed) == 2
+        assert max(parsed) <= (1 << 14) + (1 << 10) + 10
 
 
 def test_impossible_exit_status_is_ignored() -> None:

@@ -310,8 +310,9 @@ class CauseSummary:
 
 
 def list_causes(connection: Connection, filters: Filters) -> tuple[CauseSummary, ...]:
-    """Return the causes of hosts in trouble, the newest trouble first: one more than `MOST_CAUSES`
-    at most.
+    """Return the causes of hosts in trouble, newest trouble first.
+
+    At most `MOST_CAUSES` and one more are returned, so that the caller knows whether there are more.
     """
     passing = and_(hosts.c.cause > "", *_conditions(filters))  # not `!=`: SQLite would not use the index
     if filters.verdicts:
@@ -358,9 +359,9 @@ def _latest_of(
     causes: Sequence[str],
     since: ColumnElement[float],
 ) -> Mapping[str, Sequence[HostSummary]]:
-    """Return the hosts of each cause that got into it last.
+    """Return the hosts of each cause that got into this trouble last.
 
-    The numbers of all are sorted, and only those of the latest are looked up: rows are long.
+    Rows are long, so the query sorts only ids, and then reads only the rows of the latest hosts.
     """
     if not causes:
         return {}
@@ -381,16 +382,14 @@ def _latest_of(
 
 
 def count_by_verdict(connection: Connection, filters: Filters) -> dict[str, int]:
-    """Return the number of hosts of each verdict that pass the filters, except for those of verdicts."""
+    """Return the number of hosts by verdict that pass all filters except the filter of verdicts."""
     passing = and_(true(), *_conditions(filters))
     counted = select(hosts.c.verdict, func.count().label("hosts")).where(passing).group_by(hosts.c.verdict)
     return dict.fromkeys(_ORDER, 0) | {row.verdict: row.hosts for row in connection.execute(counted)}
 
 
 def count_muted(connection: Connection, filters: Filters, mutes: Sequence[Mute]) -> int:
-    """Return the number of hosts that pass the filters and are in trouble that somebody handles or has
-    muted.
-    """
+    """Return the number of hosts in trouble that pass the filters and are covered by a mute."""
     if not mutes:
         return 0
     any_of = or_(*map(_covered, mutes))
@@ -418,7 +417,7 @@ def groups(connection: Connection, confined_to: str = "") -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RollUp:
-    """The hosts of one site, rack, group, release or hardware."""
+    """The number of hosts of one site, rack, group, release or hardware."""
 
     name: str
     counts: Mapping[str, int]
@@ -430,7 +429,7 @@ class RollUp:
 
 
 class RollUpBy(StrEnum):
-    """What hosts are summed up by."""
+    """The property by which hosts are counted."""
 
     SITE = "site"
     """The first part of the group's name."""
@@ -446,9 +445,10 @@ _PARTS_OF_GROUP: Final = {RollUpBy.SITE: 1, RollUpBy.RACK: 2}
 
 
 def roll_up(connection: Connection, filters: Filters, by: RollUpBy) -> tuple[RollUp, ...]:
-    """Return the number of hosts of each verdict in each group, release and so on, most trouble first."""
-    # An expression: SQLite would otherwise take the index of groups, and read the long row of each host.
-    # Its empty text is no parameter: PostgreSQL might take two for different expressions.
+    """Count the hosts of each verdict in each group, release and so on. Most hosts in trouble come first."""
+    # An expression, because SQLite would otherwise use the index of groups, and read the long row of each
+    # host. The empty text is a literal: with parameters, PostgreSQL would consider the columns of SELECT and
+    # GROUP BY as different expressions.
     group = func.coalesce(hosts.c.group, literal_column("''"))
     column = hosts.c[by.value] if by in {RollUpBy.RELEASE, RollUpBy.HARDWARE} else group
     counted = select(column.label("name"), hosts.c.verdict, func.count().label("hosts"))

@@ -50,6 +50,7 @@ _INSTALLER_LINE: Final = (
 )
 _MAX_INSTALLER_LINES: Final = 200_000
 _MAX_ENTRY_BYTES: Final = 16 << 20
+_SHORTENED_ENTRY_BYTES: Final = 1 << 20  # of a longer entry, such as one with a core dump
 _EVENT_FIELDS: Final = (*(b"MESSAGE_ID", b"JOB_RESULT", b"UNIT_RESULT", b"EXIT_CODE", b"EXIT_STATUS"),)
 _MAX_DIGITS: Final = 16
 _MAX_DELAY: Final = 60.0  # seconds; after a longer delay, the clock must have been set in between
@@ -167,6 +168,10 @@ def _split_export(read: Read) -> Iterator[bytes]:
                 pending = part
             else:
                 pending += b"\n\n" + part
+        if len(pending) > _MAX_ENTRY_BYTES:
+            # Bound the memory, and the time to split the entry again with each block. The last three bytes
+            # may be the beginning of its end.
+            pending = pending[:_SHORTENED_ENTRY_BYTES] + pending[-3:]
     if pending:
         yield pending + b"\n"
 
