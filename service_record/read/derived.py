@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from service_record.diagnosis.evidence.journal_forms import Read, convert_to_lines
-from service_record.diagnosis.evidence.journal_runs import CONSOLE, read_console, read_runs
+from service_record.diagnosis.evidence.journal_runs import CONSOLE, SYSTEMD_LINE, read_console, read_runs
 from service_record.diagnosis.evidence.log_lines import (
     INSTALLER,
     Era,
@@ -47,6 +47,7 @@ _JOURNALS: Final = frozenset(
     {FileForm.JOURNAL, FileForm.JOURNAL_JSON, FileForm.JOURNAL_EXPORT, FileForm.JOURNAL_VERBOSE}
 )
 _CLOUD_INIT_STATE: Final = r"(?:^|/)(?:cloud|cloud-init|data)/(?:data/)?(?P<name>status|result)\.json$"
+_JOURNAL_LINES: Final = rf"(?m)^{SYSTEMD_LINE}".encode()
 _CONSOLES: Final = frozenset({FileForm.TEXT, FileForm.KERNEL, FileForm.UTF_16})
 _COLOURS: Final = rb"(?:\x1b|\^\[)\[[0-9;]*m|\[\d{1,3}(?:;\d{1,3}){0,3}m"
 _ENDS: Final = rb"end(?:s|ing)? at \S{1,20} ((?:19|20)\d\d-\d\d-\d\d \d\d:\d\d:\d\d)"
@@ -138,7 +139,11 @@ def _read_capture(form: FileForm, read: Read, installer: InstallerLog | None) ->
     data = read(HEAD_BYTES) + read(_BLOCK_BYTES)
     # Search a whole block: checks of file systems may print thousands of lines before systemd's first one.
     if installer is None and re.search(CONSOLE, re.sub(_COLOURS, b"", data)) is None:
-        return {}
+        # A few lines of a journal within other text, such as the emergency shell of CoreOS prints.
+        if b" systemd[1]: " not in data or re.search(_JOURNAL_LINES, data) is None:
+            return {}
+        era = Era(last=datetime.now(UTC))
+        return read_runs(FileForm.JOURNAL, BytesIO(data).read, era, is_year_known=False).records()
     data += b"".join(islice(iter(lambda: read(_BLOCK_BYTES), b""), _MAX_CAPTURE_BLOCKS))
     records: dict[str, Sequence[Entry]] = {**read_console(form, BytesIO(data).read).records()}
     if installer is not None:

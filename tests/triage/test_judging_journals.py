@@ -260,9 +260,18 @@ def test_output_of_a_script_says_more_than_the_module_that_ran_it(tmp_path: Path
     assert "/etc/moon.sh, which is not there" in analyzed(tmp_path, text + CLOUD_INIT)["says"]
 
 
-def test_journal_without_hostnames_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("colour", "before"),
+    [
+        ("", "Displaying logs from failed units: fetch.service\n"),
+        ("", 20 * "Please ensure your config is valid.\n"),
+        ("[0;1;39m[0;1;38;5;185m", ""),
+    ],
+)
+def test_journal_without_hostnames_is_read(tmp_path: Path, colour: str, before: str) -> None:
     lines = ("Starting fetch.service...", "fetch[9]: error: the moon is missing", *failed("fetch.service"))
-    text = "Displaying logs from failed units: fetch.service\n" + journal(*lines).replace(" node ", " ")
-    document = analyzed(tmp_path, text)
+    text = before + journal(*lines).replace(" node ", " ").replace("]: fetch", f"]: {colour}fetch")
+    document = analyzed(tmp_path, text.replace("\n", "[0m\n") if colour else text)
     assert document["verdict"] == "failed"
+    assert service_record("show", tmp_path / "out.txt").status == 0
     assert "the moon is missing" in document["says"]

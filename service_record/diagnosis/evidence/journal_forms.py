@@ -26,6 +26,8 @@ _MAX_KEPT_BYTES: Final = 1 << 14  # of one field
 _MAX_OBJECT_LINES: Final = 1000
 _ESCAPES: Final = rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_=>])|\r(?=\n)|\0"
 """Control sequences of terminals (ECMA-48), carriage returns and NULs, as serial consoles log them."""
+LOST_COLOURS: Final = r"(?:\^\[)?\[\d{1,3}(?:;\d{1,3}){0,4}m"
+"""Colours in a copy that has lost its escape characters, or shows them as `^[`."""
 _VERBOSE_TIME: Final = rb"[A-Z][a-z]{2} (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d\.\d+) \S+ \["
 _VERBOSE_STAMP: Final = rb"[;\[]t=([0-9a-f]{1,14})[;\]]"
 _VERBOSE_FIELD: Final = rb" {4}([A-Z_][A-Z0-9_]*)=(.*)"
@@ -75,9 +77,11 @@ def _read_entries(
 
 def _strip_escapes(blocks: Iterator[bytes]) -> Iterator[bytes]:
     for block in blocks:
-        has_some = b"\x1b" in block or b"\r\n" in block or b"\0" in block
-        # An empty block would end the file.
-        yield (re.sub(_ESCAPES, b"", block) or b" ") if has_some else block
+        if b"\x1b" in block or b"\r\n" in block or b"\0" in block:
+            block = re.sub(_ESCAPES, b"", block)  # noqa: PLW2901
+        if b"[0m" in block:  # searching for the whole pattern in each block would take long
+            block = re.sub(LOST_COLOURS.encode(), b"", block)  # noqa: PLW2901
+        yield block or b" "  # an empty block would end the file
 
 
 def _decode_utf_16(read: Read) -> Iterator[bytes]:

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from service_record.diagnosis.evidence.journal_forms import (
+    LOST_COLOURS,
     WITH_FIELDS,
     Fields,
     Read,
@@ -39,7 +40,7 @@ _MAX_LOOKBACK_BYTES: Final = 64 << 10
 """In a journal as text, only this many bytes before a failure are searched for lines of the failed unit."""
 _MAX_TAIL: Final = 3
 _MAX_LINE_BYTES: Final = 1 << 12
-_SYSTEMD_LINE: Final = rf"(?P<time>{TIMES}) (?:\S+ )?(?:systemd(?:\[1\])?|init\.scope\[1\]): (?P<text>.*)"
+SYSTEMD_LINE: Final = rf"(?P<time>{TIMES}) (?:\S+ )?(?:systemd(?:\[1\])?|init\.scope\[1\]): (?P<text>.*)"
 _NEEDLES: Final = (
     *(b" systemd[1]: ", b" systemd: ", b" init.scope[1]: "),
     *(b"\n-- Boot ", b"\n-- Reboot --", b" kernel: Linux version ", b" setting system clock to "),
@@ -285,7 +286,7 @@ def _read_text(read: Read, era: Era, *, is_year_known: bool) -> JournalRuns:
                     boot_id = f"later-{boots}"
                 has_messages = False
                 continue
-            match = re.match(_SYSTEMD_LINE, line.decode(errors="replace"))
+            match = re.match(SYSTEMD_LINE, line.decode(errors="replace"))
             if match is None:
                 own = re.match(_INSTALLER_LINE, line.decode(errors="replace"))
                 if own is not None:
@@ -311,8 +312,6 @@ def _read_text(read: Read, era: Era, *, is_year_known: bool) -> JournalRuns:
 _STATUS: Final = r"\[ {0,2}(?:OK|FAILED|DEPEND|TIME) {0,2}\] (?P<text>[^\[]*)"
 _KERNEL_TIME: Final = r"\[ *(?P<uptime>\d{1,9}\.\d{6})\] ?"
 _BEGINS: Final = r" {9}(?P<text>(?:Starting|Stopping|Mounting|Unmounting|Activating) .*?(?:\.\.\.|…))"
-_LOST_COLOURS: Final = r"(?:\^\[)?\[\d{1,3}(?:;\d{1,3}){0,3}m"
-"""Colours in a console capture that has lost its escape characters, or shows them as `^[`."""
 _PLYMOUTH: Final = r"-{6,} \w{3} \w{3} \d\d .* \d{4} -{6,}$"
 """The header that plymouth writes before each boot in /var/log/boot.log."""
 _WELCOME: Final = r"Welcome to (?!.*(?i:dracut|initramfs|initrd)).+!"
@@ -337,7 +336,7 @@ def read_console(form: FileForm, read: Read) -> JournalRuns:
     boot_id: str | None = None
     boots, has_messages, is_welcomed = 0, False, False
     for raw in _split_lines(convert_to_lines(form, read)):
-        text = re.sub(_LOST_COLOURS, "", raw[:_MAX_LINE_BYTES].decode(errors="replace"))
+        text = re.sub(LOST_COLOURS, "", raw[:_MAX_LINE_BYTES].decode(errors="replace"))
         for line in text.split("\r"):
             stamp = re.match(_KERNEL_TIME, line)
             moment = JournalMoment(None, None if stamp is None else float(stamp["uptime"]))
