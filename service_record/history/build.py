@@ -1,9 +1,10 @@
-"""The history of a host: what its entries come to. Services, their runs, and the stages and commands of each.
+"""Build the history of a host from entries: its services, their runs, and the commands and stages in runs.
 
-Pure. `pairing` finds which entries belong together, and `results` what they come to. Times that the files
-contradict are marked here. `Now` is the moment as of which running services are judged.
+Pure. `pairing` finds the entries that belong together, and `results` determines their outcome. This module
+also marks times that contradict the files. `Now` is the time at which running services are judged.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
@@ -27,24 +28,24 @@ class ServiceHistory(msgspec.Struct, frozen=True):
     malformed: tuple[Malformed, ...] = ()
     """The first damaged pieces of its record, abridged."""
     utc_offset: timedelta | None = None
-    """The distance of its times from UTC, although labelled so; None if nothing speaks against them."""
+    """The offset of its times from UTC, although they are labelled UTC; None if they seem to be correct."""
     has_no_run: bool = False
-    """True when its record has no entry of any run: it is empty, or damaged throughout."""
+    """True if its record has no entry of a run: it is empty, or completely damaged."""
     is_unfinished: bool = False
-    """True when the file that was to replace the record lies beside it, from a write that did not end."""
+    """True if an unfinished write has left a new file that did not yet replace the record."""
     has_damaged_copy: bool = False
-    """True when damaged bytes that a writer replaced in the record are kept in a file beside it."""
+    """True if a writer has moved damaged bytes of the record to a separate file."""
     unlisted: int = 0
-    """The number of further damaged pieces."""
+    """The number of damaged pieces that are not in `malformed`."""
 
     @property
     def damaged_pieces(self) -> int:
-        """Return how many pieces of its record are not entries."""
+        """Return the number of pieces of its record that are not entries."""
         return len(self.malformed) + self.unlisted
 
     @property
     def attempts(self) -> tuple[Run, ...]:
-        """Return the runs that stand for each attempt: of several programs in one invocation only one."""
+        """Return one run for each attempt, also if several programs were recorded in one invocation."""
         numbers = [run.attempt for run in self.runs]
         if all(map(ne, numbers, numbers[1:])):
             return self.runs
@@ -53,14 +54,15 @@ class ServiceHistory(msgspec.Struct, frozen=True):
 
     @property
     def outcome(self) -> Outcome | None:
-        """Return the outcome of the latest attempt; None when there is none."""
+        """Return the outcome of the latest attempt; None without an attempt."""
         return self.attempts[-1].outcome if self.runs else None
 
 
 def _deciding(together: Sequence[Run]) -> Run:
-    """Return, of the programs of one invocation, the one that goes on, or else the one that ended last.
+    """Return the run of the program that is still running or, if there is none, of the one that ended last.
 
-    A service that runs another recorded program ends after it; a program after its pre-commands.
+    `together` are the programs of one invocation. A service ends after other recorded programs that it runs,
+    and a program after its pre-commands.
     """
     if len(together) == 1:
         return together[0]
@@ -77,9 +79,9 @@ class History(msgspec.Struct, frozen=True):
     boots: tuple[str, ...] = ()
     """Boot ids, oldest first."""
     clock_steps: tuple[ClockStep, ...] = ()
-    """The places where the clock was set while the host ran."""
+    """The changes of the clock while the host was running."""
     latest_boot: str | None = None
-    """The boot that is running now, where that is certain; otherwise the latest with a record."""
+    """The boot that is running now, if that is certain; otherwise the latest boot in the records."""
 
 
 def build_history(
@@ -98,9 +100,10 @@ def build_history(
 
 
 def with_running(history: History, running: Iterable[Run]) -> History:
-    """Return the history with runs that nothing has recorded yet, in the order of the names of services.
+    """Add running runs that have not recorded their start yet. Services are sorted by name.
 
-    What has recorded its start is left out: the record knows more. Commands before that are part of the run.
+    A run that has recorded its start is left out, because the record has more details. If only its
+    pre-commands are recorded, these become part of the added run.
     """
     services = {service.name: service for service in history.services}
     recorded = {run.invocation_id for service in history.services for run in service.runs}
@@ -118,7 +121,7 @@ def with_running(history: History, running: Iterable[Run]) -> History:
 
 
 def _with_run(runs: tuple[Run, ...], running: Run) -> tuple[Run, ...] | None:
-    """Return the runs with the last one running, where that has recorded only the commands before it."""
+    """Return the runs with the last one marked as running; None unless it recorded only pre-commands."""
     last = runs[-1] if runs else None
     if last is None or last.invocation_id != running.invocation_id:
         return None
@@ -142,7 +145,7 @@ def _service(name: str, pairing: Pairing, presence: Presence) -> ServiceHistory:
     return ServiceHistory(name, runs, tuple(pairing.malformed), has_no_run=not runs, unlisted=unlisted)
 
 
-_QUARTER: Final = 15 * 60  # all in seconds
+_QUARTER: Final = 15 * 60  # these five are in seconds
 _LEAST_OFFSET: Final = 2 * _QUARTER
 _TOLERANCE: Final = 2 * 60
 _WEST: Final = -12 * 3600
@@ -160,8 +163,8 @@ def host_history(
 ) -> History:
     """Return the history of a host: its records, its running services, and the anomalies of its files.
 
-    Everything that judges a host begins here, so that all of them see the same. `running` are runs that no
-    record has yet; `with_anomalies` describes the rest.
+    All code that judges a host calls this function, so that all results are based on the same history.
+    `running` are runs that have no record yet. `with_anomalies` describes the other arguments.
     """
     history = with_running(build_history(records, liveness), running)
     return with_anomalies(history, written or {}, unfinished, damaged)
@@ -172,10 +175,10 @@ def with_anomalies(
 ) -> History:
     """Annotate services with clock offsets, unfinished writes and damaged copies.
 
-    `written` maps a service to the time its file was last written, in seconds since 1970. `unfinished` names
-    services with a file beside theirs that was to replace it, `damaged` those with a copy of damaged bytes.
-    An offset counts only if all of upstream's records have the same: a host has one zone, while copied files
-    may have any time.
+    `written` maps a service to the time of the last write to its file, in seconds since 1970. `unfinished`
+    contains services with an unfinished new file, and `damaged` services with a copy of damaged bytes. An
+    offset is used only if all of upstream's records have the same one: a host has a single time zone, while
+    copied files may have any time.
     """
     offsets = {
         service.name: utc_offset(last, written[service.name])
@@ -196,10 +199,10 @@ def with_anomalies(
 
 
 def utc_offset(recorded: datetime, written: float) -> timedelta | None:
-    """Return the zone of a clock that was taken for UTC, given what it showed and, since 1970, when that was.
+    """Return the offset from UTC of a local time that was recorded as UTC; None if it is no time zone.
 
-    Zones are whole quarter hours from UTC, no less than 30 minutes here, from -12 to +14 hours. None when the
-    two times are not such an offset apart, give or take two minutes.
+    `written` is the correct time, in seconds since 1970. Time zones are whole quarter hours from -12 to +14
+    hours; offsets below 30 minutes are ignored. The times may differ from the offset by up to two minutes.
     """
     ahead = recorded.timestamp() - written
     offset = round(ahead / _QUARTER) * _QUARTER
@@ -208,9 +211,9 @@ def utc_offset(recorded: datetime, written: float) -> timedelta | None:
 
 
 def _last_of_upstream(service: ServiceHistory) -> datetime | None:
-    """Return the last time of a record whose last run is of upstream's shim, which writes local time.
+    """Return the last time of a record if upstream's shim, which writes local time, wrote its last run.
 
-    That shim knows no ids.
+    That shim writes neither boot ids nor process ids.
     """
     if not service.runs:
         return None
@@ -222,19 +225,19 @@ ALL_BOOTS: Final = "all"
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """Conditions on runs and entries; by default all match."""
+    """Conditions on runs and entries. By default, all are selected."""
 
     services: Collection[str] = ()
-    """Names; none means all."""
+    """Names of services; empty means all."""
     boot_id: str | None = None
     stage: str | None = None
     failed: bool = False
-    """Only what failed or was interrupted."""
+    """Select only failures and interruptions."""
     since: datetime | None = None
     until: datetime | None = None
 
     def of(self, history: History) -> History:
-        """Return the history of the selected runs; drop a service without any unless its record is
+        """Return the history with the selected runs. Services without one are dropped, unless their record is
         damaged.
         """
         named = tuple(s for s in history.services if self.has_service(s.name))
@@ -247,11 +250,11 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         return not self.services or name in self.services
 
     def within(self, record: Iterable[Piece]) -> Iterable[Piece]:
-        """Return what of a record is selected."""
+        """Return the selected pieces of a record."""
         return record if self._has_all else filter(self.has, record)
 
     def has(self, piece: Piece) -> bool:
-        """Return whether an entry is selected; a damaged piece always is."""
+        """Return whether a piece is selected. Damaged pieces always are."""
         if isinstance(piece, Malformed):
             return True
         return (
@@ -293,11 +296,12 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_boot(boots: Sequence[str], prefix: str) -> str:
-    """Return the id of a boot, as journalctl counts them: 0 the latest, -1 the one before, 1 the first.
+    """Return the id of a boot, given its number or the beginning of its id.
 
-    Or the beginning of the id itself. Raises LookupError, in one line, when it names none or several.
+    Numbers are those of journalctl: 0 is the latest boot, -1 the one before, 1 the first. Raises LookupError
+    with a message of one line if no boot or several boots match.
     """
-    if prefix.lstrip("+-").isdecimal() and len(prefix) < len("00000000"):
+    if re.fullmatch(r"[+-]?\d{1,7}", prefix) and len(prefix) < len("00000000"):
         number = int(prefix)
         index = number - 1 if number > 0 else len(boots) - 1 + number
         if 0 <= index < len(boots):
@@ -314,19 +318,16 @@ _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class Now(msgspec.Struct, frozen=True, kw_only=True):
-    """A moment by the clock, and by the uptime of one boot."""
+    """The current time, by the clock and by the uptime of one boot."""
 
     time: datetime
     boot_id: str | None = None
     uptime: float | None = None
     is_latest_entry: bool = False
-    """True when nothing later than the records is known: what runs has run at least as long."""
+    """True if it is the time of the last entry: running services have been running for at least that long."""
 
     def since(self, span: Span, run: Run, service: ServiceHistory) -> float | None:
-        """Return seconds since a span of a run began; by uptime within a boot.
-
-        None when that is not known.
-        """
+        """Return the seconds since the start of a span, by uptime within a boot; None if they are unknown."""
         if span.uptime is not None and self.uptime is not None and run.boot_id == self.boot_id:
             seconds = self.uptime - span.uptime
         elif span.started is not None:
@@ -337,9 +338,9 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def boot_times(history: History) -> dict[str | None, float]:
-    """Boot id -> the time of the boot in seconds since 1970, by the clock as it was at the last entry.
+    """Return boot id -> time of the boot in seconds since 1970, by the clock at its last entry.
 
-    With it, uptimes of different boots compare, whatever the clock did meanwhile.
+    These times make uptimes of different boots comparable, even if the clock was changed.
     """
     latest: dict[str | None, tuple[float, float]] = {}
     for service in history.services:
@@ -352,7 +353,7 @@ def boot_times(history: History) -> dict[str | None, float]:
 
 
 def latest_entry(history: History) -> Now:
-    """Return the moment of the last entry of the latest boot: what is known of records of another host."""
+    """Return the time of the last entry of the latest boot, the latest known time of another host."""
     boot_id = history.boots[-1] if history.boots else None
     last: list[datetime] = []
     uptimes: list[float] = []
@@ -375,5 +376,5 @@ def true_time(recorded: datetime, service: ServiceHistory) -> datetime: ...
 @overload
 def true_time(recorded: datetime | None, service: ServiceHistory) -> datetime | None: ...
 def true_time(recorded: datetime | None, service: ServiceHistory) -> datetime | None:
-    """Correct a time of a record that labels local times as UTC; None where it has none."""
+    """Correct a time from a record that labels local times as UTC; None stays None."""
     return None if recorded is None else recorded - (service.utc_offset or timedelta())

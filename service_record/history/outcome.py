@@ -292,7 +292,7 @@ class Run(Span, frozen=True, kw_only=True, gc=False):
 
     @property
     def is_derived(self) -> bool:
-        """Return True if a journal or an installer's log tells of it instead of a record."""
+        """Return True if it was derived from a journal or an installer's log instead of a record."""
         return self.recorder is not None and self.recorder.startswith(DERIVED)
 
     @property
@@ -308,7 +308,7 @@ class Run(Span, frozen=True, kw_only=True, gc=False):
 
 
 DERIVED: Final = "derived/"
-"""How the recorder begins of entries that no recorder wrote."""
+"""Prefix of `Entry.recorder` in entries that were derived, not recorded."""
 
 
 class Repeat(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
-"""Finds which entry belongs to which run, command and stage of one service: one pass, in order of the record.
+"""Assign the entries of one service to runs, commands and stages, in one pass in the order of the record.
 
-Pure. A run is known by its invocation, or else its process. What the spans come to is in `results`.
+Pure. A run is identified by its invocation id or, without one, by its process. `results` determines outcomes.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,30 +16,30 @@ _FAILED: Final = Result.FAILURE
 
 
 class StageSpan(msgspec.Struct):
-    """One execution of a stage: what its entries say, and not the entries, of which there are many."""
+    """One execution of a stage. It has values of its entries instead of the many entries themselves."""
 
     name: str
     depth: int
-    """The number of stages around it: 0 for the outermost."""
+    """The number of stages around it."""
     started: datetime | None = None
     uptime: float | None = None
-    """Of its start."""
+    """The uptime of its start."""
     boot_id: str | None = None
-    """Of its start, until it has ended."""
+    """The boot of its start; None after its end."""
     id: str | None = None
     """The recorder's id of this execution."""
     parent: str | None = None
     """The id of the stage around it."""
     outcome: Outcome | None = None
-    """The outcome at its end; None without an end."""
+    """The outcome in its end entry; None without an end."""
     ended: datetime | None = None
     duration: float | None = None
     end_entry: Entry | None = None
-    """Its end, unless that is a success."""
+    """Its end entry, unless it succeeded."""
     attributes: Attributes = ()
 
     def end(self, entry: Entry) -> None:
-        """Take the entry for its end."""
+        """Set the end from its entry."""
         self.ended = entry.time
         self.duration = seconds_between(self.started, self.uptime, self.boot_id, entry)
         self.boot_id = None
@@ -53,7 +53,7 @@ class StageSpan(msgspec.Struct):
 def seconds_between(
     started: datetime | None, uptime: float | None, boot_id: str | None, end: Entry
 ) -> float | None:
-    """Return the seconds up to an entry: by uptime within a boot, which no clock step touches."""
+    """Return the seconds until an entry, within a boot by uptime, which clock changes do not affect."""
     if uptime is not None and end.uptime is not None and boot_id == end.boot_id:
         seconds = end.uptime - uptime
     elif started is not None and (ended := end.time) is not None:
@@ -64,19 +64,19 @@ def seconds_between(
 
 
 class Activity(msgspec.Struct):
-    """The common half of a run and of a command: it has stages."""
+    """Common base of runs and commands, which both have stages."""
 
     first: Entry
     last: Entry
     start: Entry | None
     ends: list[Entry] = []
-    """More than one when the exit helper amends what the recorder could not know."""
+    """End entries. There are several if the exit helper adds facts that the recorder could not know."""
     stages: list[StageSpan] = []
     open_stages: list[StageSpan] = []
     failed_last: list[StageSpan] = []
-    """The stages that failed one after the other, with nothing started or succeeded since."""
+    """The latest failed stages, if no stage has started or succeeded since."""
     identified: dict[str, StageSpan] = {}
-    """The stages by their ids, of those that have one."""
+    """Id -> stage, for stages that have an id."""
 
     def start_stage(self, entry: Entry) -> None:
         """Open a stage."""
@@ -89,7 +89,7 @@ class Activity(msgspec.Struct):
             self.failed_last.clear()
 
     def end_stage(self, entry: Entry) -> None:
-        """Close the open stage of that id, else the latest of that name; without one, the start was lost."""
+        """End the latest open stage with this name and id. If there is none, add one without a start."""
         name, identity = entry.stage or "", entry.stage_id
         for place in range(len(self.open_stages) - 1, -1, -1):
             span = self.open_stages[place]
@@ -106,7 +106,7 @@ class Activity(msgspec.Struct):
             self.failed_last.clear()
 
     def _add_stage(self, span: StageSpan, entry: Entry) -> None:
-        """Add a stage that is in the one that it names, or else in those that are open."""
+        """Add a stage. With an id, its depth follows from its parent, otherwise from the open stages."""
         if entry.stage_id is not None:
             span.id = entry.stage_id
             around = self.identified.get(entry.parent or "")
@@ -124,17 +124,17 @@ class CommandSpan(Activity):
     """True for a pre-command, False for a post-command."""
 
     def is_called(self, name: str, *, before: bool) -> bool:
-        """Return True for a command of that name on that side of the service."""
+        """Return True if this is the pre- or post-command with that name."""
         return self.name == name and self.before == before
 
 
 class RunSpan(Activity):
-    """The entries of one run, and of the commands that systemd ran around it."""
+    """One run, and the commands that systemd ran before and after it."""
 
     number: int = 0
     """The number of the run among those of its service."""
     attempt: int = 1
-    """From 1 within its boot; the programs recorded within one invocation share theirs."""
+    """From 1 within its boot. Programs recorded in the same invocation have the same number."""
     commands: list[CommandSpan] = []
     dropped: int = 0
     left_out: RunsLeftOut | None = None
@@ -142,20 +142,20 @@ class RunSpan(Activity):
     """The first entry that has a time."""
     last_timed: Entry | None = None
     superseded: bool = False
-    """True when another run of the service began after the last entry of this one."""
+    """True if another run of the service began after the last entry of this one."""
 
     @property
     def is_pending(self) -> bool:
-        """Return True while nothing but pre-commands was recorded."""
+        """Return True if only pre-commands were recorded yet."""
         return self.start is None and not self.ends and not self.stages
 
     def ended_command(self, pid: int | None, name: str) -> CommandSpan | None:
-        """Return the command of a process that has ended already: another end of it amends that."""
+        """Return the ended command of a process. A further end entry of it adds facts to the first."""
         commands = (c for c in self.commands if c.ends and c.first.pid == pid and c.name == name)
         return next(commands, None) if pid is not None else None
 
     def open_command(self, name: str, *, before: bool) -> CommandSpan | None:
-        """Return the latest command of that name that has not ended."""
+        """Return the latest command with that name that has not ended."""
         return next(
             (c for c in reversed(self.commands) if not c.ends and c.is_called(name, before=before)), None
         )
@@ -165,7 +165,7 @@ _Identity: TypeAlias = tuple[str | None, int | None, str | None]
 
 
 def _is_anonymous(entry: Entry) -> bool:
-    """Return True for upstream's entries, which name neither their process nor their invocation."""
+    """Return True for entries without process id and invocation id, such as upstream's."""
     return entry.pid is None and entry.invocation_id is None
 
 
@@ -178,16 +178,17 @@ _STAGE_END: Final = Phase.STAGE_END
 _SERVICE_START: Final = Phase.SERVICE_START
 _SERVICE_END: Final = Phase.SERVICE_END
 _SOURCED_AGAIN: Final = timedelta(seconds=1)
-"""The distance at which upstream's shim, sourced twice, starts its run: at once, but its clock has whole
-seconds.
+"""Longest time between two starts of one run by upstream's shim, which may be sourced twice.
+
+It records both starts at once, but in whole seconds.
 """
 
 _MAX_PIECES: Final = 1000
-"""Damaged pieces of one record that are held; the others are counted."""
+"""Number of damaged pieces of a record that are kept. Further ones are only counted."""
 
 
 class Pairing:
-    """The runs of one service, as its entries come in."""
+    """Builds the runs of one service from its entries, in the order of the record."""
 
     def __init__(self) -> None:
         self.malformed: list[Malformed] = []
@@ -197,20 +198,20 @@ class Pairing:
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """Forget all runs: behind them a collector has the rotated record, which tells or counts them."""
+        """Forget all runs. In a collector's copy, the rotated record follows them and contains them again."""
         self.runs: list[RunSpan] = []
         self.boots: dict[str, str] = {}
-        """Boot id -> timestamp of its first entry that has one, else empty; in the order of appearance."""
+        """Boot id -> timestamp of its first entry with one, or empty; in the order of the record."""
         self._boot_id: str | None = None
-        """The one of these that came last, if its time is known."""
+        """The latest boot, if it has a timestamp."""
         self._by_identity: dict[_Identity, RunSpan] = {}
-        """The runs by the processes that recorded them, unless these are anonymous."""
+        """Process -> run. Entries without process and invocation are not included."""
         self._by_invocation: dict[str, RunSpan] = {}
-        """The latest run of each invocation."""
+        """Invocation id -> its latest run."""
         self._current: dict[int, RunSpan] = {}
-        """The open runs that no later one has superseded, by their numbers."""
+        """Number -> run, for open runs that are not superseded by a later one."""
         self._touched: RunSpan | None = None
-        """The one of these that an entry was of last, with none of another since."""
+        """The open run to which the previous entry belongs."""
         self._attempts: dict[str | None, int] = {}
         """The number of attempts in each boot."""
 
@@ -241,9 +242,7 @@ class Pairing:
             self._end_command(entry)
 
     def drain(self) -> Iterator[RunSpan]:
-        """Yield the runs, each forgotten as it is handed out: the entries of a long record take
-        much memory.
-        """
+        """Yield and forget each run, because the entries of a long record need much memory."""
         self._by_identity.clear()
         self._by_invocation.clear()
         self._current.clear()
@@ -269,10 +268,10 @@ class Pairing:
         self._touch(run, entry)
 
     def _run_started_by(self, entry: Entry) -> RunSpan | None:
-        """Return a run that was there before its `service start`: one with pre-commands, or one sourced
-        twice.
+        """Return the existing run to which a `service start` belongs; None if it starts a new run.
 
-        Upstream's shim, sourced twice, starts its run twice, and names no run.
+        A run exists before its start if it has pre-commands. Upstream's shim, sourced twice, records a second
+        start of the same run, without an id.
         """
         if _is_anonymous(entry):
             run = self._latest
@@ -294,7 +293,7 @@ class Pairing:
         self._touched = None
 
     def _activity(self, entry: Entry) -> Activity:
-        """Return what a stage belongs to: the command that the entry names, or else the run."""
+        """Return the owner of a stage: the command named in the entry or, without one, the run."""
         name = entry.pre_command or entry.post_command
         if name is not None:
             return self._command(entry, name)
@@ -303,10 +302,10 @@ class Pairing:
         return run
 
     def _run_of(self, entry: Entry) -> RunSpan | None:
-        """Return the run of an entry that starts none.
+        """Return the existing run of an entry other than a `service start`; None if there is none.
 
-        A program that records a stage from a process of its own (`service-record run --stage`) shares the
-        invocation with the run, and outside systemd only the boot. An end must know its run better.
+        `service-record run --stage` records a stage from another process. Its entries have the invocation id
+        of the run, or outside of systemd only the boot id. For the end of a run, these are not enough.
         """
         invocation_id, pid = entry.invocation_id, entry.pid
         if pid is None and invocation_id is None:
@@ -340,7 +339,7 @@ class Pairing:
         (amended or self._command(entry, name)).ends.append(entry)
 
     def _command(self, entry: Entry, name: str) -> CommandSpan:
-        """Return the open command that an entry names; one whose start was lost is made here."""
+        """Return the open command named in an entry. If its start is missing, add the command."""
         before = entry.post_command is None and entry.phase is not Phase.POST_COMMAND_END
         run = self._latest_run(entry)
         command = run.open_command(name, before=before) if run is not None else None
@@ -353,17 +352,17 @@ class Pairing:
         return command
 
     def _latest_run(self, entry: Entry) -> RunSpan | None:
-        """Return the latest run of the entry's invocation; where it names none, of its boot."""
+        """Return the latest run of the entry's invocation or, without an invocation id, of its boot."""
         if entry.invocation_id is not None:
             return self._by_invocation.get(entry.invocation_id or "")
         run = self._latest
         return run if run is not None and run.first.boot_id == entry.boot_id else None
 
     def _run_around(self, entry: Entry, name: str, *, before: bool) -> RunSpan | None:
-        """Return the run that a command which starts now is part of.
+        """Return the existing run to which a starting command belongs; None if it starts a new run.
 
-        Without an invocation, a pre-command is the first thing of a new run unless the latest run has had
-        nothing but other pre-commands.
+        Without an invocation id, a pre-command starts a new run, unless the latest run has only had other
+        pre-commands yet.
         """
         run = self._latest_run(entry)
         if run is None or entry.invocation_id is not None or not before:
@@ -387,9 +386,9 @@ class Pairing:
         return run
 
     def _supersede(self, invocation_id: str | None) -> None:
-        """Mark the latest run when it has ended, and the open runs of other invocations.
+        """Mark the latest run as superseded if it has ended, and also the open runs of other invocations.
 
-        systemd runs one at a time of a unit.
+        systemd runs a unit only once at a time.
         """
         self._touched = None
         if self._latest is not None and self._latest.ends:
@@ -400,7 +399,7 @@ class Pairing:
                 del self._current[number]
 
     def _touch(self, run: RunSpan, entry: Entry) -> None:
-        """Take an entry for the last one of a run."""
+        """Update a run with its latest entry."""
         run.last = entry
         if entry.dropped:
             run.dropped += entry.dropped
@@ -416,7 +415,7 @@ class Pairing:
 
 
 def pair(record: Iterable[Piece]) -> Pairing:
-    """Return the runs in the record of a service."""
+    """Assign the pieces of a service's record to runs."""
     pairing = Pairing()
     for piece in record:
         if isinstance(piece, Entry):

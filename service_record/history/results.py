@@ -1,6 +1,6 @@
-"""Makes runs, commands and stages of spans, with their outcomes, times and facts. Pure.
+"""Convert spans to runs, commands and stages with outcomes, times and facts. Pure.
 
-A run without an end is running or interrupted; a failure of a stage that its run continued after is handled.
+A run without an end is running or interrupted. The failure of a stage is handled if its run continued.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
 
 
 class Handled(msgspec.Struct, frozen=True, kw_only=True):
-    """A stage that failed, and has not succeeded since, in a run that continued."""
+    """A handled failure: a stage that failed and has not succeeded since, in a run that continued."""
 
     run: Run
     stage: Stage
-    """Its latest execution that failed."""
+    """The latest failed execution of the stage."""
     command: Command | None
-    """The pre- or post-command that it is a stage of."""
+    """The pre- or post-command that contains the stage; None if the service itself does."""
     count: int
-    """The number of its executions that have failed since it last succeeded."""
+    """The number of failed executions of the stage since it last succeeded."""
     stages: int
-    """The number of stages of the run that failed like it; it is the latest of them."""
+    """The number of stages of the run with a handled failure, of which this is the latest."""
 
 
 def handled_failure(run: Run) -> Handled | None:
-    """Return the latest stage of a run that failed and has not succeeded since; None without any."""
+    """Return the latest stage of a run that failed and has not succeeded since, or None."""
     failed: dict[tuple[int | None, str], list[tuple[Command | None, Stage]]] = {}
     for command, stage in _executions(run):
         key = None if command is None else id(command), stage.name
@@ -76,32 +76,33 @@ def _unknown(_pid: int, _uptime: float | None) -> bool | None:
 
 
 _NO_TIME: Final = "~"
-"""Sorts behind every timestamp."""
+"""Sorts after all timestamps."""
 
 
 class Liveness(msgspec.Struct, frozen=True):
-    """Facts about the host that reads the records; by default none."""
+    """Facts about the host on which the records are read. By default, nothing is known."""
 
     boot_id: str | None = None
-    """Of the boot that is running now."""
+    """The id of the current boot."""
     is_at_home: bool = False
-    """True when the records are certainly this host's own, so that a run of any other boot is over."""
+    """True if the records are certainly from this host, so that runs of all other boots are over."""
     is_alive: Callable[[int, float | None], bool | None] = _unknown
-    """A check of the process of that pid, which ran at that uptime of this boot; None when unknown."""
+    """Checks whether a process is alive, given its pid and an uptime at which it ran; None if unknown."""
 
 
 class Presence(msgspec.Struct, frozen=True):
-    """The facts that tell running from interrupted, for all records of one host."""
+    """The facts that distinguish running from interrupted, for all records of one host."""
 
     liveness: Liveness
     latest_boot: str | None
 
     def may_run(self, activity: Activity, *, superseded: bool) -> bool:
-        """Return True when a run or command without an end may still be running.
+        """Return True if a run or command without an end may still be running.
 
-        The process decides where it can be asked; otherwise a later run of the service, or a later boot.
+        If its process can be checked, that decides. Otherwise, it is over if the service had a later run, or
+        the host a later boot.
         """
-        # The first entry of a run may be that of a command before it, which is another process.
+        # The first entry of a run may be from a pre-command, which is another process.
         begins = activity.start or activity.first
         boot_id, pid = begins.boot_id, begins.pid
         if boot_id is not None and boot_id == self.liveness.boot_id and pid is not None:
@@ -112,10 +113,10 @@ class Presence(msgspec.Struct, frozen=True):
 
 
 def boots_in_order(records: Iterable[dict[str, str]]) -> tuple[str, ...]:
-    """Return the boot ids of all records, oldest first, given each record's boot ids and first timestamps.
+    """Return the boot ids of all records, oldest first. Each record is a mapping: boot id -> first timestamp.
 
-    The order within one record is certain. Between records the timestamps decide: the clock of a freshly
-    booted host may be years off. Records that contradict each other are put in the order of timestamps.
+    The order within one record is certain, while the clock of a host that has just booted may be years off.
+    So timestamps only decide between boots of different records, or if records contradict each other.
     """
     records = list(records)
     first_times: dict[str, str] = {}
@@ -125,7 +126,7 @@ def boots_in_order(records: Iterable[dict[str, str]]) -> tuple[str, ...]:
             first_times[boot_id] = min(time, first_times.get(boot_id, time))
     if len(first_times) <= 1:
         return tuple(first_times)
-    from graphlib import CycleError, TopologicalSorter  # most hosts have one boot
+    from graphlib import CycleError, TopologicalSorter  # imported here because most hosts have one boot
 
     sorter = TopologicalSorter[str](dict.fromkeys(first_times, ()))
     for boots in records:
@@ -139,7 +140,7 @@ def boots_in_order(records: Iterable[dict[str, str]]) -> tuple[str, ...]:
 
 
 def _earliest_first(sorter: "TopologicalSorter[str]", first_times: dict[str, str]) -> Iterable[str]:
-    from heapq import heapify, heappop, heappush  # as above
+    from heapq import heapify, heappop, heappush  # likewise
 
     ready = [(first_times[boot_id], boot_id) for boot_id in sorter.get_ready()]
     heapify(ready)
@@ -152,7 +153,7 @@ def _earliest_first(sorter: "TopologicalSorter[str]", first_times: dict[str, str
 
 
 def run_of(service: str, span: RunSpan, presence: Presence) -> Run:
-    """Return the run of a service that a span comes to, as far as that is known."""
+    """Convert a span to a run of a service, with its outcome."""
     command = _deciding_command(span)
     outcome = _run_outcome(span, command, presence)
     own = _recorded_outcome(span) or outcome
@@ -195,10 +196,10 @@ def _time(entry: Entry | None) -> datetime | None:
 
 
 def _deciding_command(span: RunSpan) -> CommandSpan | None:
-    """Return the command that the outcome of a run hangs on; none when it hangs on the service itself.
+    """Return the command that determines the outcome of a run; None if the service itself does.
 
-    systemd goes on after a failed pre-command only when told to ignore it, and counts a failed post-command
-    as a failure of the unit.
+    systemd continues after a failed pre-command only if the unit ignores its failure (`ExecStartPre=-`). It
+    treats a failed post-command as a failure of the unit.
     """
     if span.is_pending:
         return _deciding_of(span.commands)
@@ -213,7 +214,7 @@ def _deciding_command(span: RunSpan) -> CommandSpan | None:
 
 
 def _deciding_of(commands: Sequence[CommandSpan]) -> CommandSpan:
-    """Likewise when there are only commands: a pre-command that fails is followed by post-commands alone."""
+    """Do this for a run with only commands. After a failed pre-command, only post-commands are run."""
     last_before = max((index for index, command in enumerate(commands) if command.before), default=0)
     return next(
         (command for command in commands[last_before:] if _recorded_outcome(command) is not SUCCESS),
@@ -250,9 +251,9 @@ def _command(span: CommandSpan, run: RunSpan, presence: Presence) -> Command:
 
 
 def _command_outcome(span: CommandSpan, run: RunSpan, presence: Presence) -> Outcome:
-    """Return a command's outcome.
+    """Return the outcome of a command.
 
-    A pre-command without an end is over when the service, or a post-command, has started.
+    A pre-command without an end is over if the service or a post-command has started.
     """
     if span.ends:
         return end_outcome(span.ends[-1])
@@ -263,13 +264,13 @@ def _command_outcome(span: CommandSpan, run: RunSpan, presence: Presence) -> Out
 
 
 def _stages(around: Activity, outcome: Outcome) -> tuple[Stage, ...]:
-    """Return the stages of a run or command that came to an outcome; the open ones came to the same."""
+    """Return the stages of a run or command with this outcome, which its open stages get as well."""
     amended = _amended_stage(around)
     return tuple(_stage(stage, around, outcome, is_amended=stage is amended) for stage in around.stages)
 
 
 def _stage(span: StageSpan, around: Activity, outcome: Outcome, *, is_amended: bool) -> Stage:
-    """Return a stage. One that ended with the run or command around it came to the same as that."""
+    """Convert a span to a stage. If it ended together with its run or command, it has the same outcome."""
     if span.outcome is not None and not is_amended and not _is_cut_by(span.outcome, outcome):
         outcome = span.outcome
     duration = span.duration
@@ -296,22 +297,22 @@ def _stage(span: StageSpan, around: Activity, outcome: Outcome, *, is_amended: b
 
 
 def _is_cut_by(own: Outcome, outcome: Outcome) -> bool:
-    """Return True for the end of a stage by a signal that, of the run around it, is known by now."""
+    """Return True if a stage was interrupted by the signal that stopped or failed its run."""
     return own is INTERRUPTED and (outcome is STOPPED or outcome is FAILURE)
 
 
 def _amended_stage(activity: Activity) -> StageSpan | None:
-    """Return the stage that an amending end names: it ended with the run, and comes to the same."""
-    if len(activity.ends) < 2 or activity.ends[-1].stage is None:  # noqa: PLR2004  # an end, and what amends it
+    """Return the stage named in a further end entry, which ended together with the run; else None."""
+    if len(activity.ends) < 2 or activity.ends[-1].stage is None:  # noqa: PLR2004  # an end, and a further one
         return None
     return next((stage for stage in reversed(activity.stages) if stage.name == activity.ends[-1].stage), None)
 
 
 def _blamed_stage(activity: Activity, outcome: Outcome) -> StageSpan | None:
-    """Return the stage that an activity is in, or was stopped, interrupted or failed in.
+    """Return the stage in which an activity is, or in which it was stopped, interrupted or failed; else None.
 
-    An end is put down to a stage only when that ended right before, and alike: services go on after failures
-    of stages that they handle.
+    A stage is blamed for the end of a run only if it ended right before, in the same way. Otherwise the
+    service has handled the failure of the stage and continued.
     """
     if outcome is SUCCESS:
         return None
@@ -329,17 +330,18 @@ def _blamed_stage(activity: Activity, outcome: Outcome) -> StageSpan | None:
 
 
 def _run_evidence(run: RunSpan, command: CommandSpan | None, stage: StageSpan | None) -> list[Entry]:
-    """Return the entries that say how a run ended.
+    """Return the entries that describe the end of a run.
 
-    What a pre-command ended as, systemd says of the whole run.
+    If a pre-command ended it, these include the run's own end entries, which have systemd's result.
     """
     evidence = _evidence(command or run, stage)
     return [*evidence, *run.ends] if command is not None and command.before else evidence
 
 
 def _evidence(activity: Activity, stage: StageSpan | None) -> list[Entry]:
-    """Return the entries that say how an activity ended, the most telling last, with those of its failed
-    stage.
+    """Return the entries that describe the end of an activity, including that of its failed stage.
+
+    The most informative entry is last.
     """
     if stage is None or stage.end_entry is None:
         return activity.ends
@@ -347,7 +349,7 @@ def _evidence(activity: Activity, stage: StageSpan | None) -> list[Entry]:
 
 
 def _recorded_outcome(activity: Activity) -> Outcome | None:
-    """Return the outcome that an activity recorded itself; the last one counts."""
+    """Return the outcome in the last end entry of an activity, or None."""
     return end_outcome(activity.ends[-1]) if activity.ends else None
 
 
@@ -358,25 +360,25 @@ def _duration(start: Entry | None, end: Entry | None) -> float | None:
 
 
 LEAST_STEP: Final = 2.0
-"""Seconds. A recorder reads the time and the uptime one after the other, on a busy host not quite at once."""
+"""Smallest clock change in seconds. On a busy host, a recorder reads time and uptime not exactly at once."""
 
 
 class ClockStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One time that the clock was set, within a boot."""
+    """A change of the clock within a boot."""
 
     boot_id: str | None
     uptime: float
-    """Of the first entry after it, in seconds since boot."""
+    """The uptime of the first entry after it, in seconds."""
     before: datetime
     """The time of the last entry before it."""
     after: datetime
     """The time of the first entry after it."""
     seconds: float
-    """The seconds by which the clock was set: negative when back."""
+    """The size of the change in seconds, negative if the clock was set back."""
 
 
 def clock_steps(records: Iterable[Iterable[RunSpan]]) -> tuple[ClockStep, ...]:
-    """Return the steps in each boot, in the order of uptime, that the runs of all services tell together."""
+    """Find the clock changes in each boot from the runs of all services, in the order of uptime."""
     boots: dict[str | None, list[_ClockReading]] = {}
     for runs in records:
         for boot_id, bounds in _by_boot(runs).items():
@@ -388,18 +390,18 @@ class _ClockReading(NamedTuple):
     uptime: float
     time: datetime
     ahead: float
-    """Time less uptime: what only a step of the clock changes."""
+    """Time minus uptime, in seconds. It changes only if the clock is set."""
 
 
 class _Bounds(NamedTuple):
-    """The uptime and the time of the first and the last entry of each run, in their order."""
+    """Uptimes and times of the first and last entry of each run, in the order of the record."""
 
     uptimes: list[float]
     times: list[datetime]
 
 
 def _by_boot(runs: Iterable[RunSpan]) -> dict[str | None, _Bounds]:
-    """Boot id -> what is known of the runs in that boot."""
+    """Return boot id -> times of the runs in that boot."""
     boots: dict[str | None, _Bounds] = {}
     boot_id, bounds = None, None
     for run in runs:
@@ -415,9 +417,7 @@ def _by_boot(runs: Iterable[RunSpan]) -> dict[str | None, _Bounds]:
 
 
 def _edges(bounds: _Bounds) -> Iterator[_ClockReading]:
-    """Yield the readings of one service in one boot around each step, the first and the last: all that is
-    needed.
-    """
+    """Yield the readings before and after each clock change, and the first and last one."""
     ahead = list(map(sub, map(datetime.timestamp, bounds.times), bounds.uptimes))
     has_steps = max(ahead) - min(ahead) >= LEAST_STEP
     steps = {
