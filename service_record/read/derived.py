@@ -47,6 +47,8 @@ _JOURNALS: Final = frozenset(
     {FileForm.JOURNAL, FileForm.JOURNAL_JSON, FileForm.JOURNAL_EXPORT, FileForm.JOURNAL_VERBOSE}
 )
 _CLOUD_INIT_STATE: Final = r"(?:^|/)(?:cloud|cloud-init|data)/(?:data/)?(?P<name>status|result)\.json$"
+_JOURNAL_OF_UNIT: Final = r"(?:^|/)journals/([^/]+?)(?:\.service)?\.log$"
+"""A file of OpenShift's log bundle with the journal of one service."""
 _JOURNAL_LINES: Final = rf"(?m)^{SYSTEMD_LINE}".encode()
 _CONSOLES: Final = frozenset({FileForm.TEXT, FileForm.KERNEL, FileForm.UTF_16})
 _COLOURS: Final = rb"(?:\x1b|\^\[)\[[0-9;]*m|\[\d{1,3}(?:;\d{1,3}){0,3}m"
@@ -127,7 +129,9 @@ def read_log(path: str, read: Read) -> Records:
     era = Era(last=end or datetime.now(UTC))
     installer = find_installer(path, head.decode(errors="replace"))
     if form in _JOURNALS and (installer is None or not installer.reads_journals):
-        runs = read_runs(form, read_again, era, is_year_known=end is not None)
+        alone = re.search(_JOURNAL_OF_UNIT, path)
+        only_unit = f"{alone[1]}.service" if alone is not None else ""
+        runs = read_runs(form, read_again, era, is_year_known=end is not None, only_unit=only_unit)
         return _merge_files([runs.records(), read_journal_lines(runs.installer_lines)])
     if form in _CONSOLES and (installer is None or installer.name == "ignition"):
         return _read_capture(form, read_again, installer)

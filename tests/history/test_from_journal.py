@@ -14,6 +14,7 @@ from service_record.history import History, build_history
 from service_record.history.critical_chain import critical_chain
 from service_record.history.from_journal import merge
 from service_record.history.outcome import Outcome, Run
+from service_record.read.derived import read_log
 from service_record.record.entry import Entry, Phase, Result
 from service_record.record.recognition import FileForm, recognise
 from tests.command_line import service_record
@@ -514,3 +515,18 @@ def test_second_boot_of_a_console_is_another_boot(tmp_path: Path) -> None:
     answer = service_record("show", "--from", file, "--output", "json")
     (pull,) = [one["runs"] for one in json.loads(answer.out)["services"] if one["service"] == "pull"]
     assert len({run["bootId"] for run in pull}) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [("x/bootstrap/journals/pull.log", "no space left"), ("x/messages.log", None)],
+)
+def test_lines_in_the_journal_of_one_unit_are_its_own(path: str, message: str | None) -> None:
+    text = """\
+Nov 21 10:00:01 node systemd[1]: Starting pull.service - Pull...
+Nov 21 10:00:02 node sh[7]: no space left
+Nov 21 10:00:02 node systemd[1]: pull.service: Main process exited, code=exited, status=1/FAILURE
+Nov 21 10:00:02 node systemd[1]: pull.service: Failed with result 'exit-code'.
+"""
+    history = build_history(read_log(path, BytesIO(text.encode()).read).items())
+    assert history.services[0].runs[0].facts.message == message

@@ -61,11 +61,13 @@ _HALF_A_YEAR: Final = timedelta(days=180)
 _FAILURES: Final = (": Failed with result ", " entered failed state.")
 
 
-def read_runs(form: FileForm, read: Read, era: Era, *, is_year_known: bool = True) -> JournalRuns:
+def read_runs(
+    form: FileForm, read: Read, era: Era, *, is_year_known: bool = True, only_unit: str = ""
+) -> JournalRuns:
     """Read a journal. `era` determines the year if the times of its format have no year.
 
     If `is_year_known` is False, the era is a guess. Then `years_assumed` of the result is True if a year was
-    needed.
+    needed. If the journal has the lines of only one unit, pass its name: its programs may have any name.
     """
     if form is FileForm.JOURNAL_EXPORT:
         return _read_entries(form, _split_export(read), _EXPORT_MARKS)
@@ -82,7 +84,7 @@ def read_runs(form: FileForm, read: Read, era: Era, *, is_year_known: bool = Tru
         for fields in read_fields(form, read):
             _add_fields(runs, fields)
         return runs
-    return _read_text(convert_to_lines(form, read), era, is_year_known=is_year_known)
+    return _read_text(convert_to_lines(form, read), era, is_year_known=is_year_known, only_unit=only_unit)
 
 
 class _Marks(msgspec.Struct, frozen=True):
@@ -252,7 +254,7 @@ def _parse_microseconds(microseconds: bytes | None) -> float | None:
     return int(microseconds) / 1e6
 
 
-def _read_text(read: Read, era: Era, *, is_year_known: bool) -> JournalRuns:
+def _read_text(read: Read, era: Era, *, is_year_known: bool, only_unit: str) -> JournalRuns:
     """Read a journal as text. Lines do not name their unit, and only journalctl prints the boot."""
     runs = JournalRuns()
     time_of = cache(lambda stamp: time_in_journal(stamp, era))
@@ -297,7 +299,7 @@ def _read_text(read: Read, era: Era, *, is_year_known: bool) -> JournalRuns:
             if (failed := next((text.find(each) for each in _FAILURES if each in text), None)) is not None:
                 unit = text[:failed].removeprefix("Unit ")
                 before = window[max(start - _MAX_LOOKBACK_BYTES, 0) : start]
-                runs.set_lines(unit, _find_last_lines(before, unit), boot_id)
+                runs.set_lines(unit, _find_last_lines(before, unit, is_alone=unit == only_unit), boot_id)
             time = time_of(match["time"])
             runs.years_assumed |= not is_year_known and is_without_year(match["time"])
             moment = JournalMoment(
@@ -391,15 +393,19 @@ def _parse_uptime(stamp: str) -> float | None:
     return None if match is None else float(match[1])
 
 
-def _find_last_lines(before: bytes, unit: str) -> list[str]:
+def _find_last_lines(before: bytes, unit: str, *, is_alone: bool) -> list[str]:
     """Return the last lines of a unit since its latest start.
 
-    The text does not name the unit of a line, so programs are assigned to the unit by their names.
+    The text does not name the unit of a line, so programs are assigned to the unit by their names, unless the
+    unit is alone in the journal (`is_alone`).
     """
     names = b"|".join(
         re.escape(name).encode() for name in sorted(program_names(unit.removesuffix(".service")))
     )
-    own = rb" (?:" + names + rb")(?:\.sh|\.py|\.service)?\[\d{1,10}\]: ([^\n]*)"
+    program = (
+        rb"(?!systemd\[)[^\s:\[\]()]{1,64}" if is_alone else rb"(?:" + names + rb")(?:\.sh|\.py|\.service)?"
+    )
+    own = rb" " + program + rb"\[\d{1,10}\]: ([^\n]*)"
     # systemd's child logs under another name until it executes the service's program.
     own += rb"| (?:\([^\s()]{1,32}\)|systemd)\[\d{2,10}\]: " + re.escape(unit).encode() + rb": ([^\n]*)"
     begun = before.rfind(b": Starting " + unit.encode())
