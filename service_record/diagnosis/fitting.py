@@ -66,6 +66,9 @@ _GOES_ON: Final = r"""(?xi)
         \b (?! [^\n]{0,40} (?:timed\sout|fail|giving\sup) ) [^\n:;"]{0,40} (?: " | $ )
     | \b while\sSSL\shandshaking\b [^\n]{0,40} ,\sclient:                               # nginx
     | \b TLS\shandshake\serror\sfrom\s                                                  # servers in Go
+    | ^ [^\s]{3,60}:\d{1,5} \s (?:\[[^\]\n]{1,40}\]\s)? [\w~-]{1,60}/\S{1,60}: \s SSL\s   # haproxy
+    | \[client\s[^\]\n]{3,60}\] \s AH\d{5}: | \[ssl:(?:info|debug)\]                       # Apache
+    | \b SSL_accept\serror\sfrom\s | \b lost\sconnection\safter\sSTARTTLS\sfrom\s          # Postfix
     """
 """A line that itself says that its program goes on: without a part, with a new try, or with other clients."""
 _WENT_ON: Final = "the line says that its program went on"

@@ -84,11 +84,12 @@ TIMES: Final = (
     r"|[^\x00-\x1f\[<{\"=:#]{2,48}? [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?)"
 )
 """A pattern of the times at the beginning of a journal's lines, in every text form of journalctl."""
-_JOURNAL_LINE: Final = (
-    rf"{TIMES} (\S*[^\s:]) [^\s:\[\]]+(?:\[\d{{1,10}}\])?: "
-    # journalctl --no-hostname, as in the emergency shell of CoreOS. Without a date it looks like dmesg.
-    rf"|(?!\[){TIMES} [^\s:\[\]]+\[\d{{1,10}}\]: "
-).encode()
+_JOURNAL_LINE: Final = rf"{TIMES} (\S*[^\s:]) [^\s:\[\]]+(?:\[\d{{1,10}}\])?: ".encode()
+_LINE_WITHOUT_HOST: Final = rf"(?!\[){TIMES} (?:[^\s:\[\]]+\[\d{{1,10}}\]|kernel): ".encode()
+"""A line of `journalctl --no-hostname`, as in the emergency shell of CoreOS. Without a date it looks like
+dmesg."""
+_OF_A_JOURNAL: Final = rb" (?:systemd(?:-[a-z]+)?|ignition)\[\d+\]: "
+"""A line that is in no log of debian-installer, whose lines have no host either."""
 KERNEL_TIMES: Final = (
     r"(?:<\d+>)?(?:[a-z]+ *: *[a-z]+ *: )?"  # dmesg --raw, dmesg --decode
     r"\[(?: *\d+\.\d{6}|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\]"
@@ -163,10 +164,12 @@ def _form_of_lines(text: bytes) -> FileForm:
     kernel = [line for line in lines if re.match(_KERNEL_LINE, line)]
     journal = [match for line in lines if (match := re.match(_JOURNAL_LINE, line)) is not None]
     is_journal = len(journal) >= max(most, 1)
+    is_hostless = re.search(_OF_A_JOURNAL, text) is not None
+    hostless = [line for line in lines if is_hostless and re.match(_LINE_WITHOUT_HOST, line)]
     # Each line of short-monotonic has the same host; dmesg has the names of drivers there.
     if len(kernel) >= max(most, 1) and not (is_journal and len({match[1] for match in journal}) == 1):
         return FileForm.KERNEL
-    if is_journal:
+    if is_journal or len(hostless) >= max(most, 1):
         return FileForm.JOURNAL
     sample = text[:1000]
     printable = sum(1 for byte in sample if byte >= ord(" ") or byte in b"\t\r\n\x1b\x08\x0c")

@@ -79,6 +79,7 @@ def pretty(fields: dict[str, str]) -> str:
 
 JOURNALS: dict[str, str | bytes] = {
     "short": lines(lambda time, _: f"{time:%b %d %H:%M:%S}"),
+    "no-hostname": lines(lambda time, _: f"{time:%b %d %H:%M:%S}").replace(" node7 ", " "),
     "short-iso": lines(lambda time, _: f"{time:%Y-%m-%dT%H:%M:%S}+0000"),
     "short-precise": lines(lambda time, _: f"{time:%b %d %H:%M:%S.%f}"),
     "short-iso-precise": lines(lambda time, _: time.isoformat()),

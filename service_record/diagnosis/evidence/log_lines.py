@@ -303,7 +303,9 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _JOURNAL: Final = (
-    rf"(?s)(?P<time>{TIMES}) (?:[^\s;]*[^\s;:](?:;(?P<unit>[^\s;]*);(?P<priority>[0-7]?)(?:;boot)?)? )?"
+    rf"(?s)(?P<time>{TIMES}) "
+    r"(?:(?P<host>[^\s;]*[^\s;:])(?:;(?P<unit>[^\s;]*);(?P<priority>[0-7]?)(?:;boot)?)? "
+    r"|(?=(?:[^\s:\[\]]+\[\d{1,10}\]|kernel): ))"  # journalctl --no-hostname
     r"(?P<name>[^\s:\[\]]+)(?:\[(?P<pid>\d{1,10})\])?: (?P<text>.*)"
 )
 """A line of a journal. `journal_forms` adds the unit and the priority if the journal has them."""
@@ -410,7 +412,9 @@ def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:
         text, name = match["text"], match["name"]
         pid = int(match["pid"]) if match["pid"] else None
         time = time_in_journal(match["time"], era)
-        kind = _kind_in_journal(stream.kind, name, has_pid=pid is not None)
+        # The log of debian-installer has no hosts, but that of a system has them: /var/log/messages.
+        has_host = match["host"] is not None
+        kind = _kind_in_journal(stream.kind, name, has_pid=pid is not None and has_host)
         unit = _service_name(match["unit"] or "") or unit
         priority = int(match["priority"]) if match["priority"] else None
         if (whole := re.fullmatch(_WITH_UNIT, name)) is not None:
