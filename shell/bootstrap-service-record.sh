@@ -110,6 +110,10 @@ __sr_limits=("${COMPREPLY[@]}")
 \builtin unset -f __sr_are_writable __sr_are_enabled
 
 # --- The public API ------------------------------------------------------------------------------
+# The first command of each function switches off options of the service (see __sr_quieten), the
+# last one sets them again. Under -x bash would print the first one. So it runs without descriptor
+# 2: the word after `2>&` is `-` if $- contains an x, otherwise 2. Not a function: this is the hot
+# path.
 record_service_stage_start() { # NAME
   { builtin local __sr_off && [[ $- != *[akvxT]* ]] && __sr_off='' || __sr_quieten; } \
     2>&"${__sr_stderr[_${-//[!x]/}]-2}"
@@ -172,7 +176,8 @@ __sr_load() {
   __sr_late=()
 }
 
-# Parses only the first two sections of the second half. The rest would take a millisecond.
+# Parses only the first two sections of the second half, which have this number of lines. The rest
+# would take a millisecond.
 __sr_load_traps() { # LINES
   if ((${#__sr_late[@]} && ! __sr_late_from)); then
     __sr_parse __sr_late 0 "$1"
@@ -257,6 +262,17 @@ __sr_begin() { # initializes the state; texts for entries are stored as JSON
   builtin printf '\n' 2>&- >/dev/null
   builtin unset -v __sr
   builtin declare -gA __sr
+  # ended: empty; 1: the end is recorded; `later`: it is recorded after the service's own commands
+  #   in its EXIT trap
+  # array_end: where the next search for the end of an array begins, in bytes
+  # hung: the jobs that were killed once (see __sr_apart)
+  # own: the service's own commands in the EXIT trap; ends_trap: our command after them, or empty
+  # held: whether SIGTERM is delayed (see __sr_hold_term)
+  # frames: `none` if no code of the script can see the frames of our functions
+  # options: the service's options at its end
+  # sees_exit: 1 if our function `exit` is defined; exit_line, exit_command: of its last call
+  # err: the text of the ERR trap; err_line, err_command, err_pipe, err_status: of the last failed
+  #   command; err_ends: 1 if errexit ended the shell at it
   __sr=(
     [kind]=service [ended]='' [dropped]=0
     [layout]="${SERVICE_RECORDS_LAYOUT-}" [array_end]=0
@@ -333,7 +349,9 @@ __sr_needs_inbox() { # DIRECTORY
   [[ ! -w $1/$__sr_answer.json && ! -w ${__sr_above:-/} ]]
 }
 
-__sr_choose_name() { # a file name that upstream's reader accepts: no dot, no slash
+# Sets __sr_answer to the name of the record: $SERVICE_NAME, or the unit, or the script. Upstream's
+# reader accepts only file names without a dot.
+__sr_choose_name() {
   __sr_read_unit
   [[ $__sr_answer ]] ||
     __sr_answer=${0##*/} __sr_answer=${__sr_answer%.sh} __sr_answer=${__sr_answer%.bash}
@@ -416,7 +434,10 @@ __sr_format_minute() { # MINUTES since 1970
 }
 
 # Writes __sr_entry. SIGXFSZ is ignored meanwhile: a write beyond `ulimit -f` would kill the
-# service. Sets __sr_exit_trap to the EXIT trap if the service may have set one.
+# service. __sr_xfsz is not empty if that is not our task: the service has a trap for the signal
+# (taken), or the caller ignores it already (ignored, child). __sr_moved has the descriptors to
+# which bash moves 2 and 1 for the redirection (see __sr_find_free_descriptors). Sets __sr_exit_trap
+# to the EXIT trap if the service may have set one.
 __sr_write() {
   builtin local __sr_head='' __sr_written=''
   __sr_exit_trap[0]=''
@@ -442,7 +463,9 @@ __sr_prepare_file() {
   [[ ! $__sr_written ]]
 }
 
-__sr_count_lost() { # after an entry that was not written, or not by the hot path
+# Counts lost entries: the next entry has their number as `dropped`. Runs after each write that
+# failed, or that the hot path did not make.
+__sr_count_lost() {
   [[ $__sr_written != line ]] || __sr_torn=''
   [[ $__sr_written ]] || { __sr_torn=1 && __sr_load && __sr_is_written && __sr_written=1; }
   if [[ $__sr_written ]]; then
@@ -453,9 +476,10 @@ __sr_count_lost() { # after an entry that was not written, or not by the hot pat
   fi
 }
 
-# Like __sr_capture (see there), with the ignored SIGXFSZ and the free descriptors of __sr_write.
-# This is part of the hot path. It does nothing if a file cannot be used. Then __sr_exit_trap stays
-# empty, and the caller calls __sr_look_at_traps.
+# Sets __sr_exit_trap to the lines of `trap -p EXIT`, as __sr_capture would (see there). This is
+# part of the hot path, so it uses the free descriptors of __sr_write, which already ignores
+# SIGXFSZ. If no file can be used, __sr_exit_trap stays empty, and the caller calls
+# __sr_look_at_traps.
 __sr_read_exit_trap() {
   [[ ! ${__sr_more-} && ${__sr_captures-} && ${BASHPID-} == "${__sr_pid-}" &&
     ${BASH_COMPAT+${BASH_COMPAT@a}}${TMPDIR+${TMPDIR@a}} != *r* ]] || builtin return 0
