@@ -110,7 +110,7 @@ def test_a_boot_is_found_by_its_number_or_the_beginning_of_its_id(prefix: str, p
         *[(n, f"no boot {n}: the records have 3; 0 is the latest") for n in ("4", "-3", "1234567")],
         ("a", "2 boots begin with a; give more digits"),
         ("f", "no boots begin with f; 0 is the latest, -1 the one before"),
-        ("--1", "no boots begin with --1; 0 is the latest, -1 the one before"),
+        ("+-1", r"no boots begin with \+-1; 0 is the latest, -1 the one before"),
         ("87654321", "no boots begin with 87654321; 0 is the latest, -1 the one before"),
     ],
 )
