@@ -13,10 +13,11 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 
 def split_url(url: str, schemes: Collection[str] = ("http", "https")) -> SplitResult | None:
-    """Return the parts of a URL of one of these schemes with a host; None where it is not one."""
+    """Return the parts of a URL with one of these schemes and a host; None if it is not such a URL."""
     try:
         parts = urlsplit(url)
-        is_good = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+        has_host = bool(parts.hostname) and not any(map(str.isspace, parts.hostname or ""))
+        is_good = parts.scheme in schemes and has_host and parts.port != 0
     except ValueError:
         return None
     return parts if is_good else None

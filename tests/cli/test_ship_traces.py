@@ -324,7 +324,14 @@ def test_path_is_that_of_the_protocol(place: str, url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "place", ["otlp+https://", "otlp+https://me:secret@x", "otlp+http://x:99999", "otlp+http://a..b"]
+    "place",
+    [
+        "otlp+https://",
+        "otlp+https://me:secret@x",
+        "otlp+http://x:99999",
+        "otlp+http://a..b",
+        "otlp+http://x :4318",
+    ],
 )
 def test_invalid_address_is_reported_in_one_line(directory: Path, place: str) -> None:
     answer = service_record("ship", "--to", place, "--from", directory)
