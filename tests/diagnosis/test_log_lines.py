@@ -123,3 +123,17 @@ def test_line_has_kind_unit_and_host_of_file(kind: str, unit: str) -> None:
         place=place, kind=kind, name="job", unit=unit, text="said", host="n1", is_earlier_boot=True
     )
     assert (str(place), str(LinePlace("x"))) == ("x:7", "x")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "message"),
+    [
+        ("Nov 21 10:00:00 node ignition[7]: error: no such host", "ignition", "error: no such host"),
+        ("Nov 21 10:00:00 ignition[7]: error: no such host", "ignition", "error: no such host"),
+        ("Nov 21 10:00:00 kernel: error: no such disk", "kernel", "error: no such disk"),
+        ("2026-11-21T10:00:00Z error: no such host", "x", "2026-11-21T10:00:00Z error: no such host"),
+    ],
+)
+def test_line_without_host_needs_a_pid(text: str, name: str, message: str) -> None:
+    line = log_line(LogStream("x", "other", "x"), 1, text.encode(), Era())
+    assert (line.name, line.text) == (name, message)
