@@ -872,8 +872,8 @@ def insert_stages(runs: Sequence[Entry], steps: Iterable[Entry]) -> list[Entry] 
         if place is None:
             return None
         if step.phase is Phase.SERVICE_END:
-            end = found[place] if place < len(found) else step
-            if end.result is FAILURE and not end.error_message:
+            end = found[place] if place < len(found) else None  # None if the run has no end in the journal
+            if end is not None and end.result is FAILURE and not end.error_message:
                 why = {"error_message": step.error_message, "error_line": step.error_line}
                 found[place] = msgspec.structs.replace(end, **why)
             continue

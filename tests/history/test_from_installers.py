@@ -467,6 +467,20 @@ def test_stages_of_a_log_are_in_the_run_of_the_journal(tmp_path: Path) -> None:
     assert [stage["name"] for stage in final[0]["stages"]] == ["config-scripts-user", "config-final_message"]
 
 
+def test_failure_without_message_in_an_open_run_of_the_journal(tmp_path: Path) -> None:
+    (tmp_path / "journal.txt").write_text(
+        f"-- Boot {'c' * 32} --\n"
+        "2026-06-21T11:12:34+00:00 node systemd[1]: Starting cloud-final.service - Execute scripts...\n"
+    )
+    (tmp_path / "cloud-init.log").write_text(
+        "2026-06-21 11:12:35,000 - handlers.py[DEBUG]: start: modules-final: running modules for final\n"
+        "2026-06-21 11:12:36,000 - handlers.py[DEBUG]: finish: modules-final: FAIL\n"
+    )
+    document = json.loads(service_record("show", "--from", tmp_path, "--output", "json").out)
+    (final,) = [one["runs"] for one in document["services"] if one["service"] == "cloud-final"]
+    assert [run["outcome"] for run in final] == ["running"]
+
+
 def test_lines_without_events_give_nothing() -> None:
     installer = find_installer("cloud-init.log", "")
     assert installer is not None
