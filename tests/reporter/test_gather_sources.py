@@ -272,7 +272,7 @@ def test_last_lines_of_a_long_journal_are_kept(host: Host, endless: str, cursor:
     result = host.gather(row, cursor=cursor)
 
     assert result.only.status in {GatherStatus.TIMED_OUT, GatherStatus.CUT}
-    assert result.data("journal.log").endswith(b"the last are these]\nthe end\n")
+    assert result.data("journal.log").endswith(b"the latest lines follow]\nthe end\n")
 
 
 @pytest.mark.parametrize("journal", [Journal(boot=-1), Journal(("none*.service",))])
