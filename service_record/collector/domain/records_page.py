@@ -1,7 +1,7 @@
-"""The part of a page that records fill: the cause, the whole analysis, and when each service ran. Pure.
+"""The parts of a page about the records of a host: cause, whole analysis, and times of services. Pure.
 
-The parts of pages are those of `analyze --output html`, but for what a policy forbids that allows no style
-within a page.
+They are those of `analyze --output html`, without the parts that need inline styles: the
+Content-Security-Policy of the collector's pages forbids these.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ from service_record.history.build import true_time
 from service_record.history.outcome import Outcome, Run
 
 _CAUSE: Final = frozenset({"cause", "evidence", "running"})
-"""The sections that a host's page shows; an analysis of its own shows the rest."""
+"""The sections on the page of a host. The page of its analysis shows all sections."""
 _MOST_ROWS: Final = 200
 _MOST_RUNS: Final = 60
 
@@ -31,20 +31,20 @@ class ServiceRan(msgspec.Struct, frozen=True):
 
     name: str
     runs: tuple[tuple[float, float | None, str], ...]
-    """Begin, end and outcome of the latest; None while it runs."""
+    """Begin, end and outcome of the latest runs. The end is None while a run is running."""
 
 
 class Analysis(msgspec.Struct, frozen=True):
     """The analysis of records, as parts of a page."""
 
     verdict: str = ""
-    """A sentence, as HTML; empty where no service has a run."""
+    """A sentence, as HTML; empty if no service has a run."""
     lead: str = ""
     """A summary, as HTML."""
     is_explained: bool = False
-    """True if there is a root cause, which says what the verdict does and more."""
+    """True if there is a root cause. It repeats the verdict, with more details."""
     cause: str = ""
-    """The sections that say what went wrong, as HTML."""
+    """The sections about failures, as HTML."""
     rest: str = ""
     """All sections, as HTML."""
     services: tuple[ServiceRan, ...] = ()
