@@ -35,6 +35,12 @@ from service_record.diagnosis.evidence.log_lines import (
     matches_source,
 )
 from service_record.diagnosis.evidence.notable import notable_patterns
+from service_record.diagnosis.evidence.working import (
+    PATTERNS,
+    comparable_name,
+    named_things,
+    working_patterns,
+)
 from service_record.diagnosis.findings import unrepeated
 from service_record.diagnosis.judged_host import JudgedHost
 from service_record.diagnosis.line_patterns import LineSet, Pattern
@@ -71,6 +77,7 @@ _GOES_ON: Final = r"""(?xi)
     | \b SSL_accept\serror\sfrom\s | \b lost\sconnection\safter\sSTARTTLS\sfrom\s          # Postfix
     """
 """A line that itself says that its program goes on: without a part, with a new try, or with other clients."""
+WORKS_LATER: Final = "a later line shows that it works"
 _WENT_ON: Final = "the line says that its program went on"
 _OF_UNIT: Final = frozenset({"service", "unit"})
 """Placeholders of commands about the unit of the failed service."""
@@ -152,6 +159,7 @@ class RuleBook(msgspec.Struct, frozen=True):
                 chain(
                     ((numbers[id(test)], one) for test in elsewhere for one in test.patterns),
                     notable_patterns(),
+                    working_patterns(),
                 )
             ),
             orders={numbers[id(test)]: order for order, test in main if test is not None},
@@ -242,7 +250,8 @@ class CauseMatcher:
             if not is_kept and self._has_healed(match.by):
                 return match, "it has passed: it was logged long before the end"
         if rule.rank is Rank.CAUSE and match.doubt is None and match.line is not None:
-            match = replace(match, doubt=self._find_line_doubt(rule, match, match.line))
+            doubt = self._find_line_doubt(rule, match, match.line) or self._find_contradiction(match)
+            match = replace(match, doubt=doubt)
         return match, None
 
     def _find_line_doubt(self, rule: CauseRule, match: Match, line: str) -> str | None:
@@ -256,6 +265,24 @@ class CauseMatcher:
         writer = (match.by.name, match.by.unit) if match.by is not None else ()
         texts = [line.encode(errors="replace"), *(name.encode() for name in writer), *self._texts.values()]
         return None if _find_first([rule.program], b"\n".join(texts)) else "no line names the program"
+
+    def _find_contradiction(self, match: Match) -> str | None:
+        """Return why a line does not prove the cause if a later one shows that what it names works."""
+        time, place = match.time, match.place
+        if match.by is None:  # the message of a record: its line in the journal has a time
+            first = (match.line or "").partition("\n")[0].strip()
+            own = next((one for one in self._lines if one.text.strip() == first), None)
+            time, place = (None, None) if own is None else (own.time, own.place)
+        last = self._trouble.ended if self._trouble is not None else None
+        for kind, name in named_things(match.values):
+            number, patterns = PATTERNS[kind]
+            for line in self._evidence.lines.get(number, ()):
+                if not is_between(line.time, None, last) or not _is_later(line, time, place):
+                    continue
+                working = _find_first(patterns, f"{line.name}[1]: {line.text}".encode(errors="replace"))
+                if working is not None and comparable_name(kind, _named_groups(working)[kind]) == name:
+                    return f"{WORKS_LATER}: {line.place}"
+        return None
 
     def _match_condition(self, condition: Condition, rule: CauseRule) -> Match | None:
         """Return the evidence for a condition; None if the condition does not hold."""
@@ -523,6 +550,14 @@ def says_it_goes_on(line: str, *, is_own: bool = True) -> bool:
     """
     match = re.search(_GOES_ON, line)
     return match is not None and (is_own or not match["again"])
+
+
+def _is_later(line: LogLine, time: datetime | None, place: LinePlace | None) -> bool:
+    """Return True if a line is certainly later than a time, or than a place in the same file."""
+    if line.time is not None and time is not None:
+        return line.time > time
+    is_same_file = place is not None and line.place.path == place.path
+    return is_same_file and place is not None and (line.place.line or 0) > (place.line or 0)
 
 
 def is_between(time: datetime | None, first: datetime | None, last: datetime | None) -> bool:

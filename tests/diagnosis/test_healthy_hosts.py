@@ -55,7 +55,12 @@ def test_retried_look_up_is_not_a_certain_cause(tries: int, is_cause: bool) -> N
 
 @pytest.mark.slow
 def test_every_cause_is_found_on_a_healthy_host() -> None:
-    logs = {path: text for path, text in HOSTS[0].files.items() if path.endswith(".log")}
+    # That it mounts a file system later speaks against damage of that file system.
+    logs = {
+        path: "".join(line for line in text.splitlines(True) if "mount" not in line)
+        for path, text in HOSTS[0].files.items()
+        if path.endswith(".log")
+    }
     with Faults() as faults:
         for case in cause_cases():
             if not case.is_near_miss:

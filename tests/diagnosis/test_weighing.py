@@ -1,5 +1,6 @@
 """Tests of the choice among rules that fit: which one is named as the cause, and why the others are not."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from io import BytesIO
@@ -7,8 +8,17 @@ from io import BytesIO
 import pytest
 
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
-from service_record.diagnosis.causes import Causes, evidence_only_in, judge_evidence, read_evidence
+from service_record.diagnosis.cause_rules import CauseRule, Rank
+from service_record.diagnosis.causes import (
+    Causes,
+    built_in_rules,
+    evidence_only_in,
+    judge_evidence,
+    read_evidence,
+)
+from service_record.diagnosis.evidence.working import named_things
 from service_record.diagnosis.expectations import add_units
+from service_record.diagnosis.fitting import WORKS_LATER
 from service_record.diagnosis.trouble_facts import Evidence, TroubleFacts
 from service_record.diagnosis.units import Unit
 from service_record.diagnosis.yaml_files import read_rules
@@ -16,6 +26,7 @@ from service_record.history import History, build_history
 from service_record.history.outcome import Facts
 from service_record.record.entry import Entry, Malformed, Phase
 from tests.builders import entry, failed_run, some, timestamp
+from tests.cause_cases import cause_cases
 
 KERNEL = "bootstrap/journals/kernel.log"
 KUBELET = "bootstrap/journals/kubelet.log"
@@ -27,8 +38,12 @@ RECORDS = {"job": failed_run(error_message="near")}  # from START, ten seconds l
 
 
 def host(rules: str, files: Mapping[str, str]) -> Causes:
+    return host_of(read_rules(rules, "rules.yaml"), files)
+
+
+def host_of(rules: Sequence[CauseRule], files: Mapping[str, str]) -> Causes:
     history: History = build_history(RECORDS.items())
-    causes = Causes(read_rules(rules, "rules.yaml"))
+    causes = Causes(rules)
     streams = ((path, BytesIO(f"{text}\n".encode()).read) for path, text in files.items())
     return read_evidence(causes, history, (), streams)
 
@@ -171,6 +186,69 @@ def test_own_line_after_which_program_goes_on_is_pointer(line: str, doubt: str |
     assert weighed(rule("a"), {}, line) == [("a", doubt)]
     lines = "\n".join(at(3, f"job[1]: {one}") for one in line.splitlines())
     assert weighed(rule("a"), {OWN: lines}, "the end") == [("a", doubt)]
+
+
+WORKS = {
+    "device": "kernel: EXT4-fs ({}): mounted filesystem with ordered data mode",
+    "interface": "NetworkManager[5]: <info>  [1.2] dhcp4 ({}): state changed new lease, address=192.0.2.5",
+    "host": "curl[5]: * Connected to {} (192.0.2.5) port 443 (#0)",
+    "port": "web[5]: Listening on 0.0.0.0:{}",
+}
+
+
+@pytest.mark.parametrize("kind", WORKS)
+def test_any_rule_about_what_works_later_is_a_pointer(kind: str) -> None:
+    """Every built-in rule whose line names a device, an interface, a host or a port is tested."""
+    rules = {one.name: one for one in built_in_rules() if one.rank is Rank.CAUSE}
+    doubted = set()
+    for case in cause_cases():
+        own = case.values.get("own")
+        test = rules[case.rule].condition.lines if case.rule in rules else None
+        if case.is_near_miss or not isinstance(own, str) or test is None:
+            continue
+        found = next(filter(None, (pattern.search(own.encode()) for pattern in test.patterns)), None)
+        groups = {} if found is None else found.groupdict()
+        name = dict(named_things({k.decode(): v.decode() for k, v in groups.items() if v})).get(kind)
+        if (
+            name is None
+            or re.fullmatch(r"[a-z0-9]+" if kind == "device" else r"[A-Za-z0-9.-]+", name) is None
+        ):
+            continue
+        said = "\n".join(at(3, f"job[7]: {line}") for line in own.splitlines())
+        for second, is_later in ((4, True), (2, False)):
+            causes = host_of(built_in_rules(), {OWN: said, JOURNAL: at(second, WORKS[kind].format(name))})
+            (run,) = causes.history.services[0].runs
+            cause = causes.explain(
+                TroubleFacts(
+                    kinds=frozenset({"failed"}),
+                    service="job",
+                    facts=Facts(message=own, exit_code=1),
+                    started=run.started,
+                    run_started=run.started,
+                    ended=run.ended,
+                )
+            )
+            is_certain = cause is not None and cause.is_cause and cause.name == case.rule
+            assert not (is_certain and is_later), case.rule
+            lost = {one.rule: one.lost or "" for one in causes.log["job"]}.get(case.rule, "")
+            if WORKS_LATER in lost:
+                assert is_later, (case.rule, lost)
+                doubted.add(case.rule)
+    assert doubted, kind
+
+
+def test_what_works_later_may_have_another_name() -> None:
+    """`sda1` is `/dev/sda1` and `dev-sda1.device`; a line of another device says nothing."""
+    rules = "- {name: far, says: far, message: ['(?P<device>\\S+) is far'], where: [own, any]}"
+    for name, other, is_doubted in (
+        ("/dev/sda1", "kernel: EXT4-fs (sda1): mounted filesystem", True),
+        ("dev-sda1.device", "systemd[1]: Finished x.service - File System Check on /dev/sda1.", True),
+        ("/dev/sda2", "kernel: EXT4-fs (sda1): mounted filesystem", False),
+        ("/dev/sda1", "systemd[1]: Found device dev-sda1.device - DISK.", True),
+    ):
+        journal = f"{at(3, f'job[7]: {name} is far')}\n{at(4, other)}"
+        ((_, doubt),) = weighed(rules, {JOURNAL: journal}, f"{name} is far")
+        assert (doubt is not None) == is_doubted, (name, other, doubt)
 
 
 def test_new_try_of_another_program_is_certain() -> None:
