@@ -26,7 +26,8 @@ from service_record.redaction import (
     refuse_leaks,
 )
 from service_record.redaction.redactor import BLOCK_BYTES
-from service_record.redaction.types import Found, MaskedSpan
+from service_record.redaction.rules import Mask
+from service_record.redaction.types import MaskedSpan
 from testing.clean_lines import clean_lines
 from testing.made_up import pem
 from tests.archives import COMPRESSIONS, member, tar
@@ -206,7 +207,7 @@ def masks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every redactor that masks return its lines as they are, as if its masks were lost."""
     mask = Redactor._mask
 
-    def lose(self: Redactor, text: bytes, start: int, line: bytes, secrets: Sequence[Found]) -> bytes:
+    def lose(self: Redactor, text: bytes, start: int, line: bytes, secrets: Sequence[Mask]) -> bytes:
         masked = mask(self, text, start, line, secrets)
         return masked if self._only_certain else line
 

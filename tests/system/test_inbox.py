@@ -100,6 +100,8 @@ def test_file_is_collected_at_the_next_end_if_its_own_helper_failed(machine: Mac
     assert listed(machine, "with-helper") == []
     assert machine.phases("left") == [*run, *run]
     first, second = machine.runs("left")
+    assert first.first_entry is not None
+    assert second.first_entry is not None
     assert first.first_entry < second.first_entry
 
 
