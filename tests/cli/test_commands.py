@@ -228,6 +228,11 @@ def test_subcommand_exits_3_as_in_its_help(command: str, arguments: list[str], t
     assert "3 " in exit_codes_of(*command.split())
 
 
+@pytest.mark.parametrize("command", ["analyze", "show", "hosts", "hosts show"])
+def test_help_of_pages_names_the_refusal_of_secrets(command: str) -> None:
+    assert "6 refused" in exit_codes_of(*command.split())
+
+
 def exit_codes_of(*command: str) -> str:
     """Return the section on exit codes in the help of a command."""
     return " ".join(service_record(*command, "--help").out.partition("Exit code")[2].split())
