@@ -182,8 +182,10 @@ read_entries() {
   [ $? -le 1 ] || return
   IFS='
 '
+  set -f # an entry is no pattern of file names
   # shellcheck disable=SC2086 # a word for each line
   set -- $entries
+  set +f
   unset IFS
   [ $# -lt 200 ]
 }
