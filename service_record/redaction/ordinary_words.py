@@ -276,7 +276,12 @@ def is_token(value: bytes) -> bool:
         return not _is_name(value) and not _STRUCTURE.match(value)
     if has_digit:
         return len(value) >= _DIGITS and value.isdigit()
-    return _is_random_word(value)
+    letters = b"".join(_ANY_LETTER.findall(value))
+    return is_credential_word(letters) if _INNER_SIGN.search(value) else _is_random_word(value)
+
+
+_INNER_SIGN: Final = re.compile(rb"[A-Za-z][!#$%&*+?^~]+[A-Za-z]")
+"""Matches a sign that names and sentences do not have within a word."""
 
 
 def is_random_value(value: bytes) -> bool:

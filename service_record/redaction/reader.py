@@ -633,7 +633,7 @@ def _join_triggers(triggers: Iterable[bytes]) -> bytes:
     return b"(?m)" + b"|".join(sorted(alternatives))
 
 
-_SPACE: Final = rb"(?:[ \t+]|%20|\\+(?:u00|x)20)"
+_SPACE: Final = rb"(?:[ \t+]|%(?:20|09)|\\+(?:(?:u00|x)(?:20|09)|t))"
 """A blank in a trigger also matches an escaped blank."""
 
 

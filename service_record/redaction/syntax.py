@@ -356,9 +356,10 @@ def xml_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
     """Yield the name and the span of each text and value of XML elements.
 
     The name is an attribute `name` or `key`. For a `value` or `string` it may also be this attribute of the
-    element around it, or the text of such an element before it. Otherwise it is the element's own.
+    element around it, the text of such an element before it, or the element around it. Otherwise it is the
+    element's own.
     """
-    label = b""
+    label = outer = b""
     for tag in _XML_TAG.finditer(text):
         if mask_end(text, tag.start()):
             continue  # a mask looks like an element
@@ -375,15 +376,16 @@ def xml_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
             yield name, *value
         content = _XML_TEXT.match(text, tag.end())
         if content is None:
-            if name and not tag[0].endswith(b"/>"):
-                label = name  # of the `value` below: <property name="password"><value>
+            if not tag[0].endswith(b"/>"):
+                outer = element  # <Password><Value>
+                label = name or label  # of the `value` below: <property name="password"><value>
             continue
         start, end = content.span(content.lastindex or 0)
         span = end - len(text[start:end].lstrip()), start + len(text[start:end].rstrip())
         if element.lower() in _XML_NAMES:
             label = text[slice(*span)]
             continue
-        yield name or (label if element.lower() in _XML_VALUES else b"") or element, *span
+        yield name or ((label or outer) if element.lower() in _XML_VALUES else b"") or element, *span
         label = b""
 
 

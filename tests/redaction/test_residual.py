@@ -207,8 +207,8 @@ def masks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every redactor that masks return its lines as they are, as if its masks were lost."""
     mask = Redactor._mask
 
-    def lose(self: Redactor, text: bytes, start: int, line: bytes, secrets: Sequence[Mask]) -> bytes:
-        masked = mask(self, text, start, line, secrets)
+    def lose(self: Redactor, text: bytes, start: int, line: bytes, masks: Sequence[Mask]) -> bytes:
+        masked = mask(self, text, start, line, masks)
         return masked if self._only_certain else line
 
     monkeypatch.setattr(Redactor, "_mask", lose)

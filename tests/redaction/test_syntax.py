@@ -299,6 +299,37 @@ def test_arguments_in_audit_records_are_masked(text: str) -> None:
     assert after.startswith(text[:38])
 
 
+@pytest.mark.parametrize(
+    ("before", "secret", "after"),
+    [
+        ('client core-sw { secret = "', "pZx!kQwvBtr%", '" }'),
+        ("<AdministratorPassword><Value>", "Qw7rT2yU9iP4", "</Value></AdministratorPassword>"),
+        ('{"msg":"rootpw\\t', "Qw7rT2yU9iP4", '"}'),
+        ("sqlcmd -S db -U sa -P ", "Qw7rT2yU9iP4", " -Q 'select 1'"),
+        ("+ '[smtp.lab]:587' bob@lab:", "Qw7rT2yU9iP4", ""),
+    ],
+)
+def test_value_is_masked_by_its_place(before: str, secret: str, after: str) -> None:
+    text = redact(f"{before}{secret}{after}\n".encode(), RULES).decode()
+    assert (text[: len(before)], "<redacted:" in text, secret in text) == (before, True, False)
+    assert text.endswith(f"{after}\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'secret = "openshift-etcd/etcd-peer"',
+        'token: "Refreshed!"',
+        'secret: "Hello+World"',
+        "sudo -u app -p prompt ls",
+        "docker run -u root -p 8080:80 image",
+        "<policy><Value>Qw7rT2yU9iP4</Value></policy>",
+    ],
+)
+def test_evidence_in_the_place_of_a_value_stays(text: str) -> None:
+    assert redact(text.encode(), RULES) == text.encode()
+
+
 @pytest.mark.parametrize("text", [b"", b"a password=x", b"\xff token: \0y", b"key=1 key=2 " * 3])
 def test_finder_finds_what_the_public_interface_of_re2_finds(text: bytes) -> None:
     pattern = rb"(password|token|key)([:=]) ?(z)?"
