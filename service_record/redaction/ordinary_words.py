@@ -272,12 +272,12 @@ def is_token(value: bytes) -> bool:
     ):
         return False
     has_digit = _ANY_DIGIT.search(value)
-    if has_digit and _ANY_LETTER.search(value):
-        return not _is_name(value) and not _STRUCTURE.match(value)
     if has_digit:
-        return len(value) >= _DIGITS and value.isdigit()
-    letters = b"".join(_ANY_LETTER.findall(value))
-    return is_credential_word(letters) if _INNER_SIGN.search(value) else _is_random_word(value)
+        is_mixed = _ANY_LETTER.search(value) and not _is_name(value) and not _STRUCTURE.match(value)
+        return bool(is_mixed) or (len(value) >= _DIGITS and value.isdigit())
+    if _INNER_SIGN.search(value) is None:
+        return _is_random_word(value)
+    return is_credential_word(b"".join(_ANY_LETTER.findall(value)))
 
 
 _INNER_SIGN: Final = re.compile(rb"[A-Za-z][!#$%&*+?^~]+[A-Za-z]")
