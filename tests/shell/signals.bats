@@ -214,7 +214,7 @@ END
 
 @test "signal on the last line under lastpipe is recorded since bash 5.1" {
   # shellcheck disable=SC2016 # for the bash under test
-  "$TEST_BASH" -c '((BASH_VERSINFO[0] * 10 + BASH_VERSINFO[1] > 50))' || skip "before bash 5.1"
+  "$TEST_BASH" -c '((BASH_VERSINFO[0] * 10 + BASH_VERSINFO[1] > 50))' || skip "cannot be had here: bash before 5.1"
   script state.sh <<'END'
 shopt -s lastpipe
 . "$SHIM"
