@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from service_record.history.outcome import Outcome, Run
+from service_record.record.directory import Records
 from testing import cgroup
 from testing.machine import BASH_HEAD, Machine
 
@@ -27,10 +28,12 @@ work() {
 }
 work
 """
-RECORD = "/var/log/openshift/losing.json"
+DIRECTORY = "/var/log/openshift/below"
 LOSE = f"""\
 record_service_stage_start lost
-: >{RECORD}
+kill $!
+wait $! || :
+mkdir {DIRECTORY}
 record_service_stage_failure
 exit 7
 """
@@ -82,8 +85,14 @@ def test_a_failure_at_the_limit_is_recorded_as_ever(
 
 
 def test_what_cannot_be_recorded_at_the_limit_is_counted(machine: Machine, settings: tuple[str, ...]) -> None:
-    run = booted(machine, "losing", f"rm {RECORD}\n{FILL}{LOSE}", *settings)
+    """An entry whose directory is missing needs mkdir, for which there is no process."""
+    directory = f"Environment=SERVICE_RECORDS_DIR={DIRECTORY}"
+    machine.bash_service("losing", f"{ENTER}rm -r {DIRECTORY}\n{FILL}{LOSE}", *settings, directory)
+    machine.drop_in("losing")
+    machine.boot("start losing; rest losing", seconds=60)
 
+    machine.records = Records(machine.records.directory / "below")
+    (run,) = machine.runs("losing")
     assert (run.outcome, run.facts.exit_code) == (Outcome.FAILURE, 7)
     assert machine.entries("losing")[0].dropped == 1
     assert seconds(machine, "losing") < 10
