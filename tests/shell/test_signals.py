@@ -269,6 +269,9 @@ def test_fatal_signal_while_sourcing_is_no_success(
     service = Service(bash, tmp_path, layout, SERVICE.format(before="[[ -e /sourcing ]] || :", after=""))
 
     points = points_for(service, "/sourcing", "/begin", every=8 if name == "TERM" else 32)
+    if bash.version < "5.1":
+        # The first `trap -p` of these sets each signal to its default action for one system call.
+        points = [point for point in points if point[0] != "rt_sigaction"]
     for where, ended in service.run_with_signals(name, points, "/sourcing", "/begin"):
         assert (where, ended.returncode) == (where, -signal.Signals[f"SIG{name}"])
         # The trap runs once. Its output may be lost, because its descriptors are not restored:
