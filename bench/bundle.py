@@ -35,7 +35,7 @@ FULL_MEBIBYTES = 1024
 SLOWEST = 2.0
 """The limit of the duration, as a multiple of that of gzip."""
 MOST_PROCESSOR = 1.0
-"""The limit of the processor time for all of it, as a multiple of that of gzip."""
+"""The maximum processor time of a whole bundle, as a multiple of that of gzip."""
 MOST_MEMORY = 128 * MIB
 
 

@@ -162,7 +162,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """True if only some services are judged."""
     is_waiting: bool = False
     is_brief: bool = False
-    """True for an answer at once, from fewer lines of the journal."""
+    """True for `--brief`: fewer lines of the journal are read, so that the answer comes at once."""
 
     @property
     def is_here(self) -> bool:

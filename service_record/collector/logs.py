@@ -59,7 +59,7 @@ _KINDS: Final = {
     "warning": (4, MessageKind.COLLECTOR_PROBLEM),
     "info": (6, MessageKind.COLLECTOR_NOTICE),
 }
-"""Level -> priority of syslog(3), and kind of message."""
+"""Log level -> priority as in syslog(3), and the kind of the message in the journal."""
 REFUSED: Final = "refused"
 """The event of a request that was refused."""
 

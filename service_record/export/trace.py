@@ -40,7 +40,7 @@ class TraceSpan(msgspec.Struct, frozen=True, kw_only=True):
     span: Run | Command | Stage
     start: datetime
     end: datetime
-    """The end. Without an end entry, the last known time of the run or, while it runs, of its boot."""
+    """The time of the end entry. Without one, the last known time of the run or, while it runs, the boot."""
 
     @property
     def name(self) -> str:

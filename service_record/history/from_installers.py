@@ -159,7 +159,7 @@ class _EventFilter:
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, ...], dict[str, int]] = {}
-        """Event -> program -> how often it has logged the event."""
+        """Event -> program -> number of times that the program has logged the event."""
         self._open: dict[str, str] = {}
         """Path of each running step -> its description."""
         self._inner: set[tuple[str, str]] = set()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Handled(msgspec.Struct, frozen=True, kw_only=True):
-    """A handled failure: a stage that failed and has not succeeded since, in a run that continued."""
+    """A stage that failed in a run that continued, and that has not succeeded since."""
 
     run: Run
     stage: Stage

@@ -94,11 +94,11 @@ def writing_path(service: str, directory: AnyPath | None = None) -> str:
 
 
 def _needs_inbox(path: str) -> bool:
-    """Return True if this process cannot write a record, or would write to a directory of its sandbox only.
+    """Return True if the process cannot write to the host's directory of records.
 
-    With TemporaryFileSystem=/var, for example, entries would be lost at the end of the service. Only root can
-    see the mounts of the host, in /proc/1/root. Root makes a missing directory; other users leave that to the
-    exit helper.
+    A unit with TemporaryFileSystem=/var, for example, has a directory of its own in the place of the host's.
+    Entries in it would be lost at the end of the service. Only root can see the mounts of the host, in
+    /proc/1/root. Root makes a missing directory; other users leave that to the exit helper.
     """
     directory = os.path.dirname(os.path.abspath(path))
     of_host = f"/proc/1/root{directory}"

@@ -226,7 +226,7 @@ write_run() { # <result>
   printf '%s\n' "$cause" "$cause_result" "$cause_invocation" >"$work/cause"
   begin_entry "${begin_at:-$since}"
   printf '"phase":"service start",%s,"recorder":"initramfs/1"}\n' "$ids"
-  # A pattern expands in the order of the names, which are numbers of eight digits (see name_entry).
+  # `*` expands in alphabetical order, which is the order of the entries: name_entry counts with eight digits.
   for file in "$entries"/[0-9]*; do
     [ ! -e "$file" ] || cat "$file"
   done

@@ -1,4 +1,4 @@
-"""Configuration files: an error has one line, with the file, the line, the key, and what is allowed."""
+"""Read configuration files. An error is one line with the file, the line, the key and what is allowed."""
 
 import time
 from collections.abc import Callable

@@ -246,7 +246,7 @@ def test_unmasked_secret_is_found_across_blocks() -> None:
 
 
 class _CutsEverywhere(Redactor):
-    """A redactor that ends its blocks in the midst of secrets."""
+    """A redactor whose blocks end inside secrets."""
 
     def _safe_end(self, text: bytes, spans: Sequence[MaskedSpan]) -> int:
         return BLOCK_BYTES

@@ -1,8 +1,8 @@
 """Answer reports of single steps without the ASGI application: no task, no routing and no middleware.
 
-Nearly all requests are such reports, and an application costs more than all that is done for them. Only
-reports that can be written at once are taken here. All others are left to the application before anything is
-counted or stored: it makes them wait, or refuses them.
+Nearly all requests are such reports, and routing and middleware would take longer than storing them. A report
+is answered here only if it can be written at once. Otherwise the application answers it, makes it wait or
+refuses it. This is decided before anything is counted or stored.
 """
 
 import asyncio

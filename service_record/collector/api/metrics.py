@@ -194,7 +194,7 @@ _ID_NUMBERS: Final = itertools.count(1)
 
 
 def new_request_id() -> str:
-    """Return an id that is unique among all processes and restarts, for practical purposes.
+    """Return an id that no other process or restart is likely to use.
 
     Do not draw random bytes for each request: meanwhile another thread would take the interpreter lock.
     """

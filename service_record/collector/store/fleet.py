@@ -429,7 +429,7 @@ class RollUp:
 
 
 class RollUpBy(StrEnum):
-    """The property by which hosts are counted."""
+    """The property that the hosts of one row share, such as their rack."""
 
     SITE = "site"
     """The first part of the group's name."""

@@ -148,7 +148,7 @@ def _find_value(entry: bytes, mark: bytes, end: bytes) -> str:
 
 
 def _read_message(form: FileForm, entry: bytes | str) -> str:
-    """Return the message of an entry. An entry that was parsed before is passed as a text, its message."""
+    """Return the message of an entry. If the entry is a text, it is the message itself."""
     if isinstance(entry, str):
         return entry
     fields = next(read_fields(form, BytesIO(entry).read), {})

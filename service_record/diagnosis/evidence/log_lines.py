@@ -498,7 +498,7 @@ def _find_own_time(text: str, era: Era) -> datetime | None:
 
 
 def _month(name: str) -> str:
-    """Return the number of a month in any language; the invalid 00 for any other word."""
+    """Return the two digits of a month, whose name may be in any language. Other words give `00`."""
     number = _MONTHS.index(name) if name in _MONTHS else _foreign_months().get(name.strip(), 0)
     return f"{number:02}"
 

@@ -46,7 +46,7 @@ PATTERNS: Final[Mapping[str, tuple[int, tuple[Pattern, ...]]]] = {
 
 
 def working_patterns() -> Iterator[tuple[int, Pattern]]:
-    """Yield the patterns with the numbers of their tests."""
+    """Yield each pattern with the number of its test."""
     for number, patterns in PATTERNS.values():
         yield from ((number, pattern) for pattern in patterns)
 
