@@ -8,7 +8,11 @@ import pytest
 from testing.machine import Machine, why_not
 from tests.programs import REPOSITORY
 
+# Units of the boot itself fail where the machine may give them no credentials: the journal starts after them.
 SCENARIO = """\
+start early
+journalctl --sync
+journalctl --quiet --rotate --vacuum-time=1us
 mkdir -p /etc/service-record/initramfs
 echo http://127.0.0.1:9 >/etc/service-record/initramfs/url
 start broken
@@ -23,6 +27,7 @@ def test_failure_is_in_the_journal_with_its_id(tmp_path: Path) -> None:
     if (reason := why_not()) is not None:
         pytest.skip(reason)
     machine = Machine(tmp_path)
+    machine.unit("early", "Type=oneshot", "ExecStart=/bin/false")
     machine.unit("broken", "Type=oneshot", "ExecStart=/bin/sh -c 'echo no such host; exit 3'")
     output = machine.boot(SCENARIO)
     logged = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
