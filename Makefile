@@ -36,7 +36,7 @@ help-all: ### list everything that can be made
 	@sed -n 's/^\([a-z0-9-]*\):.* ###* \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
 
 report: $(READY) ### print lines, functions and comments of each room, and its longest functions, for a review
-	@$(VENV_PYTHON) -m tests.report
+	@$(VENV_PYTHON) -m tests.project.report
 
 demo: $(DEMO) ## record a failing bootstrap and show what failed, where, and why
 	@$(dir $(DEMO))bin/python -m demo

@@ -19,7 +19,7 @@ SAME_UNDER_EVERY_PYTHON = [
     "tests/fuzz",
     "tests/record/test_array_harm.py",
     "tests/packages/test_packages.py",
-    "tests/test_requirements.py",
+    "tests/project/test_requirements.py",
     "tests/packages/test_standalone.py",
     "tests/packages/test_container.py",
 ]

@@ -24,8 +24,8 @@ from tests.assisted_rules import AssistedRules
 from tests.assisted_server import AssistedServer
 from tests.collector.serving import Served, served, settings_in
 from tests.command_line import Answer, service_record
+from tests.docs.single_node_page import REPORTER_TOKEN, USER_TOKEN, Desk
 from tests.running_server import Quiet, serving
-from tests.single_node_page import REPORTER_TOKEN, USER_TOKEN, Desk
 from tests.system.applying import apply
 from tests.system.reporter_host import IN_A_MACHINE, KUBELET, PROGRAM
 from tests.system.unix_relay import relay

@@ -1,6 +1,6 @@
 """The table of wrong commands in docs/project/first-minutes.md: what each prints, before issue 40 and now.
 
-`python -m tests.wrong_commands` runs every command of the table and rewrites its last two columns.
+`python -m tests.cli.wrong_commands` runs every command of the table and rewrites its last two columns.
 """
 
 import os
@@ -19,7 +19,7 @@ from typing import Final
 from service_record.read.examples import example_path
 from tests.command_line import environment
 
-REPOSITORY: Final = Path(__file__).resolve().parents[1]
+REPOSITORY: Final = Path(__file__).resolve().parents[2]
 PAGE: Final = REPOSITORY / "docs/project/first-minutes.md"
 _BEGIN: Final = "<!-- wrong commands -->\n"
 _END: Final = "<!-- /wrong commands -->\n"

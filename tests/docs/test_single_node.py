@@ -21,8 +21,8 @@ from tests.assisted_rules import AssistedRules
 from tests.assisted_server import AssistedServer
 from tests.builders import entry, write_lines
 from tests.collector.serving import Served, served, settings_in
+from tests.docs.single_node_page import PAGE, REPORTER_TOKEN, USER_TOKEN, Desk, blocks
 from tests.programs import REPOSITORY
-from tests.single_node_page import PAGE, REPORTER_TOKEN, USER_TOKEN, Desk, blocks
 
 pytestmark = pytest.mark.skipif(not shutil.which("jq"), reason="jq is not installed")
 

@@ -4,7 +4,7 @@ import re
 from xml.etree import ElementTree as ET
 
 from tests.programs import REPOSITORY
-from tests.scope import PAGE, faults
+from tests.project.scope import PAGE, faults
 
 TEXT = PAGE.read_text()
 PICTURE = PAGE.with_name("scope.svg")

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from tests.cli.wrong_commands import make_host, rows, run
 from tests.faults import Faults
-from tests.wrong_commands import make_host, rows, run
 
 
 def test_wrong_commands_are_answered_as_the_page_shows(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""The table in docs/project/scope.md: what five documents ask for, its state, and the tests that show it.
+"""The table in docs/project/scope.md: the requirements of five documents, their states, and their tests.
 
-`python -m tests.scope` counts the rows, writes the numbers above the table, and prints what is wrong with it.
+`python -m tests.project.scope` counts the rows, writes the numbers above the table, and prints its errors.
 """
 
 import ast
@@ -68,7 +68,7 @@ def faults(page: str) -> list[str]:
     if len(_LINE.findall(page)) != len(found):
         wrong.append("a row does not have four cells")
     if _said_counts(page) != counts(page):
-        wrong.append("the numbers above the table are not those of its rows: run python -m tests.scope")
+        wrong.append("the numbers above the table are wrong: run python -m tests.project.scope")
     return wrong
 
 

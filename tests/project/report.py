@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
-PACKAGE: Final = Path(__file__).resolve().parents[1] / "service_record"
+PACKAGE: Final = Path(__file__).resolve().parents[2] / "service_record"
 LONGEST: Final = 10
 
 
