@@ -27,7 +27,7 @@ from service_record.cli import main
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 MAX_REQUEST_BYTES: Final = 1 << 17
-_NAMES_BYTES: Final = 1 << 16
+_NAMES_BYTES: Final = 1 << 17
 _NUMBER: Final = struct.Struct("i")
 _NEW_TIME: Final = 0x80
 """CLONE_NEWTIME of unshare(2); Python has it from 3.12 on."""
@@ -86,7 +86,9 @@ class Started:
 
 def serve(requests: socket.socket) -> None:
     """Fork for each request until nobody is left to ask; return in the process that is to run one."""
-    learned, learn = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    learned, learn = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # its messages are whole
+    for end in (learned, learn):
+        end.setblocking(False)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         request, descriptors, _, _ = socket.recv_fds(requests, MAX_REQUEST_BYTES, 4)
@@ -95,21 +97,23 @@ def serve(requests: socket.socket) -> None:
         _import_learned(learned)
         if os.fork() == 0:
             requests.close()
-            os.close(learned)
+            learned.close()
             _run_and_tell(msgspec.json.decode(request, type=Start), descriptors, learn)
             return
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def _import_learned(learned: int) -> None:
+def _import_learned(learned: socket.socket) -> None:
+    """Import the modules that earlier starts imported."""
     with suppress(BlockingIOError):
-        for name in os.read(learned, _NAMES_BYTES).decode().split():
-            with suppress(ImportError):
-                importlib.import_module(name)
+        while True:
+            for name in learned.recv(_NAMES_BYTES).decode().split():
+                with suppress(ImportError):
+                    importlib.import_module(name)
 
 
-def _run_and_tell(start: Start, descriptors: Sequence[int], learn: int) -> None:
+def _run_and_tell(start: Start, descriptors: Sequence[int], learn: socket.socket) -> None:
     """Fork once more and tell how that one ended; return in the process that is to run the command line."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     told, *streams = descriptors
@@ -134,7 +138,7 @@ def _run_and_tell(start: Start, descriptors: Sequence[int], learn: int) -> None:
     os.chdir(start.directory)
     sys.argv = ["-c", *start.arguments]
     sys.path[0] = ""
-    atexit.register(_tell_imports, learn, frozenset(sys.modules))
+    atexit.register(report_imports, learn, frozenset(sys.modules))
 
 
 def _set_uptime(seconds: int) -> None:
@@ -146,9 +150,14 @@ def _set_uptime(seconds: int) -> None:
     Path("/proc/self/timens_offsets").write_text(offsets)
 
 
-def _tell_imports(learn: int, before: frozenset[str]) -> None:
-    with suppress(BlockingIOError):
-        os.write(learn, " ".join([*(sys.modules.keys() - before), ""]).encode())
+def report_imports(learn: socket.socket, before: frozenset[str]) -> None:
+    """Send the names of the imported modules, without private ones: they come with the modules they are of.
+
+    In Python 3.11, `_asyncio` imported before `asyncio` is set up twice, and no loop has a current task then.
+    """
+    names = [name for name in sys.modules if name not in before and not name.startswith("_")]
+    with suppress(BlockingIOError):  # many starts have ended at the same time
+        learn.send(" ".join(names).encode())
 
 
 if __name__ == "__main__":
