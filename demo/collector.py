@@ -19,6 +19,7 @@ from demo import cluster
 from demo.cluster import Cluster
 from demo.fleet import Machine, Provisioning, fleet
 from service_record.collector.serving_settings import CollectorSettings
+from service_record.http.collector_answers import Hosts
 from service_record.http.collector_client import CollectorClient
 from testing.collector import PROGRAM, process
 
@@ -42,7 +43,7 @@ class Running:
     def verdicts(self) -> dict[str, str]:
         """Host -> what is said of it."""
         with self.asking() as client:
-            return {host["name"]: host["verdict"] for host in client.get("/api/v1/hosts")["hosts"]}
+            return {host.name: host.verdict for host in client.get("/api/v1/hosts", Hosts).hosts}
 
     def asking(self) -> CollectorClient:
         """Connections of somebody who may ask, and administer."""

@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import quote
 
 import click
@@ -21,22 +20,24 @@ from service_record.cli.options import display_options, output_option
 from service_record.cli.terminal import OutputForm, emit, paint, takes_form
 from service_record.display.fleet_table import (
     VERDICTS,
-    Cluster,
-    ClustersAnswer,
-    EarlierBuild,
-    Host,
-    HostsAnswer,
+    FleetListing,
     change,
     table,
     wide,
 )
-from service_record.display.host_detail import HostDetail
 from service_record.display.text import Ink, Line, View
 from service_record.http.address import CollectorError, parse_address
+from service_record.http.collector_answers import (
+    BuildSummary,
+    Clusters,
+    ClusterSummary,
+    HostDetail,
+    Hosts,
+    HostSummary,
+)
 from service_record.http.collector_client import CollectorClient, connect
 from service_record.record.visible import visible
 
-T = TypeVar("T")
 _PAGE_HOSTS: Final = 1000
 _FOLLOW_SECONDS: Final = 2.0
 """The time between two requests of `--follow`."""
@@ -176,11 +177,11 @@ def command(
         with connect(place, token_file=token_file) as client:
             if follow:
                 _follow(client, query, form)
-            answer = query.fetch(client)
-            emit(_HostsOutput(answer, client.url), form)
+            listing = query.fetch(client)
+            emit(_HostsOutput(listing), form)
     except CollectorError as error:
         raise Unreadable(visible(str(error))) from None
-    if fail and any(host.is_bad for host in answer.hosts):
+    if fail and any(host.is_bad for host in listing.answer.hosts):
         raise click.exceptions.Exit(FAILED)
 
 
@@ -207,8 +208,7 @@ def show_command(
     path = f"/api/v1/hosts/{quote(name, safe='')}" + (f"/builds/{build}" if build else "")
     try:
         with connect(place, token_file=token_file) as client:
-            detail = _convert(client.get(path), client.url, HostDetail, "a host")
-            emit(_HostAnswer(detail, client.url), form)
+            emit(_HostAnswer(client.get(path, HostDetail), client.url), form)
     except CollectorError as error:
         raise Unreadable(visible(str(error))) from None
 
@@ -222,9 +222,8 @@ class _HostAnswer(msgspec.Struct, frozen=True):
     def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:  # noqa: ARG002  # no line is cut
         from service_record.display.host_detail import host_detail
 
-        now = time.time() if self.detail.now is None else self.detail.now
-        at = replace(view, now=datetime.fromtimestamp(now, UTC))
-        return host_detail(self.detail, self.source, now, at)
+        at = replace(view, now=datetime.fromtimestamp(self.detail.now, UTC))
+        return host_detail(self.detail, self.source, at)
 
     def page(self, view: View) -> str:
         from service_record.display.html.rendering import SUMMARY_COLUMNS, page, section
@@ -235,7 +234,6 @@ class _HostAnswer(msgspec.Struct, frozen=True):
 
     def document(self) -> dict[str, object]:
         document: dict[str, object] = msgspec.to_builtins(self.detail)
-        del document["now"]
         return {"version": 1} | document
 
     def documents(self) -> Iterable[dict[str, object]]:
@@ -261,39 +259,33 @@ class _HostFilter:
     clusters: tuple[str, ...]
     is_all: bool
 
-    def fetch(self, client: CollectorClient) -> HostsAnswer:
+    def fetch(self, client: CollectorClient) -> FleetListing:
         """Return the hosts of all pages and the clusters. Raises CollectorError."""
-        hosts: dict[str, Host] = {}
-        earlier: dict[str, tuple[EarlierBuild, ...]] = {}
+        hosts: dict[str, HostSummary] = {}
+        earlier: dict[str, tuple[BuildSummary, ...]] = {}
         for page in self._pages(client):
             before = len(hosts)
             hosts |= {host.name: host for host in page.hosts}
             earlier |= page.earlier
             if len(hosts) == before:  # nothing new: a faulty collector must not keep us here for ever
                 break
-        clusters = self._clusters(client)
         ordered = sorted(hosts.values(), key=lambda host: (_ORDER.get(host.verdict, len(_ORDER)), host.name))
-        return replace(page, hosts=tuple(ordered), earlier=earlier, clusters=clusters)
+        answer = replace(page, hosts=tuple(ordered), earlier=earlier)
+        return FleetListing(answer, client.url, self._clusters(client))
 
-    def _clusters(self, client: CollectorClient) -> tuple[Cluster, ...]:
+    def _clusters(self, client: CollectorClient) -> tuple[ClusterSummary, ...]:
         """Return the requested clusters, or all of them if no filter is set. Raises CollectorError."""
         if not self.clusters and (self.groups or self.machines or self.verdicts):
             return ()
-        try:
-            answer = client.get(
-                "/api/v1/clusters", cluster=self.clusters, all="true" if self.is_all else None
-            )
-        except CollectorError as error:
-            if error.status == HTTPStatus.NOT_FOUND and not self.clusters:  # an older collector
-                return ()
-            raise
-        return _convert(answer, client.url, ClustersAnswer, "clusters").clusters
+        is_all = "true" if self.is_all else None
+        return client.get("/api/v1/clusters", Clusters, cluster=self.clusters, all=is_all).clusters
 
-    def _pages(self, client: CollectorClient) -> Iterator[HostsAnswer]:
+    def _pages(self, client: CollectorClient) -> Iterator[Hosts]:
         after = ""
         while True:
-            answer = client.get(
+            page = client.get(
                 "/api/v1/hosts",
+                Hosts,
                 group=self.groups,
                 machine=self.machines,
                 verdict=self.verdicts,
@@ -304,46 +296,36 @@ class _HostFilter:
                 limit=_PAGE_HOSTS,
                 after=after or None,
             )
-            page = _convert(answer, client.url, HostsAnswer, "hosts")
             yield page
             after = page.next
             if not after:
                 return
 
 
-def _convert(answer: object, url: str, kind: type[T], what: str) -> T:
-    """Convert the JSON answer of a collector. Raises CollectorError."""
-    try:
-        return msgspec.convert(answer, kind)
-    except msgspec.ValidationError as error:
-        raise CollectorError(f"{url}: answered with something else than {what}: {error}") from None
-
-
 class _HostsOutput(msgspec.Struct, frozen=True):
-    answer: HostsAnswer
-    source: str
+    listing: FleetListing
 
     def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:
-        return (wide if is_wide else table)(self.answer, self.source, self._at_answer(view))
+        return (wide if is_wide else table)(self.listing, self._at_answer(view))
 
     def page(self, view: View) -> str:
         from service_record.display.fleet_document import hosts_html
 
-        return hosts_html(self.answer, self.source, self._at_answer(view))
+        return hosts_html(self.listing, self._at_answer(view))
 
     def document(self) -> dict[str, object]:
         from service_record.display.fleet_document import hosts_document
 
-        return hosts_document(self.answer, self.source)
+        return hosts_document(self.listing)
 
     def documents(self) -> Iterable[dict[str, object]]:
         from service_record.display.fleet_document import host_lines
 
-        return host_lines(self.answer)
+        return host_lines(self.listing.answer)
 
     def _at_answer(self, view: View) -> View:
         """Return the view with the collector's time, because the clock of this host may be wrong."""
-        return replace(view, now=datetime.fromtimestamp(self.answer.now, UTC))
+        return replace(view, now=datetime.fromtimestamp(self.listing.answer.now, UTC))
 
 
 def _follow(client: CollectorClient, query: _HostFilter, form: OutputForm) -> None:
@@ -352,18 +334,19 @@ def _follow(client: CollectorClient, query: _HostFilter, form: OutputForm) -> No
     is_screen = form.output == "table" and sys.stdout.isatty()
     while True:
         try:
-            answer = query.fetch(client)
+            listing = query.fetch(client)
         except CollectorError as error:
             if error.status is not None and error.status < 500:  # noqa: PLR2004  # a refusal: trying again is useless
                 raise
             click.echo(f"Waiting: {visible(str(error))}", err=True)
             time.sleep(_FOLLOW_SECONDS)
             continue
+        answer = listing.answer
         changed = [host for host in answer.hosts if revisions.get(host.name) != host.revision]
         revisions = {host.name: host.revision for host in answer.hosts}
         at = replace(form.view(), now=datetime.fromtimestamp(answer.now, UTC))
         if is_screen:
-            _write(_fit_screen([*table(answer, client.url, at)]), form.color, before=_CLEAR_SCREEN)
+            _write(_fit_screen([*table(listing, at)]), form.color, before=_CLEAR_SCREEN)
         elif form.output == "jsonl":
             _write_documents(changed, answer.now)
         else:
@@ -385,7 +368,7 @@ def _write(lines: list[Line], color: str, before: str = "") -> None:
     sys.stdout.flush()
 
 
-def _write_documents(changed: list[Host], now: float) -> None:
+def _write_documents(changed: list[HostSummary], now: float) -> None:
     from service_record.display.fleet_document import host_document
     from service_record.display.machine import encoded
 

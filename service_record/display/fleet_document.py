@@ -12,52 +12,50 @@ from msgspec.structs import replace
 
 from service_record.display.fleet_table import (
     VERDICTS,
-    Cluster,
-    EarlierBuild,
-    Host,
-    HostsAnswer,
+    FleetListing,
     ink,
     moment_at,
-    seconds_of,
+    rows_with_builds,
     sign,
     table,
     tally,
-    with_builds,
 )
 from service_record.display.machine import Document
 from service_record.display.text import Ink, View, duration, utc
+from service_record.http.collector_answers import BuildSummary, ClusterSummary, Hosts, HostSummary
 
 _SCHEMA_VERSION: Final = 1
 _TEMPLATE: Final = "hosts.html"
 
 
-def hosts_html(answer: HostsAnswer, source: str, view: View) -> str:
+def hosts_html(listing: FleetListing, view: View) -> str:
     """Return the page of `hosts --output html`: the hosts as they were at one moment."""
     from service_record.display.html.rendering import SUMMARY_COLUMNS, page, section  # only for a page
 
     def moment_of(at: float | None) -> str:
         return "" if at is None else moment_at(at, view)
 
-    rows = []
-    for host in with_builds(answer).hosts:
-        took = seconds_of(host, answer.now)
+    answer, rows = listing.answer, []
+    for host in rows_with_builds(answer):
+        took = host.seconds(answer.now)
         verdict = ((f"{sign(host, view.glyphs)} {host.verdict}", ink(host)),)
         rows.append((host, moment_of(host.updated_at), "" if took is None else duration(took), verdict))
     sections = [section("hosts", "Hosts", _TEMPLATE, "hosts", rows=rows)]
-    if answer.clusters:
-        clusters = [(cluster, moment_of(cluster.since)) for cluster in answer.clusters]
+    if listing.clusters:
+        clusters = [(cluster, moment_of(cluster.since)) for cluster in listing.clusters]
         sections.insert(0, section("clusters", "Clusters", _TEMPLATE, "clusters", rows=clusters))
     lead = [((tally(answer), Ink.STRONG),), ((f"as of {moment_of(answer.now)}", Ink.FAINT),)]
-    plain = table(answer, source, replace(view, width=SUMMARY_COLUMNS))
-    return page(f"Hosts of {source}", lead, sections, view.now, summary=plain)
+    plain = table(listing, replace(view, width=SUMMARY_COLUMNS))
+    return page(f"Hosts of {listing.source}", lead, sections, view.now, summary=plain)
 
 
-def hosts_document(answer: HostsAnswer, source: str) -> Document:
+def hosts_document(listing: FleetListing) -> Document:
     """Return the document of `hosts --output json` and `yaml`."""
-    clusters = [cluster_document(cluster) for cluster in answer.clusters]
+    answer = listing.answer
+    clusters = [_cluster_document(cluster) for cluster in listing.clusters]
     return {
         "version": _SCHEMA_VERSION,
-        "source": source,
+        "source": listing.source,
         "time": _time(answer.now),
         "counts": {verdict: answer.counts.get(verdict, 0) for verdict in VERDICTS},
         **({"clusters": clusters} if clusters else {}),
@@ -65,7 +63,7 @@ def hosts_document(answer: HostsAnswer, source: str) -> Document:
     }
 
 
-def cluster_document(cluster: Cluster) -> Document:
+def _cluster_document(cluster: ClusterSummary) -> Document:
     document = {
         "cluster": cluster.id,
         "name": cluster.name,
@@ -84,7 +82,7 @@ def cluster_document(cluster: Cluster) -> Document:
     return {name: value for name, value in document.items() if value not in (None, "")}
 
 
-def host_lines(answer: HostsAnswer) -> Iterator[Document]:
+def host_lines(answer: Hosts) -> Iterator[Document]:
     """Yield the same as `--output jsonl` has it: a line for each host."""
     for host in answer.hosts:
         document = host_document(host, answer.now)
@@ -93,8 +91,8 @@ def host_lines(answer: HostsAnswer) -> Iterator[Document]:
         yield document
 
 
-def host_document(host: Host, now: float) -> Document:
-    took = seconds_of(host, now)
+def host_document(host: HostSummary, now: float) -> Document:
+    took = host.seconds(now)
     document = {
         "machine": host.name,
         "verdict": host.verdict,
@@ -114,7 +112,7 @@ def host_document(host: Host, now: float) -> Document:
     return {name: value for name, value in document.items() if value not in (None, "")}
 
 
-def _build_document(build: EarlierBuild) -> Document:
+def _build_document(build: BuildSummary) -> Document:
     document = {
         "build": build.number,
         "key": build.key,

@@ -1,11 +1,10 @@
 """The hosts that a collector knows: a line for each, and why where one is in trouble."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
-from msgspec import Meta
 from msgspec.structs import replace
 
 from service_record.display.text import (
@@ -25,10 +24,9 @@ from service_record.display.text import (
     wrap,
     wrap_lines,
 )
+from service_record.http.collector_answers import BuildSummary, ClusterSummary, Hosts, HostSummary
 from service_record.record.visible import visible
 
-Time = Annotated[float, Meta(ge=0, le=1e11)]
-"""Seconds since 1970, of a year of four digits."""
 MOST: Final = 5
 """Clusters above the hosts of a whole fleet."""
 _CLUSTER_INKS: Final = {
@@ -42,35 +40,16 @@ _SINCE: Final = 5
 _NODES: Final = len("Nodes joined")
 
 
-class Cluster(msgspec.Struct, frozen=True):
-    """A cluster as a collector tells of it. Times are seconds since 1970 by the collector's clock."""
+class FleetListing(msgspec.Struct, frozen=True):
+    """The hosts of a collector, and the clusters to show above them."""
 
-    id: str
-    status: str
-    name: str = ""
-    reason: str = ""
-    since: Time | None = None
-    hosts: int = 0
-    joined: int = 0
-    needed_control_planes: int = 0
-    installed_control_planes: int = 0
-    defined_workers: int = 0
-    installed_workers: int = 0
-    csrs_approved: int | None = None
-    finalizing_stage: str = ""
-
-    @property
-    def label(self) -> str:
-        return self.name or self.id
+    answer: Hosts
+    source: str
+    """The collector's URL."""
+    clusters: tuple[ClusterSummary, ...] = ()
 
 
-class ClustersAnswer(msgspec.Struct, frozen=True):
-    """Clusters, those that need somebody first."""
-
-    clusters: tuple[Cluster, ...]
-
-
-def cluster_table(clusters: Sequence[Cluster], now: float, view: View) -> Iterator[Line]:
+def cluster_table(clusters: Sequence[ClusterSummary], now: float, view: View) -> Iterator[Line]:
     """Yield a line for each cluster, and below it what it waits for."""
     if not clusters:
         return
@@ -93,10 +72,6 @@ def cluster_table(clusters: Sequence[Cluster], now: float, view: View) -> Iterat
         )
         if cluster.status != "installed":
             yield from wrap_lines(one_line(cluster.reason), Ink.FAINT, view, 4, _REASON_LINES)
-
-
-def more_clusters(number: int) -> Line:
-    return ((f"  and {count(number, 'cluster')} more: --cluster NAME shows one", Ink.FAINT),)
 
 
 VERDICTS: Final = ("failed", "looping", "stuck", "silent", "progressing", "done")
@@ -128,81 +103,7 @@ _NARROW: Final = 72
 _REASON_LINES: Final = 3
 
 
-class Host(msgspec.Struct, frozen=True):
-    """A host as a collector tells of it. Times are seconds since 1970 by the collector's clock."""
-
-    name: str
-    verdict: str
-    group: str = ""
-    release: str = ""
-    build: int = 0
-    action: str = ""
-    percentage: Annotated[float, Meta(ge=0, le=100)] | None = None
-    message: str = ""
-    started_at: Time | None = None
-    updated_at: Time | None = None
-    ended_at: Time | None = None
-    reason: str = ""
-    verdict_since: Time | None = None
-    revision: int = 0
-
-    @property
-    def is_bad(self) -> bool:
-        return self.verdict not in {"progressing", "done"}
-
-
-class EarlierBuild(msgspec.Struct, frozen=True):
-    """An earlier build of a host. Times are seconds since 1970 by the collector's clock."""
-
-    number: int
-    verdict: str
-    started_at: Time
-    updated_at: Time
-    ended_at: Time | None = None
-    action: str = ""
-    reason: str = ""
-    key: str = ""
-
-    @property
-    def stopped_at(self) -> float:
-        return self.ended_at or self.updated_at
-
-    @property
-    def seconds(self) -> float:
-        return max(self.stopped_at - self.started_at, 0.0)
-
-
-class HostsAnswer(msgspec.Struct, frozen=True):
-    """Hosts, and how many there are of each verdict."""
-
-    hosts: tuple[Host, ...]
-    counts: Mapping[str, int]
-    total: int
-    now: Time
-    """The time of the collector's clock."""
-    earlier: Mapping[str, tuple[EarlierBuild, ...]] = {}
-    """Name of a host -> its earlier builds of a month, latest first, where that was asked for."""
-    clusters: tuple[Cluster, ...] = ()
-    """Those that the hosts are of."""
-    next: str = ""
-    """The beginning of the next page; empty on the last page."""
-
-
-def stopped_at(host: Host) -> float | None:
-    """Return when its build ended, or was last reported on if it will not go on by itself; None while it goes
-    on.
-    """
-    return host.ended_at or (host.updated_at if host.verdict in {"failed", "silent"} else None)
-
-
-def seconds_of(host: Host, now: float) -> float | None:
-    """Return how long its build has taken, or takes until now."""
-    if host.started_at is None:
-        return None
-    return max((stopped_at(host) or now) - host.started_at, 0.0)
-
-
-def tally(answer: HostsAnswer) -> str:
+def tally(answer: Hosts) -> str:
     """Return how many hosts there are of each verdict: `30 hosts: 2 failed, 28 done`."""
     counts = [f"{answer.counts[verdict]} {verdict}" for verdict in VERDICTS if answer.counts.get(verdict)]
     whole = sum(answer.counts.values())
@@ -210,33 +111,35 @@ def tally(answer: HostsAnswer) -> str:
     return f"{count(whole, 'host')}{': ' if counts else ''}{', '.join(counts)}{listing}"
 
 
-def table(answer: HostsAnswer, source: str, view: View) -> Iterator[Line]:
-    yield from _heading(answer, source, view)
-    yield from _clusters(answer, view)
-    if not answer.hosts:
+def table(listing: FleetListing, view: View) -> Iterator[Line]:
+    yield from _heading(listing, view)
+    rows = rows_with_builds(listing.answer)
+    if not rows:
         return
-    answer = with_builds(answer)
-    layout = _Layout.of(answer, view)
+    layout = _Layout.of(rows, listing.answer.now, view)
     yield BLANK
     yield from layout.heading()
-    for host in answer.hosts:
+    for host in rows:
         yield from layout.lines(host)
 
 
-def with_builds(answer: HostsAnswer) -> HostsAnswer:
-    """Return the same hosts with a row for each earlier build below the row of its host."""
-    if not answer.earlier:
-        return answer
-    rows = ((host, *map(_as_row, answer.earlier.get(host.name, ()))) for host in answer.hosts)
-    return replace(answer, hosts=tuple(row for of_host in rows for row in of_host))
+def rows_with_builds(answer: Hosts) -> list[HostSummary]:
+    """Return the hosts, each followed by a row for each of its earlier builds."""
+    rows = []
+    for host in answer.hosts:
+        rows.append(host)
+        rows += (_as_row(host, build) for build in answer.earlier.get(host.name, ()))
+    return rows
 
 
-def _as_row(build: EarlierBuild) -> Host:
-    return Host(
+def _as_row(host: HostSummary, build: BuildSummary) -> HostSummary:
+    return replace(
+        host,
         name=f"  build {build.number}",
         verdict=build.verdict,
         action=build.action,
         percentage=100.0 if build.verdict == "done" else None,
+        message="",
         started_at=build.started_at,
         updated_at=build.updated_at,
         ended_at=build.stopped_at,
@@ -244,17 +147,21 @@ def _as_row(build: EarlierBuild) -> Host:
     )
 
 
-def wide(answer: HostsAnswer, source: str, view: View) -> Iterator[Line]:
+def wide(listing: FleetListing, view: View) -> Iterator[Line]:
     """Yield all that is known of each host in the fleet, a block for each."""
-    yield from _heading(answer, source, view)
-    yield from _clusters(answer, view)
+    answer = listing.answer
+    yield from _heading(listing, view)
     for host in answer.hosts:
         yield BLANK
         yield from describe(host, answer.earlier.get(host.name, ()), answer.now, view)
 
 
 def describe(
-    host: Host, earlier: Sequence[EarlierBuild], now: float, view: View, more: Sequence[tuple[str, str]] = ()
+    host: HostSummary,
+    earlier: Sequence[BuildSummary],
+    now: float,
+    view: View,
+    more: Sequence[tuple[str, str]] = (),
 ) -> Iterator[Line]:
     """Yield all that is known of one host in the fleet, with `more` facts, and its earlier builds."""
     yield from wrap_lines(f"{sign(host, view.glyphs)} {visible(host.name)}", ink(host), view)
@@ -265,18 +172,17 @@ def describe(
             yield ((f"  {'' if number else label:<10}  ", Ink.FAINT), (line, Ink.PLAIN))
 
 
-def _heading(answer: HostsAnswer, source: str, view: View) -> Iterator[Line]:
-    yield from wrap_lines(tally(answer), Ink.STRONG, view)
-    yield from wrap_lines(visible(source), Ink.FAINT, view)
+def _heading(listing: FleetListing, view: View) -> Iterator[Line]:
+    """Yield the number of hosts of each verdict, the collector, and the table of clusters."""
+    yield from wrap_lines(tally(listing.answer), Ink.STRONG, view)
+    yield from wrap_lines(visible(listing.source), Ink.FAINT, view)
+    yield from cluster_table(listing.clusters[:MOST], listing.answer.now, view)
+    if len(listing.clusters) > MOST:
+        more = count(len(listing.clusters) - MOST, "cluster")
+        yield ((f"  and {more} more: --cluster NAME shows one", Ink.FAINT),)
 
 
-def _clusters(answer: HostsAnswer, view: View) -> Iterator[Line]:
-    yield from cluster_table(answer.clusters[:MOST], answer.now, view)
-    if len(answer.clusters) > MOST:
-        yield more_clusters(len(answer.clusters) - MOST)
-
-
-def change(host: Host, now: float, view: View) -> Line:
+def change(host: HostSummary, now: float, view: View) -> Line:
     """Return one host after a change of it, in a line."""
     at = moment_at(now, view)
     message = host.reason if host.is_bad else host.message
@@ -290,11 +196,11 @@ def change(host: Host, now: float, view: View) -> Line:
     )
 
 
-def ink(host: Host) -> Ink:
+def ink(host: HostSummary) -> Ink:
     return _INKS.get(host.verdict, Ink.PLAIN)
 
 
-def sign(host: Host, glyphs: Glyphs) -> str:
+def sign(host: HostSummary, glyphs: Glyphs) -> str:
     glyph: str = getattr(glyphs, _SIGNS[ink(host)])
     return glyph
 
@@ -310,15 +216,15 @@ class _Layout(msgspec.Struct, frozen=True):
     """0: messages have lines of their own."""
 
     @classmethod
-    def of(cls, answer: HostsAnswer, view: View) -> "_Layout":
+    def of(cls, hosts: Sequence[HostSummary], now: float, view: View) -> "_Layout":
         """Names get what they need, messages the rest, and where there is little nobody gets actions."""
         least = 2 + _BAR + 5 + len("update") + len("duration") + len("progressing") + 4 * len(_GAP)
-        action = 0 if view.width < _NARROW else _widest("Action", [host.action for host in answer.hosts], 12)
+        action = 0 if view.width < _NARROW else _widest("Action", [host.action for host in hosts], 12)
         least += action + len(_GAP) if action else 0
-        machine = _widest("Machine", [host.name for host in answer.hosts], view.width - least)
-        message = _widest("Last message", [one_line(host.message) for host in answer.hosts], _LONGEST_MESSAGE)
+        machine = _widest("Machine", [host.name for host in hosts], view.width - least)
+        message = _widest("Last message", [one_line(host.message) for host in hosts], _LONGEST_MESSAGE)
         room = view.width - least - machine - len(_GAP)
-        return cls(view, answer.now, machine, action, min(room, message) if room >= _SHORTEST_MESSAGE else 0)
+        return cls(view, now, machine, action, min(room, message) if room >= _SHORTEST_MESSAGE else 0)
 
     def heading(self) -> Iterator[Line]:
         upper = {"Last": 6, "Total": 8, "": 0}
@@ -333,9 +239,9 @@ class _Layout(msgspec.Struct, frozen=True):
         ):
             yield ((f"  {before}{_GAP}{_GAP.join(_pad(*column) for column in right.items())}", Ink.FAINT),)
 
-    def lines(self, host: Host) -> Iterator[Line]:
+    def lines(self, host: HostSummary) -> Iterator[Line]:
         mark, text = self.view.glyphs.cut, one_line(host.message)
-        took = seconds_of(host, self.now)
+        took = host.seconds(self.now)
         ago = "" if host.updated_at is None else age(self.now - host.updated_at)
         yield (
             (f"{sign(host, self.view.glyphs)} ", ink(host)),
@@ -352,7 +258,7 @@ class _Layout(msgspec.Struct, frozen=True):
         elif text and not self.message:
             yield from wrap_lines(text, Ink.FAINT, self.view, 4, 1)
 
-    def _progress(self, host: Host) -> Sequence[tuple[str, Ink]]:
+    def _progress(self, host: HostSummary) -> Sequence[tuple[str, Ink]]:
         if host.percentage is None:
             return ((" " * (_BAR + 5) + _GAP, Ink.PLAIN),)
         full = round(_BAR * host.percentage / 100)
@@ -362,8 +268,8 @@ class _Layout(msgspec.Struct, frozen=True):
         )
 
 
-def _facts(host: Host, now: float, view: View) -> Iterator[tuple[str, str]]:
-    took = seconds_of(host, now)
+def _facts(host: HostSummary, now: float, view: View) -> Iterator[tuple[str, str]]:
+    took = host.seconds(now)
     times = [f"{name} {moment_at(at, view)}" for name, at in _times(host) if at is not None]
     facts = {
         "verdict": f"{host.verdict}{_since(host, view)}",
@@ -379,18 +285,18 @@ def _facts(host: Host, now: float, view: View) -> Iterator[tuple[str, str]]:
     return ((label, visible(text)) for label, text in facts.items() if text)
 
 
-def _build(build: EarlierBuild, view: View) -> str:
+def _build(build: BuildSummary, view: View) -> str:
     named = ", ".join(text for text in (f"build {build.number}", build.key, build.action) if text)
     begun, took = moment_at(build.started_at, view), duration(build.seconds)
     sentence = f"{named}: {build.verdict}, begun {begun}, {took}"
     return visible(f"{sentence}; {one_line(build.reason)}" if build.reason else sentence)
 
 
-def _times(host: Host) -> tuple[tuple[str, float | None], ...]:
+def _times(host: HostSummary) -> tuple[tuple[str, float | None], ...]:
     return ("begun", host.started_at), ("last update", host.updated_at), ("complete", host.ended_at)
 
 
-def _since(host: Host, view: View) -> str:
+def _since(host: HostSummary, view: View) -> str:
     return "" if host.verdict_since is None else f" since {moment_at(host.verdict_since, view)}"
 
 

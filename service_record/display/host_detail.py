@@ -5,77 +5,21 @@ from typing import Final
 
 import msgspec
 
-from service_record.display.fleet_table import EarlierBuild, Host, Time, describe, moment_at
+from service_record.display.fleet_table import describe, moment_at
 from service_record.display.text import BLANK, Glyphs, Ink, Line, View, cell_len, cut, duration, wrap_lines
+from service_record.http.collector_answers import (
+    HostDetail,
+    Repeated,
+    ShownInstallation,
+    ShownLastWords,
+    ShownStep,
+)
 from service_record.record.visible import visible
 
 _WORDS: Final = {"init": "began"}
 _INKS: Final = {"done": Ink.GOOD, "failed": Ink.BAD, "init": Ink.BUSY}
 _BESIDE: Final = 50
 """Columns of a step's line besides its name."""
-
-
-class ShownStep(msgspec.Struct, frozen=True):
-    """A report of a step. Times are seconds since 1970 by the collector's clock."""
-
-    label: str
-    name: str
-    status: str
-    received_at: Time
-    priority: int = 0
-    logs: str = ""
-    """The end of them."""
-    logs_length: int = 0
-    """Characters of all of them."""
-    notes: str = ""
-    is_known: bool = True
-    """False if it is not among the steps that an operator defined."""
-
-
-class RepeatedReports(msgspec.Struct, frozen=True):
-    """Reports that came `count` times in a row."""
-
-    first: tuple[ShownStep, ...]
-    latest: tuple[ShownStep, ...]
-    count: int = 1
-
-
-class ShownLastWords(msgspec.Struct, frozen=True):
-    """The lines that a service of the host printed last."""
-
-    service: str
-    text: str
-    received_at: Time
-    stage: str = ""
-    """The stage that was open meanwhile; empty if none was."""
-
-
-class ShownInstallation(msgspec.Struct, frozen=True):
-    """The assisted-service's view of a host. Times are seconds since 1970 by the collector's clock."""
-
-    cluster_id: str
-    role: str
-    status: str
-    stage: str = ""
-    info: str = ""
-    status_info: str = ""
-    meaning: str = ""
-    is_bootstrap: bool = False
-    checked_in_at: Time | None = None
-
-
-class HostDetail(msgspec.Struct, frozen=True):
-    """A host, its builds, and the steps of one of them."""
-
-    summary: Host
-    builds: tuple[EarlierBuild, ...]
-    shown_build: int
-    steps: tuple[RepeatedReports, ...]
-    installation: ShownInstallation | None = None
-    last_words: tuple[ShownLastWords, ...] = ()
-    """Latest first; none from an older collector."""
-    now: float | None = None
-    """The time of the collector's clock, which all times follow; None from an older collector."""
 
 
 class _Reports(msgspec.Struct):
@@ -98,13 +42,13 @@ class _Reports(msgspec.Struct):
         return max(self.latest.received_at - began[-1], 0.0)
 
 
-def host_detail(detail: HostDetail, source: str, now: float, view: View) -> Iterator[Line]:
+def host_detail(detail: HostDetail, source: str, view: View) -> Iterator[Line]:
     """Yield the lines of `hosts show`."""
     yield from wrap_lines(visible(source), Ink.FAINT, view)
     yield BLANK
     earlier = [build for build in detail.builds if build.number != detail.summary.build]
     facts = () if detail.installation is None else tuple(_installation(detail.installation, view))
-    yield from describe(detail.summary, earlier, now, view, facts)
+    yield from describe(detail.summary, earlier, detail.now, view, facts)
     steps = _by_step(detail.steps)
     if steps:
         yield BLANK
@@ -140,7 +84,7 @@ def _installation(installation: ShownInstallation, view: View) -> Iterator[tuple
     yield "cluster", f"{installation.cluster_id}, {installation.role}{bootstrap}"
 
 
-def _by_step(rounds: Sequence[RepeatedReports]) -> list[_Reports]:
+def _by_step(rounds: Sequence[Repeated[ShownStep]]) -> list[_Reports]:
     """Return the reports of each step: by priority, and those of one priority as they came."""
     by_step: dict[str, _Reports] = {}
     for each in rounds:

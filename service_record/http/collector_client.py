@@ -4,10 +4,10 @@ import os
 from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-import orjson
+import msgspec
 
 from service_record.http.address import (
     CA_VARIABLE,
@@ -22,6 +22,7 @@ from service_record.http.attempt import Request
 from service_record.http.proxies import Proxies, read_proxies
 from service_record.http.transport import Connections, Reply, Transport
 
+T = TypeVar("T")
 _SECONDS: Final = 30.0
 _TRANSFER_SECONDS: Final = 3600.0
 """The time limit of long transfers: a batch over a slow line, a bundle. Each part of one has a shorter
@@ -132,11 +133,12 @@ class CollectorClient(SingleTryClient):
             proxies=proxies,
         )
 
-    def get(self, path: str, **query: object) -> Any:
-        """Return the JSON of an answer; members of the query that are None are left out, lists are
-        repeated. Raises CollectorError.
+    def get(self, path: str, kind: type[T], **query: object) -> T:
+        """Return an answer, which must be a document of this kind.
+
+        Parameters that are None are left out, and lists are repeated. Raises CollectorError.
         """
-        return self.send("GET", path, query=query)
+        return self._decode(self.send("GET", path, query=query), kind)
 
     def send(
         self,
@@ -146,10 +148,8 @@ class CollectorClient(SingleTryClient):
         query: Mapping[str, object] | None = None,
         body: bytes | None = None,
         content_type: str = "application/json",
-    ) -> Any:
-        """Return the JSON of an answer to any request; None if it has none. Raises CollectorError, also if
-        the answer is not whole in time.
-        """
+    ) -> bytes | bytearray:
+        """Return the body of the answer to any request. Raises CollectorError, also if it is late or cut."""
         parameters = {name: value for name, value in (query or {}).items() if value is not None}
         question = f"?{urlencode(parameters, doseq=True, errors=_AS_IT_CAME)}" if parameters else ""
         headers = {"Content-Type": content_type} if body is not None else {}
@@ -161,12 +161,18 @@ class CollectorClient(SingleTryClient):
             most_body=_MOST_ANSWER,
             most_refusal=_MOST_REFUSAL,
         )
-        text = self._checked(self._transport.call(request))
+        return self._checked(self._transport.call(request))
+
+    def post(self, path: str, body: msgspec.Struct, kind: type[T]) -> T:
+        """Send a document, and return the answer, which must be of this kind. Raises CollectorError."""
+        return self._decode(self.send("POST", path, body=msgspec.json.encode(body)), kind)
+
+    def _decode(self, body: bytes | bytearray, kind: type[T]) -> T:
         try:
-            return orjson.loads(text) if text else None
-        except ValueError:
+            return msgspec.json.decode(body, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise CollectorError(
-                f"{self.url}: the answer is not that of a collector (not JSON); check its URL"
+                f"{self.url}: the answer is not that of a collector: {error}; check its URL"
             ) from None
 
     def download(self, path: str, into: BinaryIO) -> None:

@@ -8,11 +8,9 @@ from typing import Final
 import msgspec
 
 from service_record.http.address import CollectorError
+from service_record.http.collector_answers import LONGEST_LINE, LONGEST_NAME, MOST_LINES, LastWords
 from service_record.http.collector_client import CollectorClient, host_path
 
-_MOST_LINES: Final = 20
-_LONGEST_LINE: Final = 400
-_LONGEST_NAME: Final = 255
 _RETRY_SECONDS: Final = 60.0
 """The pause after a request that failed. A collector that is away must not cost more."""
 
@@ -51,12 +49,8 @@ class LastWordsSender:
             return
         # All lines are masked before most are left out: a key may begin above those that are sent.
         masked = self._mask("\n".join(lines)).split("\n") if lines else []
-        words = {
-            "service": service[:_LONGEST_NAME],
-            "stage": stage[:_LONGEST_NAME],
-            "lines": [line[:_LONGEST_LINE] for line in masked[-_MOST_LINES:]],
-        }
-        body = msgspec.json.encode(words)
+        shown = [line[:LONGEST_LINE] for line in masked[-MOST_LINES:]]
+        body = msgspec.json.encode(LastWords(service[:LONGEST_NAME], shown, stage[:LONGEST_NAME]))
         if self._sent.get(service) == body:
             return
         try:

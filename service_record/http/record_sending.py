@@ -7,7 +7,7 @@ stores the offset of each stream; nothing is stored on the host.
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,12 +16,19 @@ from io import BytesIO
 from math import inf
 from pathlib import Path
 from time import monotonic
-from typing import Annotated, Any, Final
+from typing import Final
 
 import msgspec
-import orjson
 
 from service_record.http.address import CollectorError, NotTaken
+from service_record.http.collector_answers import (
+    Batch,
+    OffsetsProblem,
+    Piece,
+    StoredBatch,
+    StoredFile,
+    StoredRecords,
+)
 from service_record.http.collector_client import CollectorClient, host_path
 from service_record.record.directory import Records, open_record
 from service_record.record.entry import BYTE_ORDER_MARK, Entry
@@ -161,7 +168,7 @@ class Sender:
             if turns == _MOST_TURNS:
                 raise NotTaken("the collector keeps returning inconsistent offsets", is_final=False)
 
-    def _batch(self) -> Iterator["_Piece"]:
+    def _batch(self) -> Iterator[Piece]:
         """Yield the pieces to send next."""
         if self._offsets is None:
             self._offsets = self._ask()
@@ -200,7 +207,7 @@ class Sender:
     def _path(self, service: str) -> Path:
         return self.records.directory / f"{service}.json"
 
-    def _next(self, service: str, sent: _StreamPosition, size: int) -> "_Piece | None":
+    def _next(self, service: str, sent: _StreamPosition, size: int) -> Piece | None:
         signature = read_signature(self._path(service))
         with closing(Stream(self._path(service))) as stream:
             if not sent.file or not begins_as(stream, sent.file) or not stream.has(sent.offset):
@@ -209,7 +216,7 @@ class Sender:
         if not data:
             sent.seen = signature
             return None
-        return _Piece(service, sent.file, sent.offset, data)
+        return Piece(service, sent.file, sent.offset, data)
 
     def _whole_lines(self, stream: Stream, offset: int, size: int) -> bytes:
         """Return the next whole lines, with secrets masked. A line without its end is sent later.
@@ -242,31 +249,30 @@ class Sender:
     def _ask(self) -> dict[tuple[str, str], int]:
         """Ask the collector for the offset of each stream."""
         try:
-            return _offsets(self.client.get(host_path(self.host, "records")))
+            return _offsets_of(self.client.get(host_path(self.host, "records"), StoredRecords).files)
         except CollectorError as fault:
             # The token of an administrator makes a host by sending: the answer to that decides.
             if fault.status == HTTPStatus.NOT_FOUND and self._services():
                 return {}
             raise _not_taken(fault) from None
 
-    def _deliver(self, batch: list["_Piece"]) -> None:
+    def _deliver(self, batch: list[Piece]) -> None:
         """Send a batch, and continue where the collector says."""
-        body = msgspec.json.encode({"pieces": batch})
         try:
-            answer = self.client.send("POST", host_path(self.host, "records"), body=body)
+            stored = self.client.post(host_path(self.host, "records"), Batch(batch), StoredBatch)
         except CollectorError as fault:
             if fault.status != HTTPStatus.CONFLICT:
                 raise _not_taken(fault) from None
-            self._go_on(_document(fault.body))
+            self._go_on(_read_offsets(fault.body))
             return
-        offsets = self._go_on(answer)
+        offsets = self._go_on(stored.files)
         self.sent_bytes += sum(
             len(piece.data) for piece in batch if offsets.get((piece.service, piece.file)) == piece.end
         )
 
-    def _go_on(self, answer: Any) -> dict[tuple[str, str], int]:
-        """Store the offsets of an answer, and return them."""
-        offsets = _offsets(answer)
+    def _go_on(self, files: Sequence[StoredFile]) -> dict[tuple[str, str], int]:
+        """Continue from the offsets in an answer. Return the offset of each service and file."""
+        offsets = _offsets_of(files)
         self._offsets = {**(self._offsets or {}), **offsets}
         for (service, file), offset in offsets.items():
             sent = self._sent.get(service)
@@ -275,48 +281,16 @@ class Sender:
         return offsets
 
 
-class _Piece(msgspec.Struct, frozen=True):
-    """Some bytes of a stream; in JSON they are base64."""
-
-    service: str
-    file: str
-    offset: int
-    data: bytes
-
-    @property
-    def end(self) -> int:
-        """Return the offset at the collector after it has stored this piece."""
-        return self.offset + len(self.data)
-
-
-class _SentFile(msgspec.Struct, frozen=True):
-    """One stream as the collector has it."""
-
-    service: str
-    file: str
-    offset: Annotated[int, msgspec.Meta(ge=0)]
-
-
-class _SentFiles(msgspec.Struct, frozen=True):
-    """The answer of a collector: the offset of each stream."""
-
-    files: list[_SentFile]
-
-
-def _offsets(answer: Any) -> dict[tuple[str, str], int]:
-    """Return the offset of each stream at the collector, by service and file. Raises NotTaken."""
-    try:
-        files = msgspec.convert(answer, _SentFiles).files
-    except msgspec.ValidationError:
-        raise NotTaken("the server is not a service-record collector", is_final=False) from None
+def _offsets_of(files: Sequence[StoredFile]) -> dict[tuple[str, str], int]:
     return {(one.service, one.file): one.offset for one in files}
 
 
-def _document(body: bytes) -> Any:
+def _read_offsets(body: bytes) -> Sequence[StoredFile]:
+    """Return the offsets in the refusal of a batch. Raises NotTaken."""
     try:
-        return orjson.loads(body)
-    except ValueError:
-        return None
+        return msgspec.json.decode(body, type=OffsetsProblem).files
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise NotTaken("the server is not a service-record collector", is_final=False) from None
 
 
 def _not_taken(fault: CollectorError) -> NotTaken:

@@ -10,6 +10,7 @@ from io import BufferedReader
 import msgspec
 
 from service_record.http.address import CollectorError, parse_address
+from service_record.http.collector_answers import StoredRecords
 from service_record.http.collector_client import CollectorClient, connect, host_path
 from service_record.record.entry import Piece
 from service_record.record.layout import read_entries
@@ -23,26 +24,13 @@ class RemoteRecords(msgspec.Struct, frozen=True):
     """Downloads the latest bundle; None if there is no bundle."""
 
 
-class _Service(msgspec.Struct, frozen=True):
-    """An item of a collector's answer: a service that has a record."""
-
-    service: str
-
-
-class _HostRecords(msgspec.Struct, frozen=True):
-    """A collector's answer to a request for the list of a host's records."""
-
-    services: tuple[_Service, ...]
-    bundle: int | None
-
-
 def remote_records(place: str) -> RemoteRecords:
     """Fetch the records of the host in a `collector://` URL. Raises CollectorError, OSError."""
     address = parse_address(place)
     if not address.host:
         raise CollectorError(f"{place}: no host is named; use {place.rstrip('/')}/NAME")
     client = connect(place)
-    answer = _check_answer(client.get(host_path(address.host, "records")), client.url)
+    answer = client.get(host_path(address.host, "records"), StoredRecords)
     if not answer.services and answer.bundle is None:
         raise CollectorError(
             f"{place}: the collector has no records of {address.host}; service-record hosts lists its hosts"
@@ -51,15 +39,6 @@ def remote_records(place: str) -> RemoteRecords:
     records = tuple((service, _read_record(client, address.host, service)) for service in services)
     bundle = host_path(address.host, "bundles", str(answer.bundle))
     return RemoteRecords(records, partial(_download, client, bundle) if answer.bundle is not None else None)
-
-
-def _check_answer(answer: object, url: str) -> _HostRecords:
-    try:
-        return msgspec.convert(answer, _HostRecords)
-    except msgspec.ValidationError as error:
-        raise CollectorError(
-            f"{url}: the answer is not that of a collector; check its URL: {error}"
-        ) from None
 
 
 def _read_record(client: CollectorClient, host: str, service: str) -> Iterator[Piece]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, TypeAlias
 import msgspec
 
 from service_record.http.address import is_collector, parse_address
+from service_record.http.collector_answers import Hosts, StoredRecords
 from service_record.http.collector_client import CollectorClient, connect, host_path
 from service_record.read.examples import resolve_example
 from service_record.read.source import SourceError, recorded_services
@@ -191,19 +192,21 @@ def _in_collector(source: str) -> Iterator[Reference]:
             return
         after = None
         while True:
-            page = client.get("/api/v1/hosts", all="true", sort="name", limit=_HOSTS_PER_PAGE, after=after)
-            for host in page["hosts"]:
-                yield from _host_in_collector(client, f"{source.rstrip('/')}/{host['name']}", host["name"])
-            after = page.get("next")
+            page = client.get(
+                "/api/v1/hosts", Hosts, all="true", sort="name", limit=_HOSTS_PER_PAGE, after=after
+            )
+            for host in page.hosts:
+                yield from _host_in_collector(client, f"{source.rstrip('/')}/{host.name}", host.name)
+            after = page.next
             if not after:
                 return
 
 
 def _host_in_collector(client: CollectorClient, place: str, name: str) -> Iterator[Reference]:
-    known = client.get(host_path(name, "records"))
-    if known.get("bundle") is not None:
-        yield Reference(f"{place}@{known['bundle']}", version=str(known["bundle"]))
-    elif known.get("services"):
+    stored = client.get(host_path(name, "records"), StoredRecords)
+    if stored.bundle is not None:
+        yield Reference(f"{place}@{stored.bundle}", version=str(stored.bundle))
+    elif stored.services:
         # Records grow, so they are judged in each run: a run's own time is in the key.
         yield Reference(place, changed=time.time())
 

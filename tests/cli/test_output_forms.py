@@ -6,16 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 import pytest
 import yaml
 
 from service_record.cli import main
 from service_record.cli.options import FORMS
 from service_record.display.fleet_document import hosts_document
-from service_record.display.fleet_table import Cluster, EarlierBuild, Host, HostsAnswer
+from service_record.display.fleet_table import FleetListing
+from service_record.http.collector_answers import BuildSummary, ClusterSummary, Hosts, HostSummary
 from tests.command_line import service_record
 from tests.faults import Faults
-from tests.schemas import check
+from tests.schemas import SCHEMAS, check, host_schema
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 VERBS = ("show", "analyze", "timeline", "diff")
@@ -73,12 +75,67 @@ def test_lines_fit_their_schema(verb: str) -> None:
                     check(document, verb, "line")
 
 
+HOST = HostSummary(
+    name="web1",
+    group="dc1",
+    release="9",
+    hardware="",
+    build=2,
+    action="Packages",
+    percentage=50.0,
+    message="text",
+    started_at=1.0,
+    updated_at=2.0,
+    ended_at=3.0,
+    verdict="stuck",
+    reason="why",
+    verdict_since=2.0,
+    cause="0123456789abcdef",
+    revision=1,
+)
+BUILD = BuildSummary(
+    number=1,
+    key="c",
+    action="a",
+    release="9",
+    started_at=1.0,
+    updated_at=2.0,
+    ended_at=3.0,
+    verdict="failed",
+    reason="b",
+)
+CLUSTER = ClusterSummary(
+    id="id",
+    name="prod",
+    status="installing",
+    reason="why",
+    since=1.0,
+    updated_at=1.0,
+    revision=1,
+    hosts=3,
+    needed_control_planes=3,
+    installed_control_planes=1,
+    defined_workers=2,
+    installed_workers=1,
+    joined=1,
+    csrs_approved=4,
+    finalizing_stage="stage",
+    completion="",
+    completion_info="",
+    logs_state="",
+)
+
+
 def test_hosts_fit_their_schema() -> None:
-    earlier = {"web1": (EarlierBuild(1, "failed", 1.0, 2.0, 3.0, "a", "b", "c"),)}
-    host = Host("web1", "stuck", "dc1", "9", 2, "Packages", 50.0, "text", 1.0, 2.0, 3.0, "why", 2.0)
-    cluster = Cluster("id", "installing", "prod", "why", 1.0, 3, 1, 3, 1, 2, 1, 4, "stage")
-    answer = HostsAnswer((host, Host("web2", "done")), {"stuck": 1}, 2, 9.0, earlier, (cluster,))
-    check(hosts_document(answer, "https://collector.example"), "hosts")
+    new = msgspec.structs.replace(
+        HOST, name="web2", verdict="done", group="", percentage=None, started_at=None, verdict_since=None
+    )
+    hosts = Hosts(hosts=(HOST, new), counts={"stuck": 1}, total=2, now=9.0, earlier={"web1": (BUILD,)})
+    check(hosts_document(FleetListing(hosts, "https://collector.example", (CLUSTER,))), "hosts")
+
+
+def test_host_schema_is_that_of_the_answer() -> None:
+    assert json.loads((SCHEMAS / "host.schema.json").read_text()) == host_schema()
 
 
 @pytest.fixture(scope="module")

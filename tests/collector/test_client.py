@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from service_record.collector.api.step_calls import StepsAccepted
 from service_record.http.address import (
     TOKEN_VARIABLE,
     Address,
@@ -13,6 +14,7 @@ from service_record.http.address import (
     parse_address,
     read_token,
 )
+from service_record.http.collector_answers import Hosts
 from service_record.http.collector_client import CollectorClient, connect, host_path
 from tests.assisted_server import AssistedServer, Drips
 from tests.collector.serving import Served
@@ -59,7 +61,7 @@ def test_slow_answer_times_out(drips: Drips) -> None:
     with AssistedServer() as slow, CollectorClient(slow.url, "token", seconds=0.3) as client:
         slow.fail(drips)
         with pytest.raises(CollectorError, match=r": no whole answer within 0\.3 s$"):
-            client.get("/api/v1/hosts")
+            client.get("/api/v1/hosts", Hosts)
 
 
 def test_only_the_answer_has_a_timeout() -> None:
@@ -79,9 +81,9 @@ def test_request_uses_token_from_file(
     monkeypatch.setenv(TOKEN_VARIABLE, str(file))
 
     with connect(server.url) as client:
-        answer = client.get(host_path("web1", "steps"), name="Disk setup")
+        answer = client.get(host_path("web1", "steps"), StepsAccepted, name="Disk setup")
 
-    assert answer["host"] == "web1"
+    assert answer.host == "web1"
 
 
 def test_requests_share_a_connection() -> None:
@@ -95,8 +97,32 @@ def test_requests_share_a_connection() -> None:
             self.say(200, b"{}")
 
     with serving(Answers) as port, CollectorClient(f"http://127.0.0.1:{port}", "token") as client:
-        assert [client.get("/") for _ in range(3)] == [{}, {}, {}]
+        assert [client.get("/", dict) for _ in range(3)] == [{}, {}, {}]
     assert len(ports) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"<html>a portal</html>",
+        b"[]",
+        b'{"hosts": [], "counts": {}, "total": "none", "now": 1}',
+        b'{"hosts": [], "counts": {}, "total": 0, "now": 1e300}',
+        b"[" * 100_000,
+    ],
+)
+def test_answer_of_another_server_is_refused(answer: bytes) -> None:
+    class Answers(Quiet):
+        def do_GET(self) -> None:
+            self.say(200, answer)
+
+    with (
+        serving(Answers) as port,
+        CollectorClient(f"http://127.0.0.1:{port}", "token") as client,
+        pytest.raises(CollectorError, match="the answer is not that of a collector") as fault,
+    ):
+        client.get("/api/v1/hosts", Hosts)
+    assert "\n" not in str(fault.value)
 
 
 def test_refusal_contains_reason_of_the_collector(server: Served) -> None:
@@ -104,14 +130,14 @@ def test_refusal_contains_reason_of_the_collector(server: Served) -> None:
         CollectorClient(server.url, server.client("host", "web1").token) as client,
         pytest.raises(CollectorError, match="403: this token may not write for web2") as refused,
     ):
-        client.get(host_path("web2", "steps"), name="Disk setup")
+        client.get(host_path("web2", "steps"), StepsAccepted, name="Disk setup")
 
     assert refused.value.status == 403
 
 
 def test_unreachable_collector_is_reported_in_one_line() -> None:
     with CollectorClient("http://127.0.0.1:1", "srt_1_x") as client, pytest.raises(CollectorError) as fault:
-        client.get("/healthz")
+        client.get("/healthz", dict)
 
     assert fault.value.status is None
     assert str(fault.value).startswith("http://127.0.0.1:1: ")

@@ -12,8 +12,9 @@ from sqlalchemy import Connection, update
 from service_record.collector.domain.progress import repeated
 from service_record.collector.store.database import FILE
 from service_record.collector.store.fleet import Cursor, Filters, Fleet, Sort, fleet
-from service_record.collector.store.host_rows import StoredHostDetail, read_host, read_step_logs
+from service_record.collector.store.host_rows import read_host, read_step_logs
 from service_record.collector.store.schema import hosts
+from service_record.http.collector_answers import HostDetail
 from tests.collector.serving import Served, served, settings_in
 
 T = TypeVar("T")
@@ -30,7 +31,7 @@ def shown(server: Served, limit: int = 100, after: Cursor | None = None, **filte
     return asked(server, lambda connection: fleet(connection, Filters(**filters), limit, after, now=now))  # type: ignore[arg-type]
 
 
-def detail(server: Served, build: int | None) -> StoredHostDetail | None:
+def detail(server: Served, build: int | None) -> HostDetail | None:
     return asked(server, lambda connection: read_host(connection, "web1", 1.0, build))
 
 

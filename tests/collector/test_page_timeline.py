@@ -1,23 +1,24 @@
 """A build on one axis of time, whatever its steps."""
 
 import re
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from service_record.collector.domain.progress import repeated
 from service_record.collector.domain.records_page import Analysis, ServiceRan, analyse
 from service_record.collector.domain.silence import FEWEST, SilenceBudgets, Took
 from service_record.collector.domain.summary_of_records import RecordsLook, judge_records, summarise
-from service_record.collector.store.host_rows import Boot, BuildSummary, StepShown
+from service_record.collector.store.host_rows import Boot
 from service_record.collector.web.build_chart import Pace, build_drawing, service_rows
 from service_record.display.charts import Row
 from service_record.display.drawing import Drawing
 from service_record.history.outcome import Outcome
+from service_record.http.collector_answers import BuildSummary, ShownStep
 from service_record.record.entry import Entry
 from tests.builders import START, entry, failed_run
 
@@ -38,8 +39,8 @@ def build(verdict: str = "progressing", ended: float | None = None) -> BuildSumm
     )
 
 
-def step(number: int, name: str, status: str, at: float, priority: int = 0) -> StepShown:
-    return StepShown(
+def step(number: int, name: str, status: str, at: float, priority: int = 0) -> ShownStep:
+    return ShownStep(
         id=number,
         label=name,
         name=name,

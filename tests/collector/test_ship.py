@@ -165,7 +165,7 @@ def test_lost_data_of_many_services_is_sent_again(server: Served, host: str, dir
 @pytest.mark.slow
 def test_sending_ends_if_nothing_is_accepted(directory: Path) -> None:
     write_lines(directory / "job.json", entry())
-    with RawServer([whole({"files": []})]) as deaf:
+    with RawServer([whole({"host": "web1", "services": [], "files": [], "bundle": None})]) as deaf:
         sending = Sender(CollectorClient(deaf.url, "token"), "web1", Records(directory))
         with pytest.raises(NotTaken, match="inconsistent offsets"):
             sending.send()

@@ -1,9 +1,11 @@
-"""`make golden`: write every golden file and the tables of examples anew, and say which have changed."""
+"""`make golden`: write every golden file, the tables of examples and the schema of a host."""
 
+import json
 import sys
 
 from bench.table import replace_between
 from tests.golden.outputs import EXIT_CODES, GOLDEN, REPOSITORY, TABLES, exit_codes, golden_files, said, table
+from tests.schemas import SCHEMAS, host_schema
 
 expected = dict(golden_files())
 for path, arguments in expected.items():
@@ -17,3 +19,4 @@ for left in {path for path in GOLDEN.glob("*/*") if path.parent.name != "__pycac
 EXIT_CODES.write_text(exit_codes())
 for page, verbs in TABLES:
     replace_between(REPOSITORY / page, "examples", table(verbs))
+(SCHEMAS / "host.schema.json").write_text(json.dumps(host_schema(), indent=2) + "\n")

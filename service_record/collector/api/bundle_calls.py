@@ -27,9 +27,9 @@ from service_record.collector.logs import fault_of, log
 from service_record.collector.store import bundle_rows, cluster_rows, installations
 from service_record.collector.store.bundle_rows import BundleAdded
 from service_record.collector.store.cluster_rows import NewObject
-from service_record.collector.store.host_rows import BundleShown
 from service_record.collector.store.installations import Arrival, group_of
 from service_record.collector.store.objects import NoSuchObject, ObjectError, new_key
+from service_record.http.collector_answers import ShownBundle
 from service_record.redaction import LeakError, refuse_template_leaks
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class Bundles(msgspec.Struct):
     """The bundles of a host, latest first."""
 
     host: str
-    bundles: tuple[BundleShown, ...]
+    bundles: tuple[ShownBundle, ...]
 
 
 @dataclass(frozen=True, slots=True)

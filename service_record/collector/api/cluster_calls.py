@@ -21,7 +21,8 @@ from service_record.collector.domain.installation_rules import is_id, logs_state
 from service_record.collector.domain.steps import LONGEST_NAME, readable
 from service_record.collector.process import Collector
 from service_record.collector.store import administration, cluster_rows
-from service_record.collector.store.cluster_rows import ClusterDefinition, ClusterDetail, ClusterSummary
+from service_record.collector.store.cluster_rows import ClusterDefinition, ClusterDetail
+from service_record.http.collector_answers import Clusters
 
 T = TypeVar("T")
 
@@ -77,14 +78,6 @@ async def _write(
 _MAX_HOSTS: Final = 10_000
 
 
-class Clusters(msgspec.Struct):
-    """Clusters, those that need somebody first."""
-
-    clusters: tuple[ClusterSummary, ...]
-    now: float
-    """The time of the collector's clock, which all times follow."""
-
-
 class ClusterPut(msgspec.Struct):
     """The result of putting a cluster."""
 
@@ -106,7 +99,7 @@ async def list_clusters(request: Request) -> Response:
             connection, named=named, confined_to=grant.confined_to, done_since=since
         ),
     )
-    return answer(Clusters(summaries, now))
+    return answer(Clusters(clusters=summaries, now=now))
 
 
 async def show_cluster(request: Request) -> Response:

@@ -1,10 +1,8 @@
 """Calls of readers: list hosts, show a host or a build, and statistics of steps."""
 
-from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final, TypeVar
 
-import msgspec
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -15,13 +13,9 @@ from service_record.collector.api.requests import whole_number
 from service_record.collector.api.serving import Serving, caller, host_name
 from service_record.collector.domain.build_days import DEFAULT_DAYS, MOST_DAYS
 from service_record.collector.domain.verdicts import FleetVerdict
-from service_record.collector.store.fleet import SHOWN_DONE, Cursor, Filters, HostSummary, Sort, fleet
-from service_record.collector.store.host_rows import (
-    BuildSummary,
-    StoredHostDetail,
-    read_earlier_builds,
-    read_host,
-)
+from service_record.collector.store.fleet import SHOWN_DONE, Cursor, Filters, Sort, fleet
+from service_record.collector.store.host_rows import read_earlier_builds, read_host
+from service_record.http.collector_answers import HostDetail, Hosts
 
 T = TypeVar("T")
 _DEFAULT_LIMIT: Final = 100
@@ -29,22 +23,6 @@ _MAX_LIMIT: Final = 1000
 """Maximum number of hosts in one answer."""
 _EARLIER_SECONDS: Final = 30 * 86_400.0
 """`earlier` lists earlier builds with a report within this time."""
-
-
-class Hosts(msgspec.Struct):
-    """A page of the fleet."""
-
-    hosts: tuple[HostSummary, ...]
-    counts: Mapping[str, int]
-    """The number of hosts of each verdict, among those that pass the other filters."""
-    total: int
-    """The number of hosts that pass all filters."""
-    now: float
-    """The time of the collector's clock, which all times follow."""
-    earlier: Mapping[str, tuple[BuildSummary, ...]] = {}
-    """Name of a host -> its earlier builds of the last 30 days, latest first, where that was asked for."""
-    next: str = ""
-    """The value of `after` for the next page; empty on the last page."""
 
 
 async def list_hosts(request: Request) -> Response:
@@ -83,7 +61,14 @@ async def list_hosts(request: Request) -> Response:
         page = fleet(connection, filters, limit, after, counts, sort=sort, now=now)
         names = [each.name for each in page.hosts] if has_earlier else []
         earlier = read_earlier_builds(connection, names, now - _EARLIER_SECONDS) if names else {}
-        return Hosts(page.hosts, page.counts, page.total, now, earlier, str(page.next or ""))
+        return Hosts(
+            hosts=page.hosts,
+            counts=page.counts,
+            total=page.total,
+            now=now,
+            earlier=earlier,
+            next=str(page.next or ""),
+        )
 
     return answer(await serving.ask(find))
 
@@ -116,7 +101,7 @@ async def show_statistics(request: Request) -> Response:
     return answer(await run_in_threadpool(statistics, groups, releases, by, collector.now(), days))
 
 
-async def _read_detail(request: Request, build: int | None) -> StoredHostDetail:
+async def _read_detail(request: Request, build: int | None) -> HostDetail:
     serving, name = Serving.of(request), host_name(request.path_params["host"])
     now = serving.collector.now()
     detail = await serving.ask(lambda connection: read_host(connection, name, now, build))

@@ -9,9 +9,10 @@ from starlette.responses import Response
 
 from service_record.collector.api.answering import Refusal
 from service_record.collector.api.serving import Serving, caller, host_name, plain_body
-from service_record.collector.domain.steps import LONGEST_NAME, readable
+from service_record.collector.domain.steps import readable
 from service_record.collector.store.installations import Arrival
-from service_record.collector.store.last_words import LONGEST_LINE, MOST_LINES, LastWords, write_last_words
+from service_record.collector.store.last_words import write_last_words
+from service_record.http.collector_answers import LONGEST_LINE, LONGEST_NAME, MOST_LINES, LastWords
 from service_record.redaction import LeakError, outgoing_text
 from service_record.redaction.rules import Rules
 

@@ -56,8 +56,8 @@ from service_record.collector.domain.verdicts import FleetVerdict
 from service_record.collector.ingest.baselines import Statistics
 from service_record.collector.store.cluster_rows import ClusterDetail
 from service_record.collector.store.fleet import Sort
-from service_record.collector.store.host_rows import StoredHostDetail
-from service_record.collector.store.last_words import LastWords
+from service_record.http import collector_answers
+from service_record.http.collector_answers import HostDetail, LastWords
 
 
 @cache
@@ -186,14 +186,14 @@ OPERATIONS: Final = (
             "limit": _LIMIT,
             "after": STRING,
         },
-        answers={200: host_calls.Hosts},
+        answers={200: collector_answers.Hosts},
     ),
     Operation(
         f"GET {_HOST}",
         host_calls.show_host,
         "Show a host with the steps of its latest build.",
         who=READERS,
-        answers={200: StoredHostDetail},
+        answers={200: HostDetail},
         refusals=(404,),
     ),
     Operation(
@@ -229,7 +229,7 @@ OPERATIONS: Final = (
         host_calls.show_build,
         "Show a host with the steps of a build.",
         who=READERS,
-        answers={200: StoredHostDetail},
+        answers={200: HostDetail},
         refusals=(404,),
     ),
     Operation(
@@ -238,7 +238,7 @@ OPERATIONS: Final = (
         "List clusters with their states, those that need action first.",
         who=READERS,
         query={"cluster": _REPEATED, "all": {"type": "boolean"}},
-        answers={200: cluster_calls.Clusters},
+        answers={200: collector_answers.Clusters},
     ),
     Operation(
         f"GET {_CLUSTER}",
@@ -283,8 +283,8 @@ OPERATIONS: Final = (
         record_calls.post_records,
         "Send new pieces of service records.",
         who=HOSTS,
-        body=record_calls.Batch,
-        answers={200: record_calls.StoredBatch},
+        body=collector_answers.Batch,
+        answers={200: collector_answers.StoredBatch},
         refusals=(409, 507),
         counted="records",
     ),
@@ -293,7 +293,7 @@ OPERATIONS: Final = (
         record_calls.get_records,
         "List the services with records, and the stored lengths. A host may read its own.",
         who=HOSTS_AND_READERS,
-        answers={200: record_calls.SentRecords},
+        answers={200: collector_answers.StoredRecords},
         refusals=(404,),
     ),
     Operation(

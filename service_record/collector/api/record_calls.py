@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
-from msgspec import Meta
 from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -15,61 +14,21 @@ from service_record.collector.api.requests import read_body
 from service_record.collector.api.serving import Serving, caller, host_name
 from service_record.collector.store import bundle_rows, record_rows
 from service_record.collector.store.installations import Arrival, group_of
-from service_record.collector.store.record_rows import Elsewhere, HeldFile, Piece
+from service_record.collector.store.record_rows import Elsewhere, HeldFile
+from service_record.http.collector_answers import (
+    Batch,
+    OffsetsProblem,
+    Piece,
+    StoredBatch,
+    StoredFile,
+    StoredRecords,
+    StoredService,
+)
 
 MAX_BODY_BYTES: Final = 2 << 20
 """Maximum size in bytes of a batch (JSON with base64)."""
-MOST_PIECES: Final = 256
 _ROWS: Final = 16
 """Number of rows of a record that one query reads."""
-
-
-class Batch(msgspec.Struct, forbid_unknown_fields=True):
-    """Records sent at once: all are kept, or none."""
-
-    pieces: Annotated[list[Piece], Meta(max_length=MOST_PIECES)]
-
-
-class FileHeld(msgspec.Struct):
-    """A file, and the offset from which to send it."""
-
-    service: str
-    file: str
-    offset: int
-
-
-class StoredBatch(msgspec.Struct):
-    """The result of storing a batch."""
-
-    host: str
-    files: tuple[FileHeld, ...]
-
-
-class ElsewhereProblem(msgspec.Struct):
-    """A batch that does not begin at the end of the stored data; RFC 9457."""
-
-    title: str
-    status: int
-    detail: str
-    files: tuple[FileHeld, ...]
-
-
-class ServiceHeld(msgspec.Struct):
-    """A service with a record."""
-
-    service: str
-    bytes: int
-    received_at: float
-
-
-class SentRecords(msgspec.Struct):
-    """The records that a host has sent."""
-
-    host: str
-    services: tuple[ServiceHeld, ...]
-    files: tuple[FileHeld, ...]
-    bundle: int | None
-    """The latest bundle with records in it."""
 
 
 async def post_records(request: Request) -> Response:
@@ -86,13 +45,13 @@ async def post_records(request: Request) -> Response:
     except Elsewhere as error:
         conflict = HTTPStatus.CONFLICT
         problem = answer(
-            ElsewhereProblem(conflict.phrase, conflict, str(error), tuple(map(_file_held, error.held))),
+            OffsetsProblem(conflict.phrase, conflict, str(error), tuple(map(_as_sent, error.held))),
             conflict,
         )
         problem.headers["Content-Type"] = "application/problem+json"
         return problem
     collector.judge.tell(host_id)
-    return answer(StoredBatch(host, tuple(map(_file_held, files))))
+    return answer(StoredBatch(host, tuple(map(_as_sent, files))))
 
 
 async def get_records(request: Request) -> Response:
@@ -103,7 +62,7 @@ async def get_records(request: Request) -> Response:
     serving, grant = caller(request)
     host = host_name(request.path_params["host"])
 
-    def look_up(connection: Connection) -> SentRecords | None:
+    def look_up(connection: Connection) -> StoredRecords | None:
         group = group_of(connection, host)
         if group is None:
             group = grant.group_of_new_host("")
@@ -113,10 +72,10 @@ async def get_records(request: Request) -> Response:
             raise Refusal(HTTPStatus.FORBIDDEN, f"this token may not read of {host}")
         host_id = record_rows.host_id_of(connection, host)
         if host_id is None:
-            return None if grant.may_read else SentRecords(host, (), (), None)
+            return None if grant.may_read else StoredRecords(host, (), (), None)
         files = record_rows.held_of(connection, host_id)
         bundle = bundle_rows.latest_with_records(connection, host) if grant.may_read else None
-        return SentRecords(host, _services(files), tuple(map(_file_held, files)), bundle)
+        return StoredRecords(host, _services(files), tuple(map(_as_sent, files)), bundle)
 
     stored = await serving.ask(look_up)
     if stored is None:
@@ -163,14 +122,15 @@ def _pieces(body: bytes) -> list[Piece]:
         raise Refusal(HTTPStatus.BAD_REQUEST, f"the body is not a batch of pieces: {fault}") from None
 
 
-def _file_held(file: HeldFile) -> FileHeld:
-    return FileHeld(file.service, file.file, file.offset)
+def _as_sent(file: HeldFile) -> StoredFile:
+    return StoredFile(file.service, file.file, file.offset)
 
 
-def _services(files: tuple[HeldFile, ...]) -> tuple[ServiceHeld, ...]:
-    services: dict[str, ServiceHeld] = {}
-    for one in files:
-        service = services.setdefault(one.service, ServiceHeld(one.service, 0, 0.0))
-        service.bytes += one.offset
-        service.received_at = max(service.received_at, one.received_at)
-    return tuple(services[name] for name in sorted(services))
+def _services(files: tuple[HeldFile, ...]) -> tuple[StoredService, ...]:
+    by_service: dict[str, list[HeldFile]] = {}
+    for file in files:
+        by_service.setdefault(file.service, []).append(file)
+    return tuple(
+        StoredService(name, sum(one.offset for one in some), max(one.received_at for one in some))
+        for name, some in sorted(by_service.items())
+    )

@@ -4,12 +4,12 @@ Repeated rounds of reports, which a host in a loop sends, are listed once with t
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from service_record.collector.domain.steps import ReportedStep, StepStatus
+from service_record.http.collector_answers import Repeated
 
 COMPLETE: Final = 100.0
 """Per cent."""
@@ -221,23 +221,6 @@ def _failure(progress: Progress, step: ReportedStep, now: float) -> StepFailure 
 T = TypeVar("T")
 _LONGEST: Final = 32
 """Maximum number of reports in a round whose repetition is recognized."""
-
-
-@dataclass(frozen=True, slots=True)
-class Repeated(Generic[T]):
-    """A round of one or more reports, and how often it was repeated in a row."""
-
-    first: tuple[T, ...]
-    """The first round."""
-    latest: tuple[T, ...]
-    count: int = 1
-    between: tuple[T, ...] = ()
-    """The reports of all other rounds, in order."""
-
-    @property
-    def reports(self) -> tuple[T, ...]:
-        """Return all reports, in order."""
-        return (*self.first, *self.between, *self.latest) if self.count > 1 else self.first
 
 
 def repeated(items: Iterable[T], key: Callable[[T], Hashable]) -> tuple[Repeated[T], ...]:

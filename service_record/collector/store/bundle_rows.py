@@ -17,10 +17,10 @@ from service_record.collector.domain.verdicts import RecordsVerdict
 from service_record.collector.store import record_rows
 from service_record.collector.store.cluster_rows import NewObject
 from service_record.collector.store.dialects import inserting
-from service_record.collector.store.host_rows import BundleShown
 from service_record.collector.store.installations import Arrival, arrive, group_of
 from service_record.collector.store.schema import analyses, bundle_services, bundles, hosts, installations
 from service_record.collector.store.selecting import columns_of, rows_as
+from service_record.http.collector_answers import ShownBundle
 from service_record.record.directory import RECORD_DIRECTORIES
 
 TEMPLATE: Final = "template"
@@ -135,18 +135,18 @@ def find(connection: Connection, host: str, bundle_id: int) -> StoredBundle | No
     return next(iter(rows_as(connection, StoredBundle, query)), None)
 
 
-def list_bundles(connection: Connection, host: str) -> tuple[BundleShown, ...] | None:
+def list_bundles(connection: Connection, host: str) -> tuple[ShownBundle, ...] | None:
     """Return the bundles of a host, latest first, or None if the host does not exist."""
     if group_of(connection, host) is None:
         return None
     query = (
-        columns_of(BundleShown, bundles)
+        columns_of(ShownBundle, bundles)
         .join(hosts)
         .where(hosts.c.name == host)
         .order_by(bundles.c.id.desc())
         .limit(_MOST_LISTED)
     )
-    return rows_as(connection, BundleShown, query)
+    return rows_as(connection, ShownBundle, query)
 
 
 def latest_with_records(connection: Connection, host: str) -> int | None:

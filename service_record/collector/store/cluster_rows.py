@@ -34,7 +34,6 @@ from service_record.collector.domain.cluster_states import (
     next_state,
     reason_of,
 )
-from service_record.collector.domain.host_states import WAITING
 from service_record.collector.domain.installation_rules import (
     CallRefused,
     Event,
@@ -44,7 +43,7 @@ from service_record.collector.domain.silence import Absence
 from service_record.collector.store.absences import read_absences
 from service_record.collector.store.dialects import inserting
 from service_record.collector.store.fleet import SHOWN_DONE, is_within
-from service_record.collector.store.host_rows import EventShown, HostInstallation, read_cluster_installations
+from service_record.collector.store.host_rows import HostInstallation, read_cluster_installations
 from service_record.collector.store.schema import (
     cluster_events,
     cluster_logs,
@@ -54,6 +53,7 @@ from service_record.collector.store.schema import (
     installations,
 )
 from service_record.collector.store.selecting import columns_of, rows_as
+from service_record.http.collector_answers import ClusterSummary, ShownEvent
 
 T = TypeVar("T")
 MOST_LISTED: Final = 1000
@@ -70,40 +70,6 @@ _ORDER: Final = (
     ClusterState.INSTALLED,
 )
 """The order of a list of clusters: those that need somebody first."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSummary:
-    """A cluster in a line. Times are seconds since 1970 by the collector's clock."""
-
-    id: str
-    name: str
-    status: str
-    """A word of `assisted.cluster_states.ClusterState`."""
-    reason: str
-    since: float | None
-    updated_at: float | None
-    revision: int
-    """Counts up with every change of the cluster."""
-    hosts: int
-    needed_control_planes: int
-    installed_control_planes: int
-    defined_workers: int
-    installed_workers: int
-    joined: int
-    """Nodes that have joined the cluster."""
-    csrs_approved: int | None
-    """Certificate requests that the controller approved; None where nobody tells."""
-    finalizing_stage: str
-    completion: str
-    """The controller's final report: `success` or `failure`; empty until then."""
-    completion_info: str
-    logs_state: str
-
-    @property
-    def waits_for_user(self) -> bool:
-        """Return True if one of its hosts needs user action. The reason lists such hosts by their state."""
-        return any(f": {state}." in self.reason for state in WAITING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +119,7 @@ class ClusterDetail:
     """The control plane first, then by name."""
     operators: tuple[OperatorShown, ...]
     logs: tuple[ClusterLogsShown, ...]
-    events: tuple[EventShown, ...]
+    events: tuple[ShownEvent, ...]
     """Latest first."""
 
 
@@ -226,7 +192,7 @@ def show_cluster(
         hosts=tuple(_host_shown(each, absences, now) for each in in_order),
         operators=_rows(connection, OperatorShown, cluster_operators, of, cluster_operators.c.name),
         logs=_rows(connection, ClusterLogsShown, cluster_logs, of, cluster_logs.c.kind),
-        events=_rows(connection, EventShown, cluster_events, of, cluster_events.c.id.desc()),
+        events=_rows(connection, ShownEvent, cluster_events, of, cluster_events.c.id.desc()),
     )
 
 

@@ -28,6 +28,7 @@ from sqlalchemy import (
 from service_record.collector.domain.mutes import Mute, MuteScope
 from service_record.collector.store.schema import clusters, hosts, installations
 from service_record.collector.store.selecting import names_of, row_as, rows_as
+from service_record.http.collector_answers import HostSummary
 
 SHOWN_DONE: Final = 86_400.0
 """Hosts that were done earlier than this are hidden by default."""
@@ -61,41 +62,6 @@ class Filters:
     """Only hosts whose latest build was not complete before this time."""
     search: str = ""
     """Only hosts with this text in one of the shown fields, regardless of case."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostSummary:
-    """A host and its latest build, for a row of a table."""
-
-    name: str
-    group: str
-    release: str
-    hardware: str
-    """Vendor and model of the machine; empty if unknown."""
-    build: int
-    """0 if the host has reported no step yet."""
-    action: str
-    percentage: float | None
-    message: str
-    started_at: float | None
-    updated_at: float | None
-    ended_at: float | None
-    verdict: str
-    reason: str
-    verdict_since: float | None
-    cause: str
-    """A key that hosts in the same trouble share; empty for hosts without trouble."""
-    revision: int
-    """Increases with every change of the host."""
-
-    def seconds(self, now: float) -> float | None:
-        """Return the duration of the build: until its end, until now, or until its last update if it cannot
-        go on by itself.
-        """
-        if self.started_at is None:
-            return None
-        is_over = self.verdict in {"failed", "silent"}
-        return max((self.ended_at or (self.updated_at if is_over else None) or now) - self.started_at, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,8 @@ from sqlalchemy import ColumnElement, Connection, Table, case, func, select
 
 from service_record.collector.domain.host_states import meaning_of
 from service_record.collector.domain.installation_rules import Installation
-from service_record.collector.domain.progress import Progress, Repeated, repeated
+from service_record.collector.domain.progress import Progress, repeated
 from service_record.collector.store.absences import read_absences
-from service_record.collector.store.fleet import HostSummary
 from service_record.collector.store.schema import (
     builds,
     bundles,
@@ -22,6 +21,16 @@ from service_record.collector.store.schema import (
     steps,
 )
 from service_record.collector.store.selecting import columns_of, names_of, row_as, rows_as
+from service_record.http.collector_answers import (
+    BuildSummary,
+    HostDetail,
+    HostSummary,
+    ShownBundle,
+    ShownEvent,
+    ShownInstallation,
+    ShownLastWords,
+    ShownStep,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,138 +68,7 @@ _MAX_LOGS_CHARS: Final = 4_000
 """Maximum length of a step's logs in a list of steps. The end of longer logs is kept."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildSummary:
-    """One build of a host."""
-
-    number: int
-    key: str
-    action: str
-    release: str
-    started_at: float
-    updated_at: float
-    ended_at: float | None
-    verdict: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepShown:
-    """A reported step."""
-
-    id: int
-    label: str
-    name: str
-    status: str
-    priority: int
-    percentage: float | None
-    action: str
-    logs: str
-    """At most the last 4,000 characters. `read_step_logs` returns all."""
-    logs_length: int
-    """Number of characters of all stored logs."""
-    notes: str
-    boot_id: str
-    host_time: float | None
-    received_at: float
-    is_known: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BundleShown:
-    """A bundle of the host, or a rendered template."""
-
-    id: int
-    build: int
-    kind: str
-    name: str
-    size: int
-    sha256: str
-    received_at: float
-    is_indexed: bool
-    verdict: str
-    reason: str
-    boots: str
-    left_out: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastWordsShown:
-    """The lines that a service of the host printed last."""
-
-    service: str
-    stage: str
-    """The stage that was open meanwhile; empty if none was."""
-    text: str
-    received_at: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventShown:
-    """An event of a host or a cluster, as clients of an assisted-service send it."""
-
-    received_at: float
-    severity: str
-    name: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstallationShown:
-    """The host's part in the installation of a cluster."""
-
-    id: str
-    cluster_id: str
-    infra_env_id: str
-    role: str
-    is_bootstrap: bool
-    is_single_node: bool
-    status: str
-    """The host's state at the time of the query."""
-    status_info: str
-    meaning: str
-    """The meaning of the state, in one sentence."""
-    stage: str
-    info: str
-    stage_started_at: float
-    stage_updated_at: float
-    checked_in_at: float | None
-    """The time of its agent's last call."""
-    logs_state: str
-    event_at: float | None
-    """The time of the newest event that reported a state, by the assisted-service's clock."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredHostDetail:
-    """A host, with the steps of one of its builds.
-
-    Times are in seconds since 1970 by the collector's clock.
-    """
-
-    now: float
-    """The time of the query."""
-    summary: HostSummary
-    first_seen: float
-    last_seen: float
-    builds: tuple[BuildSummary, ...]
-    """Latest first."""
-    shown_build: int
-    """The number of the build that the steps belong to; 0 before the first build."""
-    steps: tuple[Repeated[StepShown], ...]
-    """The latest 500 steps, oldest first. Repeated rounds of steps are combined."""
-    last_words: tuple[LastWordsShown, ...]
-    """What each service printed last in the build `shown_build`, the most recent first."""
-    bundles: tuple[BundleShown, ...]
-    """Latest first."""
-    events: tuple[EventShown, ...]
-    """Latest first."""
-    installation: InstallationShown | None
-
-
-def read_host(
-    connection: Connection, name: str, now: float, build: int | None = None
-) -> StoredHostDetail | None:
+def read_host(connection: Connection, name: str, now: float, build: int | None = None) -> HostDetail | None:
     """Return a host with the steps of a build, by default of its latest one.
 
     Returns None if the host or the build does not exist.
@@ -206,7 +84,7 @@ def read_host(
         if requested is None:
             return None
         shown_builds = (*shown_builds, requested)
-    return StoredHostDetail(
+    return HostDetail(
         now=now,
         summary=row_as(HostSummary, row),
         first_seen=row.first_seen,
@@ -215,8 +93,8 @@ def read_host(
         shown_build=number if build is not None else row.build,
         steps=repeated(_read_steps(connection, row.id, number), lambda step: (step.label, step.status)),
         last_words=_read_last_words(connection, row.id, row.build if build is None else build),
-        bundles=_read_latest(connection, BundleShown, bundles, row.id, _LATEST_BUNDLES),
-        events=_read_latest(connection, EventShown, events, row.id, _LATEST_EVENTS),
+        bundles=_read_latest(connection, ShownBundle, bundles, row.id, _LATEST_BUNDLES),
+        events=_read_latest(connection, ShownEvent, events, row.id, _LATEST_EVENTS),
         installation=_read_installation(connection, row.id, now),
     )
 
@@ -254,8 +132,8 @@ def _read_build(connection: Connection, host_id: int, number: int) -> BuildSumma
     return next(iter(rows_as(connection, BuildSummary, query)), None)
 
 
-def _read_steps(connection: Connection, host_id: int, build: int) -> tuple[StepShown, ...]:
-    plain = [steps.c[name] for name in names_of(StepShown) if name not in {"logs", "logs_length"}]
+def _read_steps(connection: Connection, host_id: int, build: int) -> tuple[ShownStep, ...]:
+    plain = [steps.c[name] for name in names_of(ShownStep) if name not in {"logs", "logs_length"}]
     length = func.length(steps.c.logs)
     begin = case((length > _MAX_LOGS_CHARS, length - _MAX_LOGS_CHARS + 1), else_=1)
     latest = (
@@ -264,14 +142,14 @@ def _read_steps(connection: Connection, host_id: int, build: int) -> tuple[StepS
         .order_by(steps.c.id.desc())
         .limit(LATEST_STEPS)
     )
-    return rows_as(connection, StepShown, latest)[::-1]
+    return rows_as(connection, ShownStep, latest)[::-1]
 
 
-def _read_last_words(connection: Connection, host_id: int, build: int) -> tuple[LastWordsShown, ...]:
-    query = columns_of(LastWordsShown, last_words).where(
+def _read_last_words(connection: Connection, host_id: int, build: int) -> tuple[ShownLastWords, ...]:
+    query = columns_of(ShownLastWords, last_words).where(
         last_words.c.host_id == host_id, last_words.c.build == build
     )
-    return rows_as(connection, LastWordsShown, query.order_by(last_words.c.received_at.desc()))
+    return rows_as(connection, ShownLastWords, query.order_by(last_words.c.received_at.desc()))
 
 
 def _read_latest(
@@ -282,7 +160,7 @@ def _read_latest(
     return rows_as(connection, kind, query.order_by(table.c.id.desc()).limit(most))
 
 
-def _read_installation(connection: Connection, host_id: int, now: float) -> InstallationShown | None:
+def _read_installation(connection: Connection, host_id: int, now: float) -> ShownInstallation | None:
     query = columns_of(Installation, installations).where(installations.c.host_id == host_id)
     installation = next(iter(rows_as(connection, Installation, query)), None)
     if installation is None:
@@ -290,7 +168,7 @@ def _read_installation(connection: Connection, host_id: int, now: float) -> Inst
     counted = installation.without_absences(read_absences(connection, now))
     status, info = counted.status_at(now), counted.status_info_at(now)
     document = {"status": status, "status_info": info, "meaning": meaning_of(status)}
-    return InstallationShown(**{**asdict(installation), **document})
+    return ShownInstallation(**{**asdict(installation), **document})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,31 +1,16 @@
 """The lines that a host's services printed last: of each service the newest, of each host a few services."""
 
-from typing import Annotated, Final
+from typing import Final
 
-import msgspec
-from msgspec import Meta
 from sqlalchemy import Connection, case, delete, select, update
 
-from service_record.collector.domain.steps import LONGEST_NAME
 from service_record.collector.store.dialects import inserting
 from service_record.collector.store.installations import Arrival, lock_or_make_host
 from service_record.collector.store.schema import hosts, last_words
+from service_record.http.collector_answers import LastWords
 
-MOST_LINES: Final = 20
-LONGEST_LINE: Final = 400
-"""Maximum number of characters of a line."""
 MOST_SERVICES: Final = 16
 """Services of one host whose lines are stored. Together they take at most about 128 KB of text."""
-
-
-class LastWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The lines that a service printed last. Without lines, the stored ones are deleted."""
-
-    service: Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
-    lines: Annotated[list[Annotated[str, Meta(max_length=LONGEST_LINE)]], Meta(max_length=MOST_LINES)]
-    """Oldest first."""
-    stage: Annotated[str, Meta(max_length=LONGEST_NAME)] = ""
-    """The stage that was open meanwhile; empty if none was."""
 
 
 def write_last_words(connection: Connection, arrival: Arrival, words: LastWords, text: str) -> None:

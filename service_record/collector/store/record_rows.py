@@ -6,31 +6,18 @@ that is sent entry by entry does not become one row for each entry.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Final
 
-import msgspec
-from msgspec import Meta
 from sqlalchemy import Connection, func, insert, select, update
 
 from service_record.collector.store.installations import Arrival, arrive
 from service_record.collector.store.schema import chunks, hosts
+from service_record.http.collector_answers import Piece
 
 MOST_FILES: Final = 2_000
 """Limit for one host, files that replaced others included."""
-_CONTROLS: Final = r"\x00-\x1f\x7f"
 _ROW: Final = 32 << 10
 """Bytes of a row from which on the next piece has a row of its own."""
-
-
-class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A piece of a record file; its bytes are base64 in JSON."""
-
-    service: Annotated[str, Meta(pattern=rf"^[^/.{_CONTROLS}][^/{_CONTROLS}]{{0,249}}$(?!\n)")]
-    """The service's name: the file name without its suffix."""
-    file: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:-]{1,64}$(?!\n)")]
-    """Distinguishes a file from its replacement."""
-    offset: Annotated[int, Meta(ge=0, le=1 << 50)]
-    data: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Rows as values of ours: a kind's fields are named like the columns that it is made of."""
 
-from dataclasses import fields
+from functools import cache
+from inspect import signature
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Select, Table, select
@@ -13,9 +14,10 @@ def columns_of(kind: type, table: Table) -> Select[Any]:
     return select(*(table.c[name] for name in names_of(kind)))
 
 
+@cache
 def names_of(kind: type) -> tuple[str, ...]:
-    """Return the fields of a data class."""
-    return tuple(field.name for field in fields(kind))
+    """Return the fields of a data class or a struct, with inherited ones."""
+    return tuple(signature(kind).parameters)
 
 
 def rows_as(connection: Connection, kind: type[T], query: Select[Any]) -> tuple[T, ...]:
@@ -25,4 +27,5 @@ def rows_as(connection: Connection, kind: type[T], query: Select[Any]) -> tuple[
 
 def row_as(kind: type[T], row: Any) -> T:
     """Return a row that has the columns of a kind, and others."""
-    return kind(**{name: getattr(row, name) for name in names_of(kind)})
+    names = names_of(kind)  # type: ignore[arg-type]  # mypy does not know that classes are hashable
+    return kind(**{name: getattr(row, name) for name in names})

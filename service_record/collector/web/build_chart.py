@@ -10,14 +10,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from service_record.collector.domain.progress import Repeated
 from service_record.collector.domain.records_page import ServiceRan
 from service_record.collector.domain.silence import SilenceBudgets
-from service_record.collector.store.host_rows import Boot, BuildSummary, StepShown
+from service_record.collector.store.host_rows import Boot
 from service_record.collector.web.pages import LOOKS, SIGNS
 from service_record.display.charts import Bar, Row, RowKind, offset
 from service_record.display.drawing import Drawing, make_axis
 from service_record.display.text import duration
+from service_record.http.collector_answers import BuildSummary, Repeated, ShownStep
 
 _SIGNS_AND_WORDS: Final = {
     "success": ("✓", "done"),
@@ -70,14 +70,14 @@ class Pace:
 
 
 def step_rows(
-    steps: Sequence[Repeated[StepShown]], *, is_over: bool, end: float, pace: Pace
+    steps: Sequence[Repeated[ShownStep]], *, is_over: bool, end: float, pace: Pace
 ) -> Iterator[Row]:
     """Yield a row for each step, ordered by priority and then by first report.
 
     `end` is the time of the last report. The times of the bars are seconds since 1970.
     """
     bars: dict[str, list[Bar]] = {}
-    reports: dict[str, StepShown] = {}
+    reports: dict[str, ShownStep] = {}
     latest = ""
     for step in (step for group in steps for step in group.reports):
         reports[step.label] = step
@@ -99,7 +99,7 @@ def step_rows(
         yield Row(kind=RowKind.STAGE, name=reports[label].name, bars=tuple(linked))
 
 
-def _apply_report(bars: list[Bar], step: StepShown) -> None:
+def _apply_report(bars: list[Bar], step: ShownStep) -> None:
     """Apply one report to the bars of a step: it begins a bar, ends the open bar, or becomes a point."""
     at, look, target = step.received_at, _LOOKS[step.status], f"step-{step.id}"
     last = bars[-1] if bars and bars[-1].end is None else None
@@ -129,7 +129,7 @@ would squeeze the bars. The text of the bar still names them.
 
 def build_drawing(
     build: BuildSummary,
-    steps: Sequence[Repeated[StepShown]],
+    steps: Sequence[Repeated[ShownStep]],
     boots: Sequence[Boot],
     services: Iterable[Row],
     now: float,

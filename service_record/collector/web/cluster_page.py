@@ -12,13 +12,13 @@ from service_record.collector.api.serving import caller
 from service_record.collector.process import Collector
 from service_record.collector.store.cluster_rows import (
     ClusterDetail,
-    ClusterSummary,
     list_clusters,
     shown_since,
 )
 from service_record.collector.web.fleet_page import digest
 from service_record.collector.web.pages import page, render
 from service_record.display.text import count
+from service_record.http.collector_answers import ClusterSummary
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from service_record.collector.domain.silence import Absence
 from service_record.collector.domain.verdicts import FleetVerdict
 from service_record.collector.process import Collector
 from service_record.collector.store.absences import read_absences
-from service_record.collector.store.cluster_rows import ClusterSummary, list_clusters
+from service_record.collector.store.cluster_rows import list_clusters
 from service_record.collector.store.fleet import (
     MOST_CAUSES,
     SHOWN_DONE,
@@ -30,7 +30,6 @@ from service_record.collector.store.fleet import (
     Cursor,
     Filters,
     Fleet,
-    HostSummary,
     Sort,
     count_muted,
     fleet,
@@ -40,6 +39,7 @@ from service_record.collector.store.fleet import (
 from service_record.collector.store.mute_rows import active_mutes
 from service_record.collector.web.pages import VERDICTS, counted, page, render
 from service_record.display.machine import csv_of
+from service_record.http.collector_answers import ClusterSummary, HostSummary
 
 ROWS: Final = 100
 """Number of hosts on a page."""
@@ -290,7 +290,7 @@ async def get_fleet(request: Request) -> Response:
     )
 
 
-_COLUMNS: Final = tuple(field.name for field in fields(HostSummary) if field.name != "revision")
+_COLUMNS: Final = tuple(name for name in HostSummary.__struct_fields__ if name != "revision")
 
 
 async def get_export(request: Request) -> Response:

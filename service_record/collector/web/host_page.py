@@ -22,10 +22,6 @@ from service_record.collector.process import Collector
 from service_record.collector.store.host_rows import (
     LATEST_STEPS,
     Boot,
-    BuildSummary,
-    LastWordsShown,
-    StepShown,
-    StoredHostDetail,
     read_boots,
     read_host,
     read_step_logs,
@@ -37,13 +33,14 @@ from service_record.collector.web.fleet_page import digest
 from service_record.collector.web.login import check_origin
 from service_record.collector.web.pages import page, render
 from service_record.display.drawing import Drawing
+from service_record.http.collector_answers import BuildSummary, HostDetail, ShownLastWords, ShownStep
 
 
 @dataclass(frozen=True)
 class HostSeen:
     """The content of the page of a host at one time."""
 
-    detail: StoredHostDetail
+    detail: HostDetail
     boots: tuple[Boot, ...]
     """The boots during the shown build."""
     records: AnalysisSeen
@@ -81,20 +78,20 @@ class HostSeen:
         return sum(group.count * len(group.first) for group in self.detail.steps) >= LATEST_STEPS
 
     @cached_property
-    def failure(self) -> StepShown | None:
+    def failure(self) -> ShownStep | None:
         """Return the latest step that failed in this build and was not done later."""
         failures = [step for group in self.detail.steps for step in (*group.first, *group.latest)]
-        ended: dict[str, StepShown] = {
+        ended: dict[str, ShownStep] = {
             step.label: step for step in failures if step.status in {"done", "failed"}
         }
         failed = [step for step in ended.values() if step.status == "failed"]
         return max(failed, key=lambda step: step.id, default=None)
 
     @cached_property
-    def words_of_steps(self) -> dict[int, LastWordsShown]:
+    def words_of_steps(self) -> dict[int, ShownLastWords]:
         """Return id of an open step -> last lines of the service that has, or whose stage has, its name."""
         latest = {step.label: step for group in self.detail.steps for step in group.latest}
-        by_step: dict[int, LastWordsShown] = {}
+        by_step: dict[int, ShownLastWords] = {}
         for words in self.detail.last_words:
             for name in filter(None, (words.stage, words.service)):
                 step = latest.get(label_of(name))
@@ -104,7 +101,7 @@ class HostSeen:
         return by_step
 
     @property
-    def other_words(self) -> list[LastWordsShown]:
+    def other_words(self) -> list[ShownLastWords]:
         """Return the last lines that belong to no open step, except those of stages that are done."""
         of_steps = list(self.words_of_steps.values())
         latest = {step.label: step.status for group in self.detail.steps for step in group.latest}
@@ -229,14 +226,14 @@ def see_host(analyses: Analyses, collector: Collector, name: str, build: int | N
     return HostSeen(detail, boots, analyses.of(name), budgets, now, mute)
 
 
-def _unfinished(detail: StoredHostDetail) -> set[str]:
+def _unfinished(detail: HostDetail) -> set[str]:
     """Return the labels of the steps that began and have not ended, and of the latest step."""
     latest = {step.label: step.status for group in detail.steps for step in group.latest}
     last = {group.latest[-1].label for group in detail.steps[-1:]}
     return last | {label for label, status in latest.items() if status == "init"}
 
 
-def _boots(connection: Connection, detail: StoredHostDetail) -> tuple[Boot, ...]:
+def _boots(connection: Connection, detail: HostDetail) -> tuple[Boot, ...]:
     """Return the boots since the earliest shown step."""
     first = min((step.id for group in detail.steps for step in group.first), default=0)
     return read_boots(connection, detail.summary.name, detail.shown_build, first)

@@ -18,9 +18,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service_record.collector.api.answering import Refusal
-from service_record.display.fleet_table import stopped_at
+from service_record.collector.domain.host_states import WAITING
 from service_record.display.html.rendering import make_environment, script, stylesheet
 from service_record.display.text import count, duration
+from service_record.http.collector_answers import ClusterSummary
 
 _FOLDER: Final = Path(__file__).parent / "static"
 _TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -153,6 +154,11 @@ def unrepeated(message: str, reason: str) -> str:
     return "" if words and why and is_repeated else message
 
 
+def waits_for_user(cluster: ClusterSummary) -> bool:
+    """Return True if one of its hosts needs user action. The reason lists such hosts by their state."""
+    return any(f": {state}." in cluster.reason for state in WAITING)
+
+
 @cache
 def environment() -> Environment:
     """Compile all templates, so that an error in one prevents the start instead of breaking a page."""
@@ -163,7 +169,7 @@ def environment() -> Environment:
         "took": took,
         "duration": duration,
         "times": times,
-        "stopped_at": stopped_at,
+        "waits_for_user": waits_for_user,
         "unrepeated": unrepeated,
         "iso_day": iso_day,
         "per_cent": per_cent,
