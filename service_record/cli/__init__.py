@@ -305,7 +305,7 @@ def main() -> None:
       service-record analyze                 what is wrong here, and why
       service-record run --stage pull -- CMD
       service-record bundle                  all of it in an archive to send
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
 
 
 def _print_version(context: click.Context) -> None:

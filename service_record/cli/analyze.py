@@ -19,16 +19,9 @@ from service_record.cli.diagnosing import (
     expected_services,
     judging,
 )
-from service_record.cli.inputs import ReadRequest, check_names, history_of, now_for, opened, takes_request
-from service_record.cli.options import (
-    DURATION,
-    display_options,
-    output_option,
-    period_options,
-    service_or_source_argument,
-    source_options,
-)
-from service_record.cli.terminal import OutputForm, emit, takes_form
+from service_record.cli.inputs import ReadRequest, check_names, history_of, now_for, opened, request_options
+from service_record.cli.options import DURATION, EXISTING_FILE, output_option, period_options
+from service_record.cli.terminal import OutputForm, display_options, emit
 from service_record.diagnosis import Diagnosis, Verdict
 from service_record.diagnosis.units import Unit
 from service_record.display.text import Line, View
@@ -81,7 +74,6 @@ def _state(directory: Path) -> frozenset[tuple[str, int, int]]:
         return frozenset()
 
 
-_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _FIRST_STEPS: Final = (
     "\nTry: service-record doctor, service-record analyze example:stuck, or service-record --help"
 )
@@ -89,8 +81,7 @@ _NEEDS_DIRECTORY: Final = "--wait needs one directory of records that a host wri
 
 
 @click.command("analyze")
-@service_or_source_argument
-@source_options
+@request_options
 @output_option(about="table: one screen; wide: every trouble in full")
 @click.option(
     "--brief",
@@ -107,7 +98,7 @@ _NEEDS_DIRECTORY: Final = "--wait needs one directory of records that a host wri
 @click.option(
     "--budget",
     metavar="FILE",
-    type=_FILE,
+    type=EXISTING_FILE,
     help="Time limits of stages. [default: learned from earlier runs, or 30m]",
 )
 @click.option(
@@ -123,15 +114,13 @@ _NEEDS_DIRECTORY: Final = "--wait needs one directory of records that a host wri
 @click.option(
     "--rules",
     metavar="FILE",
-    type=_FILE,
+    type=EXISTING_FILE,
     multiple=True,
     help="A file with more rules for known causes. Repeatable.",
 )
 @expect_option
 @period_options
 @display_options
-@takes_request
-@takes_form
 def command(
     *,
     request: ReadRequest,
@@ -156,7 +145,7 @@ def command(
       service-record analyze --baseline good.tar.gz --from bad.tar.gz
       service-record analyze --expect bootstrap
       service-record analyze example:stuck
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     if timeout is not None and not wait:
         raise click.UsageError("--timeout needs --wait; add it")
     if baseline == "-" and "-" in request.places:
@@ -167,35 +156,63 @@ def command(
     expected = expected_services(expectations, judges.budgets.baseline)
     question = _Question(request, judges, expected, is_waiting=wait, is_brief=brief)
     try:
-        answer = _waited(question, timeout) if wait else question.answer()
+        answer = _wait_for_answer(question, timeout) if wait else question.answer()
     except Unreadable as refusal:
         if not brief or request.places:
             raise
         raise Unreadable(refusal.message + _FIRST_STEPS) from None
-    if answer.diagnosis is None:
-        raise Unreadable(answer.refusal)
     sources = [word for place in request.places for word in ("--from", place)]
     in_full = shlex.join(["service-record", "analyze", *request.services, *sources]) if brief else None
-    emit(_Analysis(answer.diagnosis, answer, explain, in_full), form)
-    if wait and answer.diagnosis.verdict is Verdict.RUNNING:
+    emit(replace(answer, explains=explain, in_full=in_full), form)
+    diagnosis = answer.diagnosis
+    if wait and diagnosis.verdict is Verdict.RUNNING:
         raise click.exceptions.Exit(TIMED_OUT)
-    if answer.diagnosis.verdict.is_bad or answer.diagnosis.host is not None:
+    if diagnosis.verdict.is_bad or diagnosis.host is not None:
         raise click.exceptions.Exit(FAILED)
-    has_read_nothing = answer.diagnosis.verdict is Verdict.UNKNOWN and not answer.diagnosis.looked.lines
-    if answer.diagnosis.unreadable or has_read_nothing:
+    has_read_nothing = diagnosis.verdict is Verdict.UNKNOWN and not diagnosis.looked.lines
+    if diagnosis.unreadable or has_read_nothing:
         raise click.exceptions.Exit(UNREADABLE)
 
 
-class _Answer(msgspec.Struct, frozen=True):
-    """The result of reading and judging the records once."""
+class _Analysis(msgspec.Struct, frozen=True):
+    """The result of reading and judging the records once. It prints itself in each format."""
 
     source: str
     history: History
-    diagnosis: Diagnosis | None
-    refusal: str = ""
-    """Why there is no diagnosis, in one line."""
-    now: Now | None = None
+    diagnosis: Diagnosis
+    now: Now
     """The time as of which running services were judged."""
+    explains: bool = False
+    in_full: str | None = None
+    """The command that prints everything, if only the brief form is wanted."""
+
+    def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:
+        from service_record.display.verdict_page import analysis, brief_analysis, weighed_lines
+
+        if self.in_full is not None:
+            return brief_analysis(self.diagnosis, self.history, view, self.in_full)
+        lines = list(analysis(self.diagnosis, self.history, self.source, view, whole=is_wide))
+        return [*lines, *(weighed_lines(self.diagnosis, view) if self.explains else ())]
+
+    def page(self, view: View) -> str:
+        from service_record.display.charts import charts
+        from service_record.display.html.diagnosis_page import analysis_html
+
+        drawn = charts(self.history, self.now)
+        return analysis_html(self.diagnosis, self.history, self.source, drawn, view, at=self.now.time)
+
+    def document(self) -> dict[str, object]:
+        from service_record.display.analysis_document import analysis_document, weighed_document
+
+        document = analysis_document(self.diagnosis, self.source)
+        if self.explains:
+            document["weighed"] = weighed_document(self.diagnosis.weighed)
+        return document
+
+    def documents(self) -> Iterable[dict[str, object]]:
+        from service_record.display.analysis_document import analysis_lines
+
+        return analysis_lines(self.diagnosis, self.source)
 
 
 class _Question(msgspec.Struct, frozen=True):
@@ -208,7 +225,8 @@ class _Question(msgspec.Struct, frozen=True):
     is_waiting: bool = False
     is_brief: bool = False
 
-    def answer(self) -> _Answer:
+    def answer(self) -> _Analysis:
+        """Read and judge the records. Raises Unreadable if there is nothing to judge."""
         try:
             source = opened(
                 self.request.places,
@@ -242,12 +260,11 @@ class _Question(msgspec.Struct, frozen=True):
         diagnosis = subject.judge(self.judging)
         unknown = set(unrecorded) - described_units(diagnosis)
         check_names(unknown, sorted(recorded), source.name)
-        why = source.refusal or f"no run to judge in {source.name}"
-        return _Answer(
-            source.name, subject.history, diagnosis, "" if diagnosis else visible(why), subject.now
-        )
+        if diagnosis is None:
+            raise Unreadable(visible(source.refusal or f"no run to judge in {source.name}"))
+        return _Analysis(source.name, subject.history, diagnosis, subject.now)
 
-    def _answer_without_records(self, refusal: Unreadable) -> _Answer:
+    def _answer_without_records(self, refusal: Unreadable) -> _Analysis:
         """Answer from systemd alone, if this host has no record; without an answer, raise the refusal."""
         directory = Records().directory
         if self.request.places or str(directory) != DEFAULT_DIRECTORY or Records().services():
@@ -267,7 +284,7 @@ class _Question(msgspec.Struct, frozen=True):
         diagnosis = subject.judge(self.judging)
         if diagnosis is None or not (diagnosis.failed_units or diagnosis.not_started or diagnosis.unrecorded):
             raise refusal
-        return _Answer(str(directory), nothing, diagnosis)
+        return _Analysis(str(directory), nothing, diagnosis, subject.now)
 
     def _selects(self, unit: Unit) -> bool:
         request = self.request
@@ -277,15 +294,6 @@ class _Question(msgspec.Struct, frozen=True):
             # When a unit could not start is not known, so it may be outside of a period.
             return unit.is_failed or not (request.since or request.until)
         return (request.since or unit.since) <= unit.since <= (request.until or unit.since)
-
-    def answer_so_far(self) -> _Answer:
-        """Return the answer; if there is nothing to read yet, one without a diagnosis."""
-        try:
-            return self.answer()
-        except Unreadable as error:
-            return _Answer("", History(()), None, error.message)
-        except FileNotFoundError as error:
-            return _Answer("", History(()), None, system_error_line(error))
 
     def directory(self) -> Path:
         """Return the records directory to watch. Raises UsageError for anything else."""
@@ -308,53 +316,23 @@ class _Question(msgspec.Struct, frozen=True):
         return directory
 
 
-def _waited(question: _Question, timeout: float | None) -> _Answer:
+def _wait_for_answer(question: _Question, timeout: float | None) -> _Analysis:
     """Return the final answer, or the latest one after `timeout` seconds."""
-    answer = wait_for(question.answer_so_far, _is_over, question.directory(), timeout)
-    if answer.diagnosis is None:
-        click.echo(f"Error: {visible(answer.refusal)}", err=True)
+
+    def look() -> _Analysis | str:
+        """Return the answer; if there is nothing to read yet, why."""
+        try:
+            return question.answer()
+        except Unreadable as error:
+            return error.message
+        except FileNotFoundError as error:
+            return system_error_line(error)
+
+    def is_over(answer: _Analysis | str) -> bool:
+        return not isinstance(answer, str) and answer.diagnosis.verdict is not Verdict.RUNNING
+
+    answer = wait_for(look, is_over, question.directory(), timeout)
+    if isinstance(answer, str):
+        click.echo(f"Error: {visible(answer)}", err=True)
         raise click.exceptions.Exit(TIMED_OUT)
     return answer
-
-
-def _is_over(answer: _Answer) -> bool:
-    return answer.diagnosis is not None and answer.diagnosis.verdict is not Verdict.RUNNING
-
-
-class _Analysis(msgspec.Struct, frozen=True):
-    diagnosis: Diagnosis
-    answer: _Answer
-    explains: bool
-    in_full: str | None = None
-    """The command that prints everything, if only the brief form is wanted."""
-
-    def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:
-        from service_record.display.verdict_page import analysis, brief_analysis, weighed_lines
-
-        answer = self.answer
-        if self.in_full is not None:
-            return brief_analysis(self.diagnosis, answer.history, view, self.in_full)
-        lines = list(analysis(self.diagnosis, answer.history, answer.source, view, whole=is_wide))
-        return [*lines, *(weighed_lines(self.diagnosis, view) if self.explains else ())]
-
-    def page(self, view: View) -> str:
-        from service_record.display.charts import charts
-        from service_record.display.html.diagnosis_page import analysis_html
-
-        history = self.answer.history
-        now = latest_entry(history) if self.answer.now is None else self.answer.now
-        drawn = charts(history, now)
-        return analysis_html(self.diagnosis, history, self.answer.source, drawn, view, at=now.time)
-
-    def document(self) -> dict[str, object]:
-        from service_record.display.analysis_document import analysis_document, weighed_document
-
-        document = analysis_document(self.diagnosis, self.answer.source)
-        if self.explains:
-            document["weighed"] = weighed_document(self.diagnosis.weighed)
-        return document
-
-    def documents(self) -> Iterable[dict[str, object]]:
-        from service_record.display.analysis_document import analysis_lines
-
-        return analysis_lines(self.diagnosis, self.answer.source)

@@ -56,7 +56,7 @@ def command() -> None:
     \b
     Example:
       service-record assisted prepare --url https://api.example --cluster-id ID --token-file FILE --dry-run
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
 
 
 _LARGE_OVERRIDE_BYTES: Final = 1 << 20
@@ -78,12 +78,14 @@ _service_options: Final = all_options(
         "--cluster-id", metavar="UUID", required=True, callback=_cluster_id, help="The id of the cluster."
     ),
     click.option("--token-file", metavar="FILE", help="Your token at the service; - for standard input."),
-    click.option("--dry-run", is_flag=True, help="Print the changes, and send nothing."),
 )
+_dry_run_option: Final = click.option("--dry-run", is_flag=True, help="Print the changes, and send nothing.")
+_ca_bundle_option: Final = click.option("--ca-bundle", metavar="FILE", help="More PEM certificates to trust.")
 
 
 @command.command("prepare")
 @_service_options
+@_dry_run_option
 @click.option(
     "--discovery", is_flag=True, help="Change the discovery images, for hosts that have not booted yet."
 )
@@ -110,17 +112,27 @@ def prepare_command(
       service-record assisted prepare --url https://api.openshift.com --cluster-id UUID \\
         --token-file user-token --reporter-token-file pull-secret.json --executable service-record
       service-record assisted prepare --url … --cluster-id … --token-file … --discovery --add live.ign
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     require_extra("reporter")
     from service_record.deploy.assisted.overrides import Override, plan, prepared  # needs the extra
 
-    _check_options(discovery=discovery, options=options)
+    used = [name for name in _REPORTER_OPTIONS if options[name]]
+    if discovery and used:
+        option = f"--{used[0].replace('_', '-')}"
+        raise click.UsageError(
+            f"{option} is for the reporter, which does not run in discovery images; leave it out"
+        )
     check_one_input(token_file, options["reporter_token_file"], options["settings"], *options["added"])
     ca_bundle = options["ca_bundle"]
     with _installer(url, _user_token(token_file), ca_bundle) as installer:
         recipients = installer.infra_envs(cluster_id) if discovery else installer.hosts(cluster_id)
+        if not recipients and discovery:
+            raise Unreadable(f"cluster {cluster_id} has no infra-env; correct --cluster-id, or create one")
         if not recipients:
-            raise Unreadable(_no_recipients_message(cluster_id, discovery=discovery))
+            raise Unreadable(
+                f"cluster {cluster_id} has no hosts; correct --cluster-id, or wait until they register; "
+                "--discovery is for hosts that are not there yet"
+            )
         delivery = _Delivery(url, cluster_id, options, recipients)
         in_time = [each for each in recipients if not each.is_too_late]
         replacing = options["replacing"]
@@ -147,7 +159,8 @@ def prepare_command(
 
 @command.command("undo")
 @_service_options
-@click.option("--ca-bundle", metavar="FILE", help="More PEM certificates to trust.")
+@_dry_run_option
+@_ca_bundle_option
 def undo_command(
     *, url: str, cluster_id: str, token_file: str | None, dry_run: bool, ca_bundle: str | None
 ) -> None:
@@ -158,7 +171,7 @@ def undo_command(
     \b
     Examples:
       service-record assisted undo --url https://api.openshift.com --cluster-id UUID --token-file user-token
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     require_extra("reporter")
     from service_record.deploy.assisted.overrides import plan, undone  # needs the extra
 
@@ -173,12 +186,8 @@ def undo_command(
 
 
 @command.command("follow")
-@click.option("--url", metavar="URL", required=True, help="The assisted-service.")
-@click.option(
-    "--cluster-id", metavar="UUID", required=True, callback=_cluster_id, help="The id of the cluster."
-)
-@click.option("--token-file", metavar="FILE", help="Your token at the service; - for standard input.")
-@click.option("--ca-bundle", metavar="FILE", help="More PEM certificates to trust.")
+@_service_options
+@_ca_bundle_option
 @click.option("--to", "collector", metavar="URL", help="The collector. [default: $SERVICE_RECORD_COLLECTOR]")
 @click.option("--collector-token-file", metavar="FILE", type=Path, help="A token of the collector.")
 @click.option(
@@ -210,7 +219,7 @@ def follow_command(
     Examples:
       service-record assisted follow --url https://api.openshift.com --cluster-id UUID \\
         --token-file user-token --to https://collector.example.com --collector-token-file token
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     require_extra("reporter")
     from service_record.http.address import CollectorError
     from service_record.http.collector_client import connect
@@ -265,24 +274,6 @@ def _forward(client: "CollectorClient", events: Iterable[dict[str, Any]], forwar
             count += 1
         forwarded.add(digest)
     return count
-
-
-def _check_options(*, discovery: bool, options: dict[str, Any]) -> None:
-    used = [name for name in _REPORTER_OPTIONS if options[name]]
-    if discovery and used:
-        option = f"--{used[0].replace('_', '-')}"
-        raise click.UsageError(
-            f"{option} is for the reporter, which does not run in discovery images; leave it out"
-        )
-
-
-def _no_recipients_message(cluster_id: str, *, discovery: bool) -> str:
-    if discovery:
-        return f"cluster {cluster_id} has no infra-env; correct --cluster-id, or create one"
-    return (
-        f"cluster {cluster_id} has no hosts; correct --cluster-id, or wait until they register; "
-        "--discovery is for hosts that are not there yet"
-    )
 
 
 @contextmanager
@@ -343,7 +334,10 @@ class _Delivery:
         items = (item for item in items_to_deliver(request) if item.path != SETTINGS)
         self._settings = request.settings
         self.secrets = () if request.token is None else (token_in(request.token),)
-        self._common = _add_configs(make(items, SPEC, program.remote), options["added"])
+        try:
+            self._common = with_added(make(items, SPEC, program.remote), options["added"])
+        except BadConfigError as error:
+            raise Unreadable(visible(str(error))) from None
         self.needs_program = first.is_host and not program.is_given
 
     def config_for(self, recipient: "Recipient") -> Config:
@@ -359,13 +353,6 @@ def _ids(recipient: "Recipient") -> dict[str, object]:
         "assisted_service.infra_env_id": recipient.infra_env_id,
         "assisted_service.host_id": recipient.host_id,
     }
-
-
-def _add_configs(ours: Config, added: Iterable[str]) -> Config:
-    try:
-        return with_added(ours, added)
-    except BadConfigError as error:
-        raise Unreadable(visible(str(error))) from None
 
 
 def _send(
@@ -385,16 +372,12 @@ def _send(
         if dry_run:
             click.echo(visible(f"{recipient}: would send PATCH {recipient.path}, {size}"))
             if delivery is not None:
-                for line in _list_items(delivery.config_for(recipient)):
-                    click.echo(f"  {visible(line)}")
+                # Without contents, which include tokens and passwords.
+                config = delivery.config_for(recipient)
+                for _, node in items(config, "storage.files"):
+                    click.echo(visible(f"  file {node['path']} {node.get('mode', 0o644):04o}"))
+                for _, unit in items(config, "systemd.units"):
+                    click.echo(visible(f"  unit {unit['name']}{', enabled' if unit.get('enabled') else ''}"))
             continue
         installer.set_override(recipient, change.text, () if delivery is None else delivery.secrets)
         click.echo(visible(f"{recipient}: {done}, {size}"))
-
-
-def _list_items(config: Config) -> Iterator[str]:
-    """Yield a line for each part of a config, without contents, which include tokens and passwords."""
-    for _, node in items(config, "storage.files"):
-        yield f"file {node['path']} {node.get('mode', 0o644):04o}"
-    for _, unit in items(config, "systemd.units"):
-        yield f"unit {unit['name']}{', enabled' if unit.get('enabled') else ''}"

@@ -22,7 +22,7 @@ from service_record.bundle.layers import size_text
 from service_record.bundle.writing import SERVER_BYTES, Packed
 from service_record.cli import UNREADABLE, LeakRefused, Unreadable
 from service_record.cli.diagnosing import verdict_page
-from service_record.cli.options import SIZE
+from service_record.cli.options import EXISTING_FILE, FILE_PATH, SIZE
 from service_record.cli.terminal import check_new, rules_with, secrets_in
 from service_record.display.text import count
 from service_record.read.examples import PREFIX, resolve_example
@@ -51,7 +51,7 @@ _PACKED: Final = re.compile(r"(?:\.tar)?\.(?:gz|bz2|xz|zst)$|\.(?:tar|tgz)$")
     "-o",
     "--output",
     metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE_PATH,
     help="File to write. [default: log-bundle-HOST-TIME.tar.gz in this directory]",
 )
 @click.option(
@@ -65,7 +65,7 @@ _PACKED: Final = re.compile(r"(?:\.tar)?\.(?:gz|bz2|xz|zst)$|\.(?:tar|tgz)$")
     "--secret",
     "secrets",
     metavar="FILE",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=EXISTING_FILE,
     multiple=True,
     help="A file with secrets to mask, e.g. a pull secret; repeatable.",
 )
@@ -98,7 +98,7 @@ def command(
       service-record bundle --redact log-bundle.tar.gz -o for-the-forum.tar.gz
       service-record bundle --redact must-gather/ --secret pull-secret.txt
       service-record bundle --redact example:failed-stage
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     if no_redact and (foreign is not None or secrets):
         raise click.UsageError("--no-redact masks nothing; it goes with neither --redact nor --secret")
     if max_size is not None and not _MIN_BYTES <= max_size <= SERVER_BYTES:

@@ -13,17 +13,16 @@ from service_record.cli.collector_care import (
     backup_command,
     data_option,
     database_option,
+    keep_options,
     make_folder,
     objects_option,
     prune_command,
     restore_command,
     token,
 )
-from service_record.cli.options import DURATION, SIZE, Number
+from service_record.cli.options import DURATION, EXISTING_FILE, Number
 from service_record.collector.domain.silence import DEFAULT
 from service_record.record.visible import visible
-
-_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 @click.group("collector")
@@ -34,7 +33,7 @@ def command() -> None:
     Examples:
       service-record collector serve --data /srv/collector
       service-record collector token create host web1
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
 
 
 @command.command("serve")
@@ -43,7 +42,7 @@ def command() -> None:
 @objects_option
 @click.option(
     "--steps",
-    type=_FILE,
+    type=EXISTING_FILE,
     multiple=True,
     help="TOML file with the steps that hosts may report; repeatable. [default: any step]",
 )
@@ -70,8 +69,8 @@ def command() -> None:
     show_default=True,
     help="Port to listen at; 0 for any free port.",
 )
-@click.option("--certificate", type=_FILE, help="PEM certificate; with it, only TLS is accepted.")
-@click.option("--key", type=_FILE, help="PEM of its private key.")
+@click.option("--certificate", type=EXISTING_FILE, help="PEM certificate; with it, only TLS is accepted.")
+@click.option("--key", type=EXISTING_FILE, help="PEM of its private key.")
 @click.option(
     "--proxy",
     "proxies",
@@ -86,24 +85,14 @@ def command() -> None:
     show_default=True,
     help="Requests a second of one host or token; bursts may be four times as large.",
 )
-@click.option(
-    "--keep-days",
-    type=Number(0, 1e6),
-    default=0,
-    help="Delete builds that are older than this. [default: never]",
-)
-@click.option(
-    "--keep-bytes",
-    type=SIZE,
-    default=0,
-    metavar="SIZE",
-    help="Delete the oldest builds beyond this size, e.g. 20G. [default: no limit]",
-)
+@keep_options
 @click.option("--webhook", default="", metavar="URL", help="URL to notify when a verdict changes.")
-@click.option("--webhook-secret-file", type=_FILE, help="File with the secret that signs notifications.")
+@click.option(
+    "--webhook-secret-file", type=EXISTING_FILE, help="File with the secret that signs notifications."
+)
 @click.option(
     "--notices",
-    type=_FILE,
+    type=EXISTING_FILE,
     help="TOML file with the mail, chats and pagers to notify when a verdict changes.",
 )
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info")
@@ -172,14 +161,14 @@ def _secret_in(file: Path | None) -> bytes:
 
 
 @command.command("notices")
-@click.argument("file", type=_FILE)
+@click.argument("file", type=EXISTING_FILE)
 def notices_command(file: Path) -> None:
     """Send a test message to each destination of FILE, as `serve --notices` takes it.
 
     \b
     Example:
       service-record collector notices /etc/service-record/notices.toml
-    """  # noqa: D301
+    """
     require_extra("collector")
     require_extra("notices")
     from service_record.collector.domain.destinations import DestinationError

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from service_record.cli import FAILED, Unreadable
-from service_record.cli.options import SIZE, Number, display_options, output_option
+from service_record.cli.options import EXISTING_FILE, FILE_PATH, SIZE, Number, all_options, output_option
 from service_record.cli.shared_answers import RowsAnswer
-from service_record.cli.terminal import OutputForm, emit, takes_form, write_new
+from service_record.cli.terminal import OutputForm, display_options, emit, write_new
 from service_record.record.visible import visible
 
 if TYPE_CHECKING:
@@ -47,6 +47,21 @@ database_option = click.option(
 )
 objects_option = click.option(
     "--objects", metavar="URL", default="", help="s3://bucket/prefix for bundles. [default: a folder]"
+)
+keep_options = all_options(
+    click.option(
+        "--keep-days",
+        type=Number(0, 1e6),
+        default=0,
+        help="Delete builds that are older than this. [default: never]",
+    ),
+    click.option(
+        "--keep-bytes",
+        type=SIZE,
+        default=0,
+        metavar="SIZE",
+        help="Delete the oldest builds beyond this size, e.g. 20G. [default: no limit]",
+    ),
 )
 
 
@@ -86,7 +101,7 @@ def make_folder(data: Path) -> None:
 
 
 def actor() -> str:
-    """Return the user of the command line, for the audit log."""
+    """Return the user of the command line as the audit log names it."""
     try:
         return f"cli ({pwd.getpwuid(os.getuid()).pw_name})"
     except KeyError:
@@ -112,8 +127,6 @@ def emit_rows(
 
 
 T = TypeVar("T")
-_NEW_FILE = click.Path(path_type=Path, dir_okay=False)
-_EXISTING_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 
 @click.command("audit")
@@ -128,7 +141,6 @@ _EXISTING_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
     show_default=True,
     help="Maximum number of lines.",
 )
-@takes_form
 def audit_command(*, data: Path, database: str, form: OutputForm, limit: int) -> None:
     """Show who administered what, latest first."""
     from service_record.collector.store import administration  # in an extra
@@ -141,7 +153,7 @@ def audit_command(*, data: Path, database: str, form: OutputForm, limit: int) ->
 
 @click.command("backup")
 @data_option
-@click.argument("file", type=_NEW_FILE)
+@click.argument("file", type=FILE_PATH)
 def backup_command(*, data: Path, file: Path) -> None:
     """Copy the database and the bundles of a collector, which may be serving, into a new tar FILE.
 
@@ -159,7 +171,7 @@ def backup_command(*, data: Path, file: Path) -> None:
 
 @click.command("restore")
 @data_option
-@click.argument("file", type=_EXISTING_FILE)
+@click.argument("file", type=EXISTING_FILE)
 def restore_command(*, data: Path, file: Path) -> None:
     """Make the folder of a collector from a backup FILE. An existing collector is not overwritten."""
     from service_record.collector.backup import BackupError, restore
@@ -178,19 +190,7 @@ def restore_command(*, data: Path, file: Path) -> None:
 @data_option
 @database_option
 @objects_option
-@click.option(
-    "--keep-days",
-    type=Number(0, 1e6),
-    default=0,
-    help="Delete builds that are older than this. [default: never]",
-)
-@click.option(
-    "--keep-bytes",
-    type=SIZE,
-    default=0,
-    metavar="SIZE",
-    help="Delete the oldest builds beyond this size, e.g. 20G. [default: no limit]",
-)
+@keep_options
 @click.option("--dry-run", is_flag=True, help="Print what would be deleted, and delete nothing.")
 def prune_command(
     *, data: Path, database: str, objects: str, keep_days: float, keep_bytes: int, dry_run: bool
@@ -260,7 +260,7 @@ def token() -> None:
     "-o",
     "--output",
     "file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE_PATH,
     help="Write the token to this new file with mode 0600, and not to standard output.",
 )
 def create_command(
@@ -280,7 +280,7 @@ def create_command(
       service-record collector token create group dc1/rack2 --name "kickstart of rack 2" --expires 30d
       service-record collector token create enrolment group:dc1
       service-record collector token create boot web1
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     from service_record.collector.domain.access import TokenKind, expiry_of, scope_of  # in an extra
     from service_record.collector.store import administration, tokens
 
@@ -308,7 +308,6 @@ def create_command(
 @database_option
 @output_option(about="table, wide: a line for each token")
 @display_options
-@takes_form
 def list_command(*, data: Path, database: str, form: OutputForm) -> None:
     """List all tokens, oldest first, without their secrets."""
     from service_record.collector.store import tokens

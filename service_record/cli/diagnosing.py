@@ -18,7 +18,6 @@ from service_record.cli.inputs import history_of, now_for, opened
 from service_record.cli.options import complete_services, service_name
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.diagnosis.budget import BudgetFile, Budgets
-from service_record.diagnosis.cause_rules import CauseRule
 from service_record.diagnosis.causes import Causes, built_in_causes, built_in_rules, read_evidence
 from service_record.diagnosis.judgement import judge
 from service_record.diagnosis.units import (
@@ -62,35 +61,29 @@ def judging(budget: Path | None, baseline: str | None, rules: Sequence[Path]) ->
 
     Raises BadFile, which names the line with the error.
     """
-    file, own_rules = _budget_and_rules(budget, rules) if budget or rules else (BudgetFile(), [])
-    causes = Causes([*own_rules, *built_in_rules()]) if own_rules else built_in_causes()
+    file, causes = BudgetFile(), built_in_causes()
+    if budget or rules:
+        from service_record.diagnosis.yaml_files import read_budgets, read_rules
+
+        file = _read(budget, read_budgets) if budget else file
+        own_rules = [rule for path in rules for rule in _read(path, read_rules)]
+        causes = Causes([*own_rules, *built_in_rules()]) if own_rules else causes
     if baseline is None:
         return Judging(Budgets(file=file), causes)
     source = opened([baseline], (), derives=True)
     good = build_history(source.records)
-    causes = Causes(causes.rules, known_lines=_known_lines(source, causes, good))
-    return Judging(Budgets(file=file, baseline=good), causes)
+    known_lines: frozenset[str] = frozenset()
+    if source.contents is not None:
+        from service_record.read.host_files import host_files
 
-
-def _known_lines(source: Source, causes: Causes, history: History) -> frozenset[str]:
-    """Return the templates of the lines about errors that a good host logged."""
-    if source.contents is None:
-        return frozenset()
-    from service_record.read.host_files import host_files  # few baselines have more than records
-
-    evidence = read_evidence(causes, history, (), host_files(source) or ()).evidence
-    return frozenset(line.template for line in evidence.notable)
-
-
-def _budget_and_rules(budget: Path | None, rules: Sequence[Path]) -> tuple[BudgetFile, list[CauseRule]]:
-    from service_record.diagnosis.yaml_files import read_budgets, read_rules  # loaded only with such a file
-
-    file = _read(budget, read_budgets) if budget else BudgetFile()
-    return file, [rule for path in rules for rule in _read(path, read_rules)]
+        # Lines that a good host logged as well do not stand out.
+        evidence = read_evidence(causes, good, (), host_files(source) or ()).evidence
+        known_lines = frozenset(line.template for line in evidence.notable)
+    return Judging(Budgets(file=file, baseline=good), Causes(causes.rules, known_lines=known_lines))
 
 
 def _read(path: Path, read: Callable[[str, str], _T]) -> _T:
-    from service_record.record.config_file import ConfigError  # as above
+    from service_record.record.config_file import ConfigError
 
     try:
         return read(path.read_text(encoding="utf-8"), str(path))
@@ -134,14 +127,6 @@ def expected_services(expectations: Sequence[str], baseline: History | None) -> 
     return tuple(dict.fromkeys(names))
 
 
-def is_here(source: Source, places: Sequence[str], history: History, boot_id: str | None) -> bool:
-    """Return True if the records are certainly of this host and its current boot is selected."""
-    here = systemd.boot_id()
-    is_only_home = source.is_home and not source.is_snapshot and len(places) <= 1
-    is_of_host = source.name == DEFAULT_DIRECTORY or (here is not None and here in history.boots)
-    return is_only_home and is_of_host and boot_id in {None, here}
-
-
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """A host to judge, with the services, boot and period that the user selected."""
 
@@ -166,18 +151,21 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_here(self) -> bool:
-        """Return whether this is the running host."""
-        return is_here(self.source, self.places, self.whole, self.boot_id)
+        """Return True if the records are certainly of this host and its current boot is selected."""
+        source, here = self.source, systemd.boot_id()
+        is_only_home = source.is_home and not source.is_snapshot and len(self.places) <= 1
+        is_of_host = source.name == DEFAULT_DIRECTORY or (here is not None and here in self.whole.boots)
+        return is_only_home and is_of_host and self.boot_id in {None, here}
 
     @property
     def is_latest_boot(self) -> bool:
-        """Return whether the latest boot is selected, the only one of which units are known."""
+        """Return True if the latest boot is selected. Units are known only of that."""
         return self.boot_id is None or self.boot_id in self.whole.boots[-1:]
 
     def units(self) -> tuple[Unit, ...] | None:
-        """Return the failed units, the expected and the named ones; None where systemd does not answer.
+        """Return the failed, expected and named units of this host; for a bundle, the units in it.
 
-        Without the running host they are those of the bundle, which are of its latest boot.
+        Returns None if systemd does not answer.
         """
         if self.source.is_snapshot:
             return read_texts(self.source.unit_texts) if self.is_latest_boot else ()
@@ -190,7 +178,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         """Read the files beside the records, and judge the host; return None if there is nothing to judge."""
         units, files = self.units(), None
         if self._reads_files(judging):
-            from service_record.read.host_files import host_files  # only where there may be some
+            from service_record.read.host_files import host_files
 
             files = host_files(
                 self.source,
@@ -198,7 +186,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
                 named=self.unrecorded,
                 is_here=self.is_here,
                 is_brief=self.is_brief,
-                leave=_warn,
+                leave=lambda part: click.echo(f"Warning: {visible(str(part))}", err=True),
             )
             if self.is_here:
                 judging.causes.prepare()  # now, while the host's programs run
@@ -212,7 +200,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
             budgets=judging.budgets,
             expected=self.expected,
             named=self.unrecorded if self.is_latest_boot else (),
-            selects=self.selects if self.is_latest_boot else _select_none,
+            selects=self.selects if self.is_latest_boot else lambda _unit: False,
             look_up=add_explaining_units if self.is_here else None,
             is_waiting=self.is_waiting,
             is_log_bundle=self.source.is_log_bundle and self.is_latest_boot and not self.selects_services,
@@ -226,14 +214,6 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         # While something runs the answer is not final, and reading the host each time takes seconds.
         first = diagnose(self.history, now=self.now, budgets=judging.budgets) if self.is_waiting else None
         return first is None or first.verdict is not Verdict.RUNNING
-
-
-def _warn(part: object) -> None:
-    click.echo(f"Warning: {visible(str(part))}", err=True)
-
-
-def _select_none(_unit: Unit) -> bool:
-    return False
 
 
 _MAX_STOPPED: Final = 20

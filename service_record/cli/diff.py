@@ -7,8 +7,8 @@ import msgspec
 
 from service_record.cli import FAILED
 from service_record.cli.inputs import check_names, history_of, now_for, opened
-from service_record.cli.options import DURATION, Number, display_options, output_option, service_names
-from service_record.cli.terminal import OutputForm, emit, takes_form
+from service_record.cli.options import DURATION, Number, output_option, service_names
+from service_record.cli.terminal import OutputForm, display_options, emit
 from service_record.diagnosis.comparison import FLOOR, RATIO, ServiceComparison, Tolerance, compare
 from service_record.diagnosis.trouble_facts import KnownCause
 from service_record.display.text import Line, View
@@ -43,7 +43,6 @@ from service_record.read.source import Source
 )
 @output_option(about="table: at most ten differences of a kind; wide: all")
 @display_options
-@takes_form
 def command(
     *,
     good: str,
@@ -65,7 +64,7 @@ def command(
       service-record diff good.tar.gz bad.tar.gz
       service-record diff /mnt/good /var/log/openshift --ratio 3
       service-record diff example:good example:failed-stage
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     if good == bad == "-":
         raise click.UsageError("standard input is one source: name a directory, file or bundle for the other")
     sources = opened([good], (), derives=True), opened([bad], (), derives=True)

@@ -7,9 +7,9 @@ import click
 
 from service_record.cli import FAILED
 from service_record.cli.delivering import root_option
-from service_record.cli.options import display_options, output_option
+from service_record.cli.options import output_option
 from service_record.cli.shared_answers import ChecksAnswer
-from service_record.cli.terminal import OutputForm, emit, takes_form
+from service_record.cli.terminal import OutputForm, display_options, emit
 from service_record.deploy.health import examine
 from service_record.deploy.root import Root
 from service_record.preflight.checks import is_failed
@@ -19,7 +19,6 @@ from service_record.preflight.checks import is_failed
 @root_option
 @output_option(about="table, wide: a line for each check, wrapped or not")
 @display_options
-@takes_form
 def command(root: Path, *, form: OutputForm) -> None:
     """Check the recorder's set-up on this host, and say what to mend.
 
@@ -32,7 +31,7 @@ def command(root: Path, *, form: OutputForm) -> None:
       service-record doctor                 this host
       service-record doctor --root /mnt     a host that is mounted
       service-record doctor -o json
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     results = list(examine(Root(root), os.environ))
     emit(ChecksAnswer("Recorder's set-up", results), form)
     if is_failed(results):

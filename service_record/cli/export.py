@@ -10,7 +10,7 @@ import click
 
 from service_record.cli import DAMAGED
 from service_record.cli.inputs import opened
-from service_record.cli.options import service_argument, source_options
+from service_record.cli.options import service_argument, source_option
 from service_record.cli.terminal import check_new, write_new
 from service_record.display.text import count
 from service_record.export import FORMS
@@ -36,7 +36,7 @@ _SUMMARIES: Final = ("junit", "prometheus")
     "chrome-trace: when what ran, for Perfetto; otlp: the same as OpenTelemetry spans; "
     "junit: stages as tests, for CI; prometheus: metrics, for node_exporter's textfile collector.",
 )
-@source_options
+@source_option
 @click.option(
     "--directory",
     metavar="OUT",
@@ -67,7 +67,7 @@ def command(
       service-record export --to array --from - < record.json | jq .
       service-record export --to chrome-trace > trace.json
       service-record export --to jsonl --from example:good --directory lines
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     source = opened(places, services, derives=True)
     records = [
         (name, _Entries(name, pieces)) for name, pieces in source.records if name in services or not services

@@ -9,7 +9,14 @@ from typing import Final, TypeAlias
 import click
 import jsonlines
 
-from service_record.cli.options import complete_stages, live_options, read_directory_option, service_argument
+from service_record.cli.options import (
+    all_options,
+    clock_options,
+    color_option,
+    complete_stages,
+    read_directory_option,
+    service_argument,
+)
 from service_record.cli.terminal import paint, view
 from service_record.display.entries import Ticker
 from service_record.display.machine import encoded, piece_document
@@ -56,7 +63,7 @@ class LineCount(click.ParamType[int | None]):
     "--stage", metavar="NAME", shell_complete=complete_stages, help="Only the entries of this stage."
 )
 @click.option("--failed", is_flag=True, help="Only failures.")
-@live_options
+@all_options(*clock_options, color_option)
 def command(
     *,
     services: tuple[str, ...],
@@ -79,7 +86,7 @@ def command(
       service-record follow --failed -o wide      failures, with all that is known of them
       service-record follow -o jsonl | jq .phase
       service-record follow --from example:stuck -n all
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     records = Records(directory)
     selection = Selection(stage=stage, failed=failed)
     live = LiveRecords(records, services, history_bytes=None if lines is None else _HISTORY_BYTES)

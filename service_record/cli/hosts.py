@@ -16,8 +16,8 @@ from click.core import ParameterSource
 from msgspec.structs import replace
 
 from service_record.cli import FAILED, Unreadable
-from service_record.cli.options import display_options, output_option
-from service_record.cli.terminal import OutputForm, emit, paint, takes_form
+from service_record.cli.options import FILE_PATH, output_option
+from service_record.cli.terminal import OutputForm, display_options, emit, paint
 from service_record.display.fleet_table import (
     VERDICTS,
     FleetListing,
@@ -74,7 +74,7 @@ def _collector_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options `--from` and `--token-file`, with the parameters `place` and `token_file`."""
     token_file = click.option(
         "--token-file",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=FILE_PATH,
         help="The file with a reader's token. [default: $SERVICE_RECORD_TOKEN_FILE, a credential, ~/.config]",
     )
     place = click.option(
@@ -134,7 +134,6 @@ def _collector_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @display_options
 @click.option("--fail", is_flag=True, help="Exit 1 when a host is failed, looping, stuck or silent.")
 @click.pass_context
-@takes_form
 def command(
     context: click.Context,
     *,
@@ -162,7 +161,7 @@ def command(
       service-record hosts --machine web1 --all -o json
       service-record hosts --follow
       service-record hosts show web1
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     if context.invoked_subcommand is not None:
         _refuse_options(context)
         return
@@ -200,7 +199,6 @@ def _refuse_options(context: click.Context) -> None:
 @_collector_options
 @output_option(about="table, wide: the steps with the end of their logs")
 @display_options
-@takes_form
 def show_command(
     *, name: str, build: int | None, place: str | None, token_file: Path | None, form: OutputForm
 ) -> None:

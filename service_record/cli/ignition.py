@@ -359,7 +359,7 @@ def command(
       service-record ignition --role bootstrap --merge bootstrap.ign \\
         --replace /usr/local/bin/bootstrap-service-record.sh -o recorded.ign
       service-record ignition --role master --format machineconfig
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     wanted_form = _ConfigForm(form, role, variant, is_patch)
     _check_options(wanted_form, base, replacing, options)
     spec = _spec(spec, is_patch=is_patch)

@@ -51,7 +51,7 @@ def command(
       service-record initrd > append.cpio
       cat initrd.img append.cpio > initrd-with-record.img
       service-record initrd --url http://collector.example.com:8474 --token-file token -o append.cpio
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     if url:
         check_url(url)
     if host and not is_host_name(host):

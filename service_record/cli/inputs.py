@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from service_record.cli import Unreadable
+from service_record.cli.options import all_options, services_argument, source_option
 from service_record.history import History
 from service_record.history.build import ALL_BOOTS, Selection, find_boot, host_history
 from service_record.history.outcome import Outcome, Run
@@ -59,8 +60,8 @@ class ReadRequest(msgspec.Struct, frozen=True):
         )
 
 
-def takes_request(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Pass services, sources and the options that select runs as one argument, `request`."""
+def request_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add services and `--from`; pass these and the options that select runs as one argument, `request`."""
 
     @wraps(function)
     def call(*args: Any, services: tuple[str, ...], places: tuple[str, ...], **options: Any) -> Any:
@@ -68,11 +69,11 @@ def takes_request(function: Callable[..., Any]) -> Callable[..., Any]:
         chosen = {name: options.pop(name) for name in _SELECTING & options.keys()}
         return function(*args, request=ReadRequest(services, places, **chosen), **options)
 
-    return call
+    return all_options(services_argument("[SERVICE|SOURCE]..."), source_option)(call)
 
 
 _SELECTING: Final = frozenset(("boot", "stage", "failed", "since", "until", "journal"))
-"""Names of the options of `selection_options`, `period_options` and `journal_option`."""
+"""The options of `selection_options`, `period_options` and `journal_option`."""
 
 
 def with_places(words: tuple[str, ...], places: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

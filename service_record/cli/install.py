@@ -60,7 +60,7 @@ def command(root: Path, *, closes: tuple[str, ...], replace: bool, is_trial: boo
       service-record install --close bootkube            systemd closes its record
       service-record install --all-services --dry-run    what that would do
       service-record install --root /mnt --reporter      onto a host that is mounted
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     for service in closes:
         if not _has_unit(root, service):
             click.echo(f"Warning: there is no {service}.service yet; its drop-in waits for it", err=True)

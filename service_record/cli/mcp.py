@@ -17,6 +17,7 @@ import click
 
 from service_record.bundle.contents import Content, archive_contents, directory_contents
 from service_record.cli import require_extra
+from service_record.cli.options import FILE_PATH
 from service_record.http.address import is_collector
 from service_record.read.examples import resolve_example
 from service_record.read.source import recorded_services
@@ -65,9 +66,7 @@ class QuestionError(Exception):
 
 @click.command("mcp")
 @click.argument("sources", metavar="[SOURCE]...", nargs=-1)
-@click.option(
-    "--token-file", type=click.Path(path_type=Path, dir_okay=False), help="The file with a reader's token."
-)
+@click.option("--token-file", type=FILE_PATH, help="The file with a reader's token.")
 def command(*, sources: tuple[str, ...], token_file: Path | None) -> None:
     """Answer assistants by the Model Context Protocol (MCP).
 
@@ -82,7 +81,7 @@ def command(*, sources: tuple[str, ...], token_file: Path | None) -> None:
       service-record mcp                          this host
       service-record mcp bundles/ collector://fleet.example
       service-record mcp example:stuck            records that come with the command
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     require_extra("mcp")
     sources = tuple(map(resolve_example, sources))
     for source in sources:

@@ -134,7 +134,22 @@ def _stages(directory: Path, service: str) -> Iterator[str]:
                 yield piece.stage
 
 
-_Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def all_options(*options: Decorator) -> Decorator:
+    """Return a decorator that adds these options in this order."""
+
+    def apply(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return apply
+
+
+FILE_PATH: Final = click.Path(path_type=Path, dir_okay=False)
+EXISTING_FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 _BOOT: Final = click.option(
     "--boot", metavar="ID|N|all", default="all", help="Only this boot: 0 the latest, -1 the one before."
@@ -145,24 +160,6 @@ _PERIOD: Final = (
     ),
     click.option("--until", type=MomentType(), help="Only runs that began at or before TIME."),
 )
-
-
-def service_argument(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the argument `services`; without a name it means all."""
-    return click.argument(
-        "services", metavar="[SERVICE]...", nargs=-1, shell_complete=complete_services, callback=service_names
-    )(function)
-
-
-def service_or_source_argument(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the argument `services`, which may also name sources: see `inputs.with_places`."""
-    return click.argument(
-        "services",
-        metavar="[SERVICE|SOURCE]...",
-        nargs=-1,
-        shell_complete=complete_services,
-        callback=service_names,
-    )(function)
 
 
 def service_name(name: str) -> str:
@@ -191,19 +188,23 @@ def service_names(
     return tuple(map(service_name, names))
 
 
-def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options for the places to read records from: `places`."""
-    return click.option(
-        "--from",
-        "places",
-        metavar="SOURCE",
-        multiple=True,
-        help="Directory, file, bundle, journal, or - for standard input; repeatable. "
-        "[default: $SERVICE_RECORDS_DIR, else /var/log/openshift]",
-    )(function)
+def services_argument(metavar: str) -> Decorator:
+    """Return the argument `services`; without a name it means all."""
+    return click.argument(
+        "services", metavar=metavar, nargs=-1, shell_complete=complete_services, callback=service_names
+    )
 
 
-journal_option = click.option(
+service_argument: Final = services_argument("[SERVICE]...")
+source_option: Final = click.option(
+    "--from",
+    "places",
+    metavar="SOURCE",
+    multiple=True,
+    help="Directory, file, bundle, journal, or - for standard input; repeatable. "
+    "[default: $SERVICE_RECORDS_DIR, else /var/log/openshift]",
+)
+journal_option: Final = click.option(
     "--journal",
     is_flag=True,
     help="Add the runs in journals. [default: only if there are no records]",
@@ -224,7 +225,7 @@ class _RecordsDirectory(click.Path):
         return super().convert(resolve_example(os.fspath(value)), param, ctx)
 
 
-def directory_option(kind: click.Path) -> _Decorator:
+def directory_option(kind: click.Path) -> Decorator:
     """Return the option for the one directory of records: `directory`, None for this host's."""
     return click.option(
         "--from",
@@ -240,31 +241,27 @@ changed_directory_option: Final = directory_option(click.Path(path_type=Path, fi
 """Without examples: these are files of the program."""
 
 
-def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that select runs: `boot`, `stage`, `failed`, `since`, `until`."""
-    return all_options(
-        _BOOT,
-        click.option(
-            "--stage",
-            metavar="NAME",
-            shell_complete=complete_stages,
-            help="Only runs with this stage, and only this stage of them.",
-        ),
-        click.option("--failed", is_flag=True, help="Only runs that failed or were interrupted."),
-        *_PERIOD,
-    )(function)
-
-
-def period_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that select runs by time: `boot`, `since`, `until`."""
-    return all_options(_BOOT, *_PERIOD)(function)
+selection_options: Final = all_options(
+    _BOOT,
+    click.option(
+        "--stage",
+        metavar="NAME",
+        shell_complete=complete_stages,
+        help="Only runs with this stage, and only this stage of them.",
+    ),
+    click.option("--failed", is_flag=True, help="Only runs that failed or were interrupted."),
+    *_PERIOD,
+)
+"""The options that select runs: `boot`, `stage`, `failed`, `since`, `until`."""
+period_options: Final = all_options(_BOOT, *_PERIOD)
+"""The options that select runs by time: `boot`, `since`, `until`."""
 
 
 FORMS: Final = ("table", "wide", "json", "jsonl", "yaml", "html")
 """The values of `--output`, the same for each verb that answers a question."""
 
 
-def output_option(*more: str, about: str = "table: one screen; wide: in full") -> _Decorator:
+def output_option(*more: str, about: str = "table: one screen; wide: in full") -> Decorator:
     """Return the option `output`, with a verb's own forms after those of all verbs."""
     programs = ", ".join(["json", "jsonl", "yaml", *more])
     return click.option(
@@ -276,7 +273,7 @@ def output_option(*more: str, about: str = "table: one screen; wide: in full") -
     )
 
 
-_CLOCK: Final = (
+clock_options: Final = (
     click.option("--utc", "clock", flag_value="utc", help="Times in UTC."),
     click.option("--local", "clock", flag_value="local", help="Times with the offset of this host."),
 )
@@ -289,29 +286,3 @@ color_option: Final = click.option(
 pager_option: Final = click.option(
     "--pager/--no-pager", default=True, help="Use a pager for output longer than the screen."
 )
-
-
-def live_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the display options of verbs that print continuously: `clock`, `color`."""
-    return all_options(*_CLOCK, color_option)(function)
-
-
-def display_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options for the display: `clock`, `color`, `pager`."""
-    return all_options(
-        *_CLOCK,
-        click.option("--relative", "clock", flag_value="relative", help="Times as ages: 3m 2s ago."),
-        color_option,
-        pager_option,
-    )(function)
-
-
-def all_options(*options: _Decorator) -> _Decorator:
-    """Return a decorator that adds these options in this order."""
-
-    def apply(function: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return apply

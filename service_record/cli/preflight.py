@@ -11,9 +11,9 @@ from typing import Final
 import click
 
 from service_record.cli import FAILED, MissingExtra, require_extra
-from service_record.cli.options import display_options, output_option
+from service_record.cli.options import EXISTING_FILE, output_option
 from service_record.cli.shared_answers import ChecksAnswer
-from service_record.cli.terminal import OutputForm, emit, takes_form
+from service_record.cli.terminal import OutputForm, display_options, emit
 from service_record.preflight.checks import (
     ROLES,
     CheckResult,
@@ -99,7 +99,7 @@ def _parse_images(
 @click.option(
     "--ca-bundle",
     metavar="FILE",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=EXISTING_FILE,
     help="More PEM certificates to trust, for a mirror registry.",
 )
 @click.option(
@@ -112,7 +112,6 @@ def _parse_images(
 )
 @output_option(about="table, wide: a line for each check, wrapped or not")
 @display_options
-@takes_form
 def command(
     *,
     role: str,
@@ -137,7 +136,7 @@ def command(
       service-record preflight --role control-plane --domain lab.example.com --free 192.0.2.10
       service-record preflight --release-image quay.io/openshift-release-dev/ocp-release:4.16.0-x86_64 \\
                                --pull-secret pull-secret.json
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     needs = ROLES[role]
     disk_result = _Probe("disk", lambda: (check_disk(disk, needs),)).results(_DISK_SECONDS)
     probes = [

@@ -47,7 +47,7 @@ def command(*, due: bool, dry_run: bool, stop: bool, purge: bool, root: Path) ->
       service-record report                  a round now
       service-record report --dry-run        what would it do?
       service-record report --stop           remove the reporter permanently
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     if stop and (due or dry_run):
         raise click.UsageError("--stop goes with neither --due nor --dry-run; leave them out")
     if purge and not stop:

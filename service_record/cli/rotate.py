@@ -34,7 +34,7 @@ def command(*, services: tuple[str, ...], directory: Path | None, max_size: int 
     Examples:
       service-record rotate
       service-record rotate bootkube --max-size 512K
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     records = Records(directory)
     recorded = records.services()
     check_names(services, recorded, str(records.directory))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from service_record.cli.options import complete_services, complete_stages
+from service_record.cli.options import FILE_PATH, complete_services, complete_stages
 from service_record.record import systemd
 from service_record.record.appending import record_name
 from service_record.recorder import Recording, Service
@@ -156,7 +156,7 @@ _MAX_SHEBANG_BYTES = 256  # the kernel reads no more
 )
 @click.option(
     "--token-file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE_PATH,
     metavar="FILE",
     help="File that contains only the collector's token. [default: as for ship]",
 )
@@ -182,7 +182,7 @@ def command(
       service-record run --service try -- false; service-record show try
       service-record run --service image --stage pull -- podman pull quay.io/x
       service-record run --to https://collector.example -- /usr/local/bin/install-host
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     if pre_command and post_command:
         raise click.UsageError("--pre-command and --post-command exclude each other; give one of them")
 

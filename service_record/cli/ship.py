@@ -15,7 +15,12 @@ from urllib.parse import quote
 import click
 
 from service_record.cli import LeakRefused, NotDelivered, Unreadable, require_extra
-from service_record.cli.options import read_directory_option, service_argument
+from service_record.cli.options import (
+    EXISTING_FILE,
+    FILE_PATH,
+    read_directory_option,
+    service_argument,
+)
 from service_record.cli.terminal import rules_with
 from service_record.display.text import count
 from service_record.export.trace_endpoint import is_otlp, read_headers, traces_url
@@ -42,7 +47,6 @@ _FIRST_WAIT: Final = 1.0
 _LONGEST_WAIT: Final = 60.0
 _TOGETHER_SECONDS: Final = 0.2  # new entries wait for more, which the same request carries
 _ONCE_SECONDS: Final = 60.0  # without --follow, refused traces are sent again for this time
-_FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,7 @@ class _Shipment:
 @click.option(
     "--template",
     "templates",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    type=EXISTING_FILE,
     multiple=True,
     help="Send this rendered template instead of records: a kickstart, a preseed. Repeatable.",
 )
@@ -81,19 +85,19 @@ class _Shipment:
 @read_directory_option
 @click.option(
     "--token-file",
-    type=_FILE,
+    type=FILE_PATH,
     envvar=TOKEN_VARIABLE,
     metavar="FILE",
     help="File that contains only the token.",
 )
 @click.option(
     "--headers-file",
-    type=_FILE,
+    type=FILE_PATH,
     metavar="FILE",
     help="For otlp+https://: headers, one a line, as in 'Authorization: Bearer TOKEN'.",
 )
 @click.option(
-    "--ca-bundle", type=_FILE, envvar=CA_VARIABLE, metavar="FILE", help="More PEM certificates to trust."
+    "--ca-bundle", type=FILE_PATH, envvar=CA_VARIABLE, metavar="FILE", help="More PEM certificates to trust."
 )
 def command(
     *,
@@ -124,7 +128,7 @@ def command(
       service-record ship --to collector://collector.example/web1 bootkube
       service-record ship --to https://collector.example --template /root/anaconda-ks.cfg
       service-record ship --to otlp+https://tempo.example:4318 --headers-file headers --follow
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     if services and "://" in services[0]:
         if _is_given("url"):
             raise click.UsageError("the URL is given twice; leave out --to")

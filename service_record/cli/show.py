@@ -9,16 +9,13 @@ import click
 from msgspec.structs import replace
 
 from service_record.cli import FAILED
-from service_record.cli.inputs import ReadRequest, check_names, history_of, opened, takes_request
+from service_record.cli.inputs import ReadRequest, check_names, history_of, opened, request_options
 from service_record.cli.options import (
-    display_options,
     journal_option,
     output_option,
     selection_options,
-    service_or_source_argument,
-    source_options,
 )
-from service_record.cli.terminal import OutputForm, takes_form, write_page
+from service_record.cli.terminal import OutputForm, display_options, write_page
 from service_record.display.text import BLANK, Ink, Line, View, count, wrap_lines
 from service_record.history import History
 from service_record.history.build import ALL_BOOTS, Selection
@@ -33,8 +30,7 @@ if TYPE_CHECKING:
 
 
 @click.command("show")
-@service_or_source_argument
-@source_options
+@request_options
 @output_option(about="table: one screen; wide: every run")
 @journal_option
 @selection_options
@@ -42,8 +38,6 @@ if TYPE_CHECKING:
 @click.option(
     "--fail", is_flag=True, help="Exit 1 when the latest run of a service failed or was interrupted."
 )
-@takes_request
-@takes_form
 def command(*, request: ReadRequest, form: OutputForm, fail: bool) -> None:
     """Show what services did, failures first.
 
@@ -54,7 +48,7 @@ def command(*, request: ReadRequest, form: OutputForm, fail: bool) -> None:
       service-record show --from -          records from standard input
       service-record show --boot -1 --failed
       service-record show example:failed-stage
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     source = opened(request.places, (), needs_records=False, derives=True, reads_journal=request.journal)
     recorded = {name for name, _ in source.records}.union(record_name(one.unit) for one in source.running)
     unrecorded = [name for name in request.services if name not in recorded]
@@ -94,16 +88,12 @@ def command(*, request: ReadRequest, form: OutputForm, fail: bool) -> None:
 def _units(
     source: Source, places: Sequence[str], whole: History, selection: Selection, unrecorded: Sequence[str]
 ) -> "Diagnosis | None":
-    """Return what `analyze` says of the units that failed and of the named ones; None without any.
+    """Return the diagnosis of failed and named units that the records do not show; None without any.
 
-    The records do not show these: such a unit has no record, or its latest recorded run ended well.
+    Such a unit has no record, or its latest recorded run ended well.
     """
-    from service_record.cli.diagnosing import (
-        Judging,
-        Subject,
-        described_units,
-        with_start_limits,
-    )  # no unit failed on most hosts
+    # Imported here, because on most hosts no unit failed.
+    from service_record.cli.diagnosing import Judging, Subject, described_units, with_start_limits
     from service_record.diagnosis import Diagnosis, Verdict
     from service_record.diagnosis.causes import built_in_causes
     from service_record.diagnosis.judgement import judge
@@ -149,15 +139,10 @@ def _print_page(history: History, source: str, form: OutputForm, units: "Diagnos
 
         lines = (wide if form.output == "wide" else table)(history, source, here)
     else:
-        lines = _heading_without_runs(units, source)
+        failed = len(units.failed_units)
+        text = f"no records: {count(failed, 'unit')} failed" if failed else "no records"
+        lines = (((text, Ink.STRONG),), ((visible(source), Ink.FAINT),))
     form.print(chain(lines, _unit_lines(units, here)))
-
-
-def _heading_without_runs(units: "Diagnosis", source: str) -> Iterator[Line]:
-    failed = len(units.failed_units)
-    text = f"no records: {count(failed, 'unit')} failed" if failed else "no records"
-    yield ((text, Ink.STRONG),)
-    yield ((visible(source), Ink.FAINT),)
 
 
 def _unit_lines(units: "Diagnosis | None", view: View) -> Iterator[Line]:

@@ -74,7 +74,7 @@ def command(*, kind: str, steps: tuple[str, ...], **options: Any) -> None:
       service-record snippet foreman --token-parameter service_record_token
       service-record snippet preseed --url https://collector.example.com --step Partitioning --step Done
       service-record snippet bash --url https://collector.example.com
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     values = SnippetValues(service=kind, **options)
     values = replace(values, is_erb=values.is_erb or kind == "foreman")
     texts = {

@@ -18,6 +18,7 @@ import click
 import msgspec
 
 from service_record.cli import LeakRefused, Unreadable
+from service_record.cli.options import all_options, clock_options, color_option, pager_option
 from service_record.display.text import Clock, Glyphs, Line, View, glyphs_for, render_lines
 from service_record.record.directory import Records, is_record_name
 from service_record.record.visible import visible
@@ -110,14 +111,15 @@ class OutputForm(msgspec.Struct, frozen=True):
         print_lines(lines, self.color, pager=self.pager)
 
 
-def takes_form(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Pass `--output` and the options of `display_options` as one argument, `form`."""
+def display_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options for the display, and pass them and `--output` as one argument, `form`."""
 
     @wraps(function)
     def call(*args: Any, output: str, clock: str | None, color: str, pager: bool, **options: Any) -> Any:
         return function(*args, form=OutputForm(output, clock, color, pager), **options)
 
-    return call
+    relative = click.option("--relative", "clock", flag_value="relative", help="Times as ages: 3m 2s ago.")
+    return all_options(*clock_options, relative, color_option, pager_option)(call)
 
 
 class PrintableAnswer(Protocol):

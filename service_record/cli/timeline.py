@@ -5,32 +5,26 @@ from collections.abc import Iterable
 import click
 import msgspec
 
-from service_record.cli.inputs import ReadRequest, history_of, now_for, opened, takes_request
+from service_record.cli.inputs import ReadRequest, history_of, now_for, opened, request_options
 from service_record.cli.options import (
-    display_options,
     journal_option,
     output_option,
     selection_options,
-    service_or_source_argument,
-    source_options,
 )
-from service_record.cli.terminal import OutputForm, emit, takes_form
+from service_record.cli.terminal import OutputForm, display_options, emit
 from service_record.display.charts import Chart, charts
 from service_record.display.text import Line, View
 from service_record.history import History
 
 
 @click.command("timeline")
-@service_or_source_argument
-@source_options
+@request_options
 @output_option(about="table: a row for each service and stage; wide: runs that ended differently apart")
 @click.option("--by-duration", is_flag=True, help="Sort by duration, longest first.")
 @click.option("--startup", is_flag=True, help="Only until the host has started, if a journal shows that.")
 @journal_option
 @selection_options
 @display_options
-@takes_request
-@takes_form
 def command(*, request: ReadRequest, form: OutputForm, by_duration: bool, startup: bool) -> None:
     """Show when services and their stages ran, as bars over each boot.
 
@@ -41,7 +35,7 @@ def command(*, request: ReadRequest, form: OutputForm, by_duration: bool, startu
       service-record timeline --by-duration         what took longest first
       service-record timeline --from bundle.tar.gz
       service-record timeline --from example:boot-loop
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     source = opened(request.places, request.services, derives=True, reads_journal=request.journal)
     whole = history_of(source)
     history = request.select(whole).of(whole)

@@ -100,7 +100,7 @@ def command(
       service-record triage --index shelf --cause disk-missing
       service-record triage example:failed-stage
       service-record triage sql --index shelf "select cause, count(*) from bad group by all"
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     form = OutputForm(output, "utc", color, pager)
     if sources[:1] == ("sql",):
         _print_query(place, sources[1:], form)

@@ -25,7 +25,7 @@ def command(root: Path, *, is_trial: bool) -> None:
     Examples:
       sudo service-record uninstall
       service-record uninstall --dry-run     what that would do
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     try:
         outcome = uninstall(Root(root), is_trial=is_trial)
     except DamagedError as error:

@@ -15,14 +15,14 @@ import click
 
 from service_record.bundle import HEAD_BYTES, Bundle, is_packed, open_bundle
 from service_record.cli import DAMAGED, UNREADABLE, Unreadable, system_error_line
-from service_record.cli.options import display_options, output_option
+from service_record.cli.options import output_option
 from service_record.cli.shared_answers import RowsAnswer
 from service_record.cli.terminal import (
     OutputForm,
     check_new,
+    display_options,
     emit,
     escape_what_cannot_be_encoded,
-    takes_form,
     write_new,
 )
 from service_record.export import FORMS
@@ -51,7 +51,6 @@ _UNFINISHED: Final = FormatFault(1, "left by a write that did not end; it may ha
 )
 @output_option(about="table, wide: a line for each fault")
 @display_options
-@takes_form
 def command(*, places: tuple[str, ...], salvage: Path | None, form: OutputForm) -> None:
     """Say what is damaged in records, and save what is whole.
 
@@ -63,7 +62,7 @@ def command(*, places: tuple[str, ...], salvage: Path | None, form: OutputForm) 
       service-record validate /var/log/openshift
       service-record validate bootkube.json --salvage whole.json
       service-record validate example:failed-stage
-    """  # noqa: D301  # click does not rewrap a paragraph after a backspace
+    """
     places = tuple(map(resolve_example, places))
     if salvage is not None:
         if len(places) != 1 or Path(places[0]).is_dir():
