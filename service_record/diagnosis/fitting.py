@@ -170,12 +170,11 @@ class RuleBook(msgspec.Struct, frozen=True):
 def find_elsewhere_tests(rule: CauseRule) -> Iterator[LineTest]:
     """Yield the line tests whose patterns are searched in every log file.
 
-    Tests for symptoms, and for problems that may pass by themselves, are left out unless they name a source:
-    elsewhere their lines prove nothing. They match so many lines that reading a large bundle would take
-    1.5 times as long.
+    Tests that name no other source are left out for symptoms and for further conditions: they are about the
+    failed service's own lines, so that a match elsewhere would change nothing.
     """
     for test in rule.line_tests():
-        is_main = test is rule.condition.lines and rule.rank is Rank.CAUSE and not rule.heals
+        is_main = test is rule.condition.lines and rule.rank is Rank.CAUSE
         if test.elsewhere or is_main:
             yield test
 

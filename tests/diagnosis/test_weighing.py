@@ -152,7 +152,9 @@ def test_line_of_an_unnamed_program_is_a_pointer() -> None:
         ("any", None),
     ):
         rules = f"- {{name: far, says: far, message: [far], where: [{where}]}}"
-        assert weighed(rules, {KUBELET: at(3, "kubelet[9]: far")}, None) == [("far", doubt)]
+        for heals in ("", "heals: true, "):
+            own = rules.replace("says: far", f"{heals}says: far")
+            assert weighed(own, {KUBELET: at(3, "kubelet[9]: far")}, None) == [("far", doubt)]
         symptom = rules.replace("says: far", "says: far, symptom: true")
         assert weighed(symptom, {KUBELET: at(3, "kubelet[9]: far")}, None) == (
             [] if doubt else [("far", None)]
