@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from service_record.cli import FAILED
-from service_record.cli.delivering import root_option
+from service_record.cli.install import root_option
 from service_record.cli.options import output_option
 from service_record.cli.shared_answers import ChecksAnswer
 from service_record.cli.terminal import OutputForm, display_options, emit

@@ -18,7 +18,7 @@ from service_record.cli.options import (
     service_argument,
 )
 from service_record.cli.terminal import paint, view
-from service_record.display.entries import Ticker
+from service_record.display.entries import EntryPrinter
 from service_record.display.machine import encoded, piece_document
 from service_record.history.build import Selection
 from service_record.read.live_directory import LiveRecords, Watch
@@ -126,10 +126,10 @@ def _entries_shown(service: str, piece: Piece) -> None:
 
 
 def _lines_shown(output: str, clock: str | None, color: str, services: Iterable[str]) -> _Show:
-    ticker = Ticker(view(clock), services, whole=output == "wide")
+    printer = EntryPrinter(view(clock), services, whole=output == "wide")
 
     def show(service: str, piece: Piece) -> None:
-        sys.stdout.writelines(paint(ticker.lines(service, piece), color))
+        sys.stdout.writelines(paint(printer.lines(service, piece), color))
         sys.stdout.flush()
 
     return show

@@ -163,7 +163,9 @@ def command(
       service-record hosts show web1
     """
     if context.invoked_subcommand is not None:
-        _refuse_options(context)
+        # Options before the name of a subcommand would have no effect.
+        if ParameterSource.COMMANDLINE in map(context.get_parameter_source, context.params):
+            raise click.UsageError("options come after the name: hosts show NAME --from URL")
         return
     if follow and form.output not in {"table", "jsonl"}:
         raise click.UsageError("--follow goes with --output table or jsonl")
@@ -182,13 +184,6 @@ def command(
         raise Unreadable(visible(str(error))) from None
     if fail and any(host.is_bad for host in listing.answer.hosts):
         raise click.exceptions.Exit(FAILED)
-
-
-def _refuse_options(context: click.Context) -> None:
-    """Raise UsageError for options before the name of a subcommand, because they would have no effect."""
-    sources = map(context.get_parameter_source, context.params)
-    if ParameterSource.COMMANDLINE in sources:
-        raise click.UsageError("options come after the name: hosts show NAME --from URL")
 
 
 @command.command("show")
@@ -343,32 +338,21 @@ def _follow(client: CollectorClient, query: _HostFilter, form: OutputForm) -> No
         changed = [host for host in answer.hosts if revisions.get(host.name) != host.revision]
         revisions = {host.name: host.revision for host in answer.hosts}
         at = replace(form.view(), now=datetime.fromtimestamp(answer.now, UTC))
-        if is_screen:
-            _write(_fit_screen([*table(listing, at)]), form.color, before=_CLEAR_SCREEN)
-        elif form.output == "jsonl":
-            _write_documents(changed, answer.now)
+        if form.output == "jsonl":
+            from service_record.display.fleet_document import host_document
+            from service_record.display.machine import encoded
+
+            text = "".join(f"{encoded(host_document(host, answer.now))}\n" for host in changed)
+            sys.stdout.buffer.write(text.encode())
+        elif is_screen:
+            lines = [*table(listing, at)]
+            room = shutil.get_terminal_size().lines - 1
+            if len(lines) > room:  # hosts in trouble are at the top, so they stay
+                more = f"{len(lines) - room + 1} more lines; --group, --stuck and --failed leave some out"
+                lines[room - 1 :] = [((more, Ink.FAINT),)]
+            sys.stdout.write(_CLEAR_SCREEN + "".join(paint(lines, form.color)))
         else:
-            _write([change(host, answer.now, at) for host in changed], form.color)
+            changes = [change(host, answer.now, at) for host in changed]
+            sys.stdout.writelines(paint(changes, form.color))
+        sys.stdout.flush()
         time.sleep(_FOLLOW_SECONDS)
-
-
-def _fit_screen(lines: list[Line]) -> list[Line]:
-    """Return the lines that fit on the terminal. Hosts in trouble are at the top, so they stay."""
-    room = shutil.get_terminal_size().lines - 1
-    if len(lines) <= room:
-        return lines
-    more = f"{len(lines) - room + 1} more lines; --group, --stuck and --failed leave some out"
-    return [*lines[: room - 1], ((more, Ink.FAINT),)]
-
-
-def _write(lines: list[Line], color: str, before: str = "") -> None:
-    sys.stdout.write(before + "".join(paint(lines, color)))
-    sys.stdout.flush()
-
-
-def _write_documents(changed: list[HostSummary], now: float) -> None:
-    from service_record.display.fleet_document import host_document
-    from service_record.display.machine import encoded
-
-    sys.stdout.buffer.write("".join(f"{encoded(host_document(host, now))}\n" for host in changed).encode())
-    sys.stdout.flush()

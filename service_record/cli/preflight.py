@@ -138,59 +138,44 @@ def command(
                                --pull-secret pull-secret.json
     """
     needs = ROLES[role]
-    disk_result = _Probe("disk", lambda: (check_disk(disk, needs),)).results(_DISK_SECONDS)
-    probes = [
-        _Probe("names", lambda: tuple(check_names(domain, needs))),
-        *(_Probe(f"address {each}", partial(_check_free, each)) for each in free),
-        *(
-            _Probe("registry", partial(_check_registry, each, pull_secret, ca_bundle))
-            for each in _group_by_host(images) or [()]
-        ),
+    disk_results = _answers("disk", Question(lambda: [check_disk(disk, needs)]), _DISK_SECONDS)
+    checks: list[tuple[str, Callable[[], Sequence[CheckResult]]]] = [
+        ("names", lambda: [*check_names(domain, needs)]),
+        *((f"address {each}", partial(lambda one: [check_free(one)], each)) for each in free),
     ]
+    for host in dict.fromkeys(image.host for image in images) or [""]:
+        of_host = tuple(image for image in images if image.host == host)
+        checks.append(("registry", partial(_check_registry, of_host, pull_secret, ca_bundle)))
+    # Each check has a thread, which is abandoned if it takes too long, for example on a dead disk.
+    questions = [(check, Question(measure)) for check, measure in checks]
     deadline = Deadline(_OTHER_SECONDS)
-    network = [result for probe in probes for result in probe.results(deadline.seconds_left())]
-    results = [*network, *disk_result, check_memory(needs), check_cpus(needs), check_time()]
+    results = [
+        result for check, asked in questions for result in _answers(check, asked, deadline.seconds_left())
+    ]
+    results += [*disk_results, check_memory(needs), check_cpus(needs), check_time()]
     emit(ChecksAnswer("Preflight checks", results, {"role": needs.name}), form)
     if is_failed(results):
         raise click.exceptions.Exit(FAILED)
 
 
-def _check_free(address: str) -> tuple[CheckResult, ...]:
-    return (check_free(address),)
-
-
-def _group_by_host(images: Sequence[Image]) -> list[tuple[Image, ...]]:
-    hosts = dict.fromkeys(image.host for image in images)
-    return [tuple(image for image in images if image.host == host) for host in hosts]
-
-
 def _check_registry(
     images: tuple[Image, ...], pull_secret: Path | None, ca_bundle: Path | None
-) -> tuple[CheckResult, ...]:
+) -> Sequence[CheckResult]:
     if not images:
         advice = "Name it: --release-image HOST/NAME:TAG."
-        return tuple(
-            not_checked(check, "no release image", advice) for check in ("registry", "release image")
-        )
+        return [not_checked(check, "no release image", advice) for check in ("registry", "release image")]
     try:
         require_extra("client")
     except MissingExtra as error:
-        return tuple(not_checked(check, error.message) for check in ("registry", "release image"))
+        return [not_checked(check, error.message) for check in ("registry", "release image")]
     return check_images(images, pull_secret, ca_bundle)
 
 
-class _Probe:
-    """A check in a thread of its own. The thread is abandoned if it takes too long, e.g. on a dead disk."""
-
-    def __init__(self, check: str, measure: Callable[[], tuple[CheckResult, ...]]) -> None:
-        self._check = check
-        self._question = Question(measure)
-
-    def results(self, seconds: float) -> tuple[CheckResult, ...]:
-        """Wait at most `seconds` for the results. A check that fails or takes too long is "not checked"."""
-        try:
-            return self._question.answer(seconds)
-        except TimeoutError:
-            return (not_checked(self._check, "it took too long"),)
-        except Exception as error:  # noqa: BLE001  # the other checks must still run
-            return (not_checked(self._check, f"{type(error).__name__}: {error}"),)
+def _answers(check: str, question: Question[Sequence[CheckResult]], seconds: float) -> Sequence[CheckResult]:
+    """Wait at most `seconds` for the results. A check that fails or takes too long is "not checked"."""
+    try:
+        return question.answer(seconds)
+    except TimeoutError:
+        return [not_checked(check, "it took too long")]
+    except Exception as error:  # noqa: BLE001  # the other checks must still run
+        return [not_checked(check, f"{type(error).__name__}: {error}")]

@@ -187,7 +187,12 @@ def command(
         raise click.UsageError("--pre-command and --post-command exclude each other; give one of them")
 
     run = RecordedRun(service or surrounding_service() or arguments[0], recorder=f"run/{__version__}")
-    whole = _part(pre_command, post_command)
+    if pre_command:
+        whole = Part.command(Kind.PRE_COMMAND, pre_command, whole=True)
+    elif post_command:
+        whole = Part.command(Kind.POST_COMMAND, post_command, whole=True)
+    else:
+        whole = own_part()
     if stage is None:
         recordings: list[Recording] = [Service(run, whole)]
     elif service or pre_command or post_command:
@@ -201,18 +206,15 @@ def command(
         from service_record.cli.sending_output import CollectorPlace
 
         place = CollectorPlace(url, token_file)
-    _end_as(_recorded(recordings, arguments, place))
+    ended = _run_recorded(recordings, arguments, place)
+    if ended < 0:
+        die_of(-ended)
+    click.get_current_context().exit(ended if ended >= 0 else _SIGNAL_BASE - ended)
 
 
-def _part(pre_command: str | None, post_command: str | None) -> Part:
-    if pre_command:
-        return Part.command(Kind.PRE_COMMAND, pre_command, whole=True)
-    if post_command:
-        return Part.command(Kind.POST_COMMAND, post_command, whole=True)
-    return own_part()
-
-
-def _recorded(recordings: list[Recording], arguments: tuple[str, ...], place: "CollectorPlace | None") -> int:
+def _run_recorded(
+    recordings: list[Recording], arguments: tuple[str, ...], place: "CollectorPlace | None"
+) -> int:
     """Return the exit status of the command, or minus the number of the signal that killed it.
 
     With a place, the last lines of its output are sent there meanwhile.
@@ -233,7 +235,15 @@ def _recorded(recordings: list[Recording], arguments: tuple[str, ...], place: "C
         ended, fault = _not_started(arguments[0], error)
     if output is not None:
         message = child.last_lines(output)
-    recordings[0].end(_failure(ended, fault or message, arguments))
+    failure = None
+    if ended != 0:
+        failure = Failure(
+            message=fault or message,
+            command=shlex.join(arguments),
+            exit_code=ended if ended > 0 else None,
+            signal=signal_name(-ended) if ended < 0 else None,
+        )
+    recordings[0].end(failure)
     if control >= 0:
         with suppress(OSError):  # the process that sends has ended
             if ended == 0:
@@ -281,20 +291,3 @@ def _interpreter(path: str) -> str | None:
         if line.startswith(b"#!") and words:
             return os.fsdecode(words[0])
     return None
-
-
-def _failure(ended: int, message: str | None, arguments: tuple[str, ...]) -> Failure | None:
-    if ended == 0:
-        return None
-    return Failure(
-        message=message,
-        command=shlex.join(arguments),
-        exit_code=ended if ended > 0 else None,
-        signal=signal_name(-ended) if ended < 0 else None,
-    )
-
-
-def _end_as(ended: int) -> None:
-    if ended < 0:
-        die_of(-ended)
-    click.get_current_context().exit(ended if ended >= 0 else _SIGNAL_BASE - ended)

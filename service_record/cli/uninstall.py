@@ -1,11 +1,11 @@
-"""`uninstall`: what `install` has put onto a host, off it again."""
+"""`service-record uninstall`."""
 
 from pathlib import Path
 
 import click
 
 from service_record.cli import Unreadable
-from service_record.cli.delivering import afterwards, report, root_option, trial_option
+from service_record.cli.install import removal_advice, report, root_option, trial_option
 from service_record.deploy.installed import DamagedError
 from service_record.deploy.installing import uninstall
 from service_record.deploy.root import Root
@@ -33,4 +33,4 @@ def command(root: Path, *, is_trial: bool) -> None:
     if outcome is None:
         click.echo(f"Nothing is installed in {visible(str(root))}.")
         return
-    report(outcome, [afterwards(outcome)], is_trial=is_trial)
+    report(outcome, [removal_advice(outcome)], is_trial=is_trial)

@@ -1,4 +1,4 @@
-"""The differences between a bad history and a good one, for people and for programs.
+"""The differences between a bad history and a good one, as lines and as a document.
 
 docs/diff.md describes the document field by field.
 """
@@ -71,9 +71,18 @@ def comparison_page(
     instants = _Instants(bad[1])
     different = sorted((one for one in services if one.differs), key=lambda one: _urgency(one, instants))
     alike = [one for one in services if not one.differs]
-    yield _summary(len(different), len(services))
+    if different:
+        verb = "differs" if len(different) == 1 else "differ"
+        yield ((f"{len(different)} of {count(len(services), 'service')} {verb}", Ink.BAD),)
+    else:
+        yield ((f"nothing differs in {count(len(services), 'service')}", Ink.GOOD),)
     for label, (source, history) in (("good", good), ("bad", bad)):
-        texts = [_source(source, history), *local_times(history.services)]
+        parts = [visible(source), count(len(history.services), "service")]
+        if history.boots:
+            parts.append(count(len(history.boots), "boot"))
+        if damaged := sum(service.damaged_pieces for service in history.services):
+            parts.append(count(damaged, "damaged piece"))
+        texts = [", ".join(parts), *local_times(history.services)]
         yield from labelled(label, [(text, Ink.FAINT) for text in texts], view, 0)
     if evident:
         yield BLANK
@@ -93,15 +102,8 @@ def _evident(evident: Sequence[KnownCause]) -> Iterator[tuple[str, Ink]]:
         yield f"{visible(cause.place or '')}: {visible(cause.line or '')}", Ink.FAINT
 
 
-def _summary(different: int, services: int) -> Line:
-    if not different:
-        return ((f"nothing differs in {count(services, 'service')}", Ink.GOOD),)
-    verb = "differs" if different == 1 else "differ"
-    return ((f"{different} of {count(services, 'service')} {verb}", Ink.BAD),)
-
-
 class _Instants:
-    """Times on a host as numbers that compare whatever its clock did: see `boot_times`."""
+    """Times on a host as numbers that can be compared even if its clock was set: see `boot_times`."""
 
     def __init__(self, history: History) -> None:
         self._boots = boot_times(history)
@@ -111,7 +113,7 @@ class _Instants:
         return self._of(run, run.first_entry, run.uptime)
 
     def first_ended(self, run: Run) -> float:
-        """Return when the first run of its service ended that came to the same in the same stage."""
+        """Return the end of the first run of its service with the same outcome in the same stage."""
         end = run.outcome, run.in_stage
         first = next(
             each for each in self._services[run.service].runs if (each.outcome, each.in_stage) == end
@@ -126,10 +128,10 @@ class _Instants:
 
 
 def _urgency(one: ServiceComparison, instants: _Instants) -> tuple[int, float, str]:
-    """Return a sort key for what went wrong in BAD, by when it first did so: others may follow from it.
+    """Return a sort key: first the services that failed only in BAD, the earliest failure first.
 
-    Behind it what still runs there and had ended in GOOD, what differs otherwise, and what is missing, each
-    in the order of their beginnings.
+    Others may follow from that failure. After these come services that still run in BAD and have ended in
+    GOOD, then other differences, then missing services, each in the order of their starts.
     """
     run = one.bad
     if run is None:
@@ -143,19 +145,12 @@ def _urgency(one: ServiceComparison, instants: _Instants) -> tuple[int, float, s
     return 1 if has_ended else 2, instants.begun(run), one.service
 
 
-def _source(source: str, history: History) -> str:
-    parts = [visible(source), count(len(history.services), "service")]
-    if history.boots:
-        parts.append(count(len(history.boots), "boot"))
-    damaged = sum(service.damaged_pieces for service in history.services)
-    return ", ".join([*parts, *([count(damaged, "damaged piece")] if damaged else [])])
-
-
 def _service(one: ServiceComparison, view: View, most: int | None) -> Iterator[Line]:
     yield _title(one, view)
     for label, run, runs in (("good", one.good, one.good_runs), ("bad", one.bad, one.bad_runs)):
         if run is not None:
-            yield from labelled(label, [(_run(run, runs, view), Ink.FAINT)], view, _INDENT)
+            text = f"{count(runs, 'run')}, compared: {run_summary(run, view)}"
+            yield from labelled(label, [(text, Ink.FAINT)], view, _INDENT)
     for label, kinds in _SECTIONS.items():
         differences = [each for each in one.differences if isinstance(each, kinds)]
         texts = [(_sentence(each, view), Ink.PLAIN) for each in differences[:most]]
@@ -190,11 +185,6 @@ def _title(one: ServiceComparison, view: View) -> Line:
     service = cut(name(one.service), view.width // 2, view.glyphs.cut)
     room = view.width - len(f"{mark}  ") - cell_len(service)
     return (f"{mark} ", color), (service, Ink.STRONG), (f" {cut(title, room, view.glyphs.cut)}", color)
-
-
-def _run(run: Run, runs: int, view: View) -> str:
-    """`3 runs, compared: attempt 3, exit 1 after 30.0s, 2026-11-21 01:06:20Z`."""
-    return f"{count(runs, 'run')}, compared: {run_summary(run, view)}"
 
 
 def _sentence(difference: Difference, view: View) -> str:
@@ -296,12 +286,12 @@ def _differences(one: ServiceComparison) -> Iterator[Document]:
 
 
 def _difference(difference: Difference, one: ServiceComparison) -> Document:
-    kind, fields = _told_document(difference, one)
+    kind, fields = _kind_and_fields(difference, one)
     step = None if isinstance(difference, EndedDifferently) else difference.step
     return {"kind": kind, **_step(step), **fields}
 
 
-def _told_document(difference: Difference, one: ServiceComparison) -> tuple[str, Document]:
+def _kind_and_fields(difference: Difference, one: ServiceComparison) -> tuple[str, Document]:
     document: tuple[str, Document]
     match difference:
         case EndedDifferently():
@@ -327,7 +317,7 @@ def _told_document(difference: Difference, one: ServiceComparison) -> tuple[str,
 
 
 def _step(step: RunStep | None) -> Document:
-    """Return nothing for the run itself."""
+    """Return the name of a step; an empty document for the run itself."""
     if step is None:
         return {}
     return {step.kind: step.name, **present(command=step.command)}

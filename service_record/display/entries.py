@@ -1,4 +1,4 @@
-"""One line for each entry, while they come."""
+"""The lines of `follow`: one for each entry."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -15,14 +15,13 @@ _NO_TIME: Final = " " * len("01:05:10.123")
 _DETAIL_INDENT: Final = len(_NO_TIME) + 1
 
 
-class Ticker:
-    """Makes lines of entries; remembers day and boots, and the longest name, so that lines line up."""
+class EntryPrinter:
+    """Makes a line for each entry. It remembers the day, the boots and the longest name of a service."""
 
     def __init__(self, view: View, services: Iterable[str] = (), *, whole: bool = False) -> None:
-        """Prepare for lines in this view; with `whole` the facts of a failure follow its line, and nothing is
-        cut.
+        """With `whole`, the facts of a failure follow its line, and nothing is cut.
 
-        There is room for the names of these services from the first line on.
+        The column of names is wide enough for `services` from the first line on.
         """
         self._view = view
         self._whole = whole
@@ -31,7 +30,7 @@ class Ticker:
         self._name_width = max((cell_len(self._label(service)) for service in services), default=0)
 
     def lines(self, service: str, piece: Entry | Malformed) -> Iterator[Line]:
-        """Yield a line for the piece, behind one for another day than before, and one for another boot."""
+        """Yield the line of a piece, preceded by a line for a new day and one for a new boot."""
         if isinstance(piece, Malformed):
             text = f"line {piece.line}: {visible(piece.reason)}: {visible(piece.abridge().text)}"
             yield self._line(_NO_TIME, service, (self._view.glyphs.damaged, Ink.WORRYING), text)
@@ -83,15 +82,18 @@ class Ticker:
 
 def entry_text(entry: Entry) -> str:
     """Return an entry in words: `stage render started`, `failed: exit 1: no such image`."""
-    words = [_subject(entry), _verb(entry)]
-    text = " ".join(filter(None, words))
-    if entry.result is Result.FAILURE:
-        return ": ".join(filter(None, (text, exit_text(gather_facts([entry])), _last_line(entry))))
-    return text
+    text = " ".join(filter(None, (_subject(entry), _verb(entry))))
+    if entry.result is not Result.FAILURE:
+        return text
+    last_line = (entry.error_message or entry.command or "").strip().split("\n")[-1]
+    return ": ".join(filter(None, (text, exit_text(gather_facts([entry])), visible(last_line.strip()))))
 
 
 def _subject(entry: Entry) -> str:
-    """Return the name of what started or ended, except for the service itself, and what is around it."""
+    """Return the stage or command that started or ended, with the command around a stage.
+
+    Empty for the service itself.
+    """
     stage = f"stage {name(entry.stage)}" if entry.stage is not None else ""
     before, after = entry.pre_command, entry.post_command
     command = f"pre-command {name(before)}" if before is not None else ""
@@ -111,9 +113,3 @@ def _verb(entry: Entry) -> str:
     verb = VERBS[end_outcome(entry)]
     is_within = entry.stage is not None and entry.phase not in {Phase.STAGE_START, Phase.STAGE_END}
     return f"{verb} in stage {name(entry.stage or '')}" if is_within else verb
-
-
-def _last_line(entry: Entry) -> str:
-    """Return the last line of the message before a failure, or else the command that failed."""
-    message = (entry.error_message or entry.command or "").strip().split("\n")[-1]
-    return visible(message.strip())

@@ -1,6 +1,6 @@
 """Documents and entries as JSON, JSON Lines, YAML and CSV: lossless, and safe to look at on a terminal.
 
-YAML loses what it cannot hold: bytes that are not UTF-8, which only the name of a file can have.
+Only YAML cannot hold everything: it loses bytes that are not UTF-8, which file names may have.
 
 `document` converts a history to a document of plain types; docs/show-document.md describes it field by field.
 Unknown values are left out. Times are UTC with milliseconds, durations are seconds.
@@ -21,10 +21,10 @@ from service_record.record.entry import NO_UNKNOWN_FIELDS, Entry, Malformed, Pie
 from service_record.record.line import mended
 from service_record.record.visible import UNSEEN
 
-if TYPE_CHECKING:  # showing needs nothing of what judges
-    from service_record.diagnosis.findings import FailedUnit
 if TYPE_CHECKING:
     import yaml
+
+    from service_record.diagnosis.findings import FailedUnit  # `show` does not load `diagnosis`
 
 
 _SCHEMA_VERSION: Final = 1
@@ -40,9 +40,10 @@ def document(
     *,
     has_runs: bool = True,
 ) -> Document:
-    """Return the document of `show --output json` and `yaml`; paths and reasons are of what was not read.
+    """Return the document of `show --output json` and `yaml`.
 
-    Without runs, each list of them is empty: `run_documents` has what belongs in it.
+    `left_out` has the path and the reason of each file that was not read. Without `has_runs`, all lists of
+    runs are empty, and `run_documents` makes their items.
     """
     units = [{"unit": failed.unit.name, **facts_document(failed.unit.facts)} for failed in failed_units]
     return {
@@ -56,12 +57,12 @@ def document(
 
 
 def run_documents(service: ServiceHistory) -> Iterator[Document]:
-    """Yield the runs of a service, each made when it is asked for and held by nobody."""
+    """Yield the documents of a service's runs. Each is made when it is needed, to save memory."""
     return map(_run, service.runs)
 
 
 def malformed_document(piece: Malformed) -> Document:
-    """Return a damaged piece with an excerpt of its text: what is damaged may be as long as its file."""
+    """Return a damaged piece with an excerpt of its text, which may be as long as its file."""
     return {"line": piece.line, "text": piece.abridge().text, "reason": piece.reason}
 
 
@@ -132,7 +133,7 @@ def span_document(span: Span) -> Document:
 
 
 def facts_document(facts: Facts) -> Document:
-    """Return the known facts of an end, below `facts`; an empty document if there are none."""
+    """Return `{"facts": ...}` with the known facts of an end; an empty document if there are none."""
     if facts == NOTHING:
         return {}
     return {
@@ -158,13 +159,13 @@ def _location(location: Location) -> Document:
 
 
 def present(**fields: object) -> Document:
-    """Return the fields that are known: those that are not None."""
+    """Return the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 _DELETE: Final = b"\x7f"
 _RUNS_BREAK: Final = "\n" + 6 * " "
-"""The end of a line before a field of a service: only `runs` of a service stands there under that name."""
+"""A newline and the indent of a service's field. No other field named `runs` has this indent."""
 _RUNS_BEGIN: Final = f'{_RUNS_BREAK}"runs": ['
 _NO_RUNS: Final = f"{_RUNS_BEGIN}]"
 _RUN_BREAK: Final = f"{_RUNS_BREAK}  "
@@ -176,9 +177,9 @@ def as_json(document: object) -> str:
 
 
 def write_with_runs(document: object, runs: Iterable[Iterable[object]], stream: IO[bytes]) -> None:
-    """Write a document of `show` as indented JSON, and the runs of each service as they are made.
+    """Write a document of `show` as indented JSON, with the runs of each service in its empty lists.
 
-    A long record has many runs; only one of them is held as a document and as text.
+    A record may have a million runs, so only one of them is in memory at a time.
     """
     before, *rest = as_json(document).split(_NO_RUNS)
     stream.write(before.encode())
@@ -194,13 +195,13 @@ def write_with_runs(document: object, runs: Iterable[Iterable[object]], stream: 
 
 
 _BATCH: Final = 256
-"""Pieces that are written together, while they are still in the caches of a processor."""
+"""The number of pieces that are encoded together, while they are still in the processor's caches."""
 _ENCODER: Final = msgspec.json.Encoder()
 _NEXT_LINE: Final = b'\n{"'
 
 
 def write_jsonl(records: Iterable[tuple[str, Iterable[Piece]]], stream: IO[bytes]) -> None:
-    """Write each piece on a line of its own, as `piece_document` has it, soon after it was read."""
+    """Write each piece as a line, in the form of `piece_document`."""
     for service, record in records:
         pieces = iter(record)
         while batch := list(islice(pieces, _BATCH)):
@@ -208,9 +209,9 @@ def write_jsonl(records: Iterable[tuple[str, Iterable[Piece]]], stream: IO[bytes
 
 
 def _lines(service: str, pieces: Sequence[Piece]) -> bytes:
-    """Return the lines of these pieces; of entries without unknown fields, all are encoded in one call."""
+    """Return the lines of these pieces. Entries without unknown fields are encoded in one call."""
     is_plain = all(isinstance(piece, Entry) and piece.extra is NO_UNKNOWN_FIELDS for piece in pieces)
-    if not is_plain or not _is_unicode(service):
+    if not is_plain or service != mended(service):  # a file name need not be UTF-8
         return "".join(f"{encoded(piece_document(service, piece))}\n" for piece in pieces).encode()
     begin = b'{"service":%b,"' % orjson.dumps(service)
     rest = _ENCODER.encode_lines(pieces).removeprefix(_NEXT_LINE[1:])
@@ -218,13 +219,8 @@ def _lines(service: str, pieces: Sequence[Piece]) -> bytes:
     return raw if _is_harmless(raw) else escape_invisible(raw.decode()).encode()
 
 
-def _is_unicode(service: str) -> bool:
-    """False of the name of a file that is not UTF-8."""
-    return service == mended(service)
-
-
 def piece_document(service: str, piece: Piece) -> dict[str, object]:
-    """Return an entry as it stands in the record with its `service` first.
+    """Return an entry with the fields of its record, `service` first.
 
     A piece that is not an entry becomes `{"service": ..., "malformed": {"line", "text", "reason"}}`.
     """
@@ -234,9 +230,7 @@ def piece_document(service: str, piece: Piece) -> dict[str, object]:
 
 
 def encoded(value: object, option: int = 0) -> str:
-    """Return a value as JSON in one line, in which nothing acts on a terminal; `option` is one of
-    orjson's.
-    """
+    """Return a value as JSON, in one line unless `option` of orjson says otherwise, safe for a terminal."""
     try:
         raw = orjson.dumps(value, option=option)
     except TypeError:  # a lone surrogate, or an integer of more than 64 bits
@@ -253,13 +247,11 @@ _NO_FOLDING: Final = 1 << 30
 
 
 def as_yaml(document: object) -> str:
-    """Return a document as YAML in block style; texts of several lines are literal blocks where
-    they can be.
-    """
-    import yaml  # takes longer than all the rest, and other forms need none
+    """Return a document as YAML in block style. Texts of several lines are literal blocks if possible."""
+    import yaml  # slow to load
 
     fast: type[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # absent where libyaml is
-    dumper = type("Dumper", (fast,), {})  # of our own: what it represents it keeps for all who use it
+    dumper = type("Dumper", (fast,), {})  # a class of our own, because representers are added to the class
     yaml.add_representer(str, _represented, Dumper=dumper)
     written = yaml.dump(document, Dumper=dumper, allow_unicode=True, sort_keys=False, width=_NO_FOLDING)
     return escape_invisible(written)
@@ -273,13 +265,13 @@ def _represented(dumper: "yaml.SafeDumper", any_text: str) -> "yaml.Node":
 
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-"""The signs that a spreadsheet takes for the beginning of a formula."""
+"""The characters with which a formula of a spreadsheet begins."""
 
 
 def csv_of(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return CSV (RFC 4180), in which a quote stands before what a spreadsheet takes for a formula."""
-    import csv  # few have tables
-    import io  # as above
+    """Return CSV (RFC 4180). A quote precedes each text that a spreadsheet would run as a formula."""
+    import csv
+    import io
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")

@@ -64,7 +64,11 @@ def stage_lines(stages: Sequence[Stage], view: View, indent: int) -> Iterator[Li
         by_name.setdefault(stage.name, []).append(stage)
     kinds = sorted(by_name.values(), key=_last_time)
     hidden = kinds[:-_MAX_SHOWN]
-    items = [_before(hidden)] if hidden else []
+    items: list[Line] = []
+    if hidden:
+        failed = sum(same[-1].outcome.is_bad for same in hidden)
+        text = f"{len(hidden)} before" + (f" ({failed} failed)" if failed else "")
+        items.append(((text, Ink.FAINT),))
     items += [_item(same, view) for same in kinds[-_MAX_SHOWN:]]
     label = "stages"
     for row in _rows(items, view.width - indent - LABEL_WIDTH):
@@ -75,12 +79,6 @@ def stage_lines(stages: Sequence[Stage], view: View, indent: int) -> Iterator[Li
 def _last_time(same: Sequence[Stage]) -> float:
     moment = same[-1].started or same[-1].ended
     return moment.timestamp() if moment else 0.0
-
-
-def _before(hidden: Sequence[Sequence[Stage]]) -> Line:
-    failed = sum(same[-1].outcome.is_bad for same in hidden)
-    text = f"{len(hidden)} before" + (f" ({failed} failed)" if failed else "")
-    return ((text, Ink.FAINT),)
 
 
 def _item(same: Sequence[Stage], view: View) -> Line:
@@ -116,6 +114,7 @@ _MAX_FAILED_STAGES: Final = 3
 
 
 def table(history: History, source: str, view: View) -> Iterator[Line]:
+    """Yield the lines of `show`: each service once, failures first."""
     yield from summary(history, source, view)
     services = sorted((_summarize(service) for service in history.services if service.runs), key=_urgency)
     for service in services:
@@ -159,19 +158,14 @@ class _ServiceSummary(msgspec.Struct, frozen=True):
 
 def _summarize(service: ServiceHistory) -> _ServiceSummary:
     attempts = service.attempts
-    return _ServiceSummary(attempts, _bad_end(attempts), tuple(left_out_sentences(service)))
+    last = next((run for run in reversed(attempts) if run.outcome is not Outcome.RUNNING), None)
+    bad = last if last is not None and last.outcome.is_bad else None
+    return _ServiceSummary(attempts, bad, tuple(left_out_sentences(service)))
 
 
 def by_importance(services: Sequence[ServiceHistory]) -> list[ServiceHistory]:
     """Return the services that ran, in the order of `show`: failures first, the earliest at the top."""
     return sorted((each for each in services if each.runs), key=lambda each: _urgency(_summarize(each)))
-
-
-def _bad_end(attempts: Sequence[Run]) -> Run | None:
-    """Return the last finished attempt if its outcome is bad."""
-    ended = (run for run in reversed(attempts) if run.outcome is not Outcome.RUNNING)
-    last = next(ended, None)
-    return last if last is not None and last.outcome.is_bad else None
 
 
 def _urgency(service: _ServiceSummary) -> tuple[int, float]:
@@ -254,17 +248,16 @@ def _repeats(attempts: Sequence[Run], run: Run) -> tuple[Repeat, list[Repeat]]:
 
 
 def _earlier(others: list[Repeat], view: View) -> Iterator[Line]:
-    texts = [(_repeat_text(repeat, view), Ink.PLAIN) for repeat in others[:_MAX_EARLIER]]
+    texts = []
+    for repeat in others[:_MAX_EARLIER]:
+        times = moment(repeat.last.last_entry, view.clock, view.now)
+        if repeat.count > 1:
+            times = f"first {moment(repeat.first.last_entry, view.clock, view.now)}, last {times}"
+        text = f"{count(repeat.count, 'run')} {headline(repeat.last)}, {times}"
+        texts.append((text, Ink.PLAIN))
     if len(others) > len(texts):
         texts.append((f"and {len(others) - len(texts)} other ends, shown by --output wide", Ink.FAINT))
     yield from labelled("earlier", texts, view, _INDENT)
-
-
-def _repeat_text(repeat: Repeat, view: View) -> str:
-    times = [moment(repeat.last.last_entry, view.clock, view.now)]
-    if repeat.count > 1:
-        times = [f"first {moment(repeat.first.last_entry, view.clock, view.now)}", f"last {times[0]}"]
-    return f"{count(repeat.count, 'run')} {headline(repeat.last)}, {', '.join(times)}"
 
 
 _MAX_NESTING: Final = 4  # the stages of threads overlap, which reads as nesting of any depth
@@ -285,7 +278,9 @@ def run_lines(run: Run, view: View) -> Iterator[Line]:
     """Yield all facts of a run, as in `show --output wide`."""
     yield title(run, view)
     yield from wrap_lines(run_summary(run, view), Ink.PLAIN, view, _INDENT)
-    yield from labelled("ids", ((text, Ink.PLAIN) for text in _ids(run)), view, _INDENT)
+    known = {"boot": run.boot_id, "invocation": run.invocation_id, "pid": run.pid, "recorder": run.recorder}
+    ids = (f"{label} {visible(str(value))}" for label, value in known.items() if value is not None)
+    yield from labelled("ids", ((text, Ink.PLAIN) for text in ids), view, _INDENT)
     yield from _attributes(run, view, _INDENT)
     yield from details(run.facts, view, _INDENT, whole=True)
     for command in run.commands:
@@ -296,17 +291,6 @@ def run_lines(run: Run, view: View) -> Iterator[Line]:
             yield from _stage(stage, run, view, _INDENT * 2)
     for stage in nested(run.stages):
         yield from _stage(stage, run, view, _INDENT)
-
-
-def _ids(run: Run) -> Iterator[str]:
-    if run.boot_id is not None:
-        yield f"boot {visible(run.boot_id)}"
-    if run.invocation_id is not None:
-        yield f"invocation {visible(run.invocation_id)}"
-    if run.pid is not None:
-        yield f"pid {run.pid}"
-    if run.recorder is not None:
-        yield f"recorder {visible(run.recorder)}"
 
 
 def _stage(stage: Stage, run: Run, view: View, indent: int) -> Iterator[Line]:

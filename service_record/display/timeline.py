@@ -201,7 +201,12 @@ def timeline_page(
         yield BLANK
         yield from _chart(chart, len(history.boots), view, wide=wide, flat=flat)
         yield from chain_lines(chart, view)
-    yield from _untimed(history, view)
+    for service in history.services:
+        runs = sum(not is_drawn(run) for run in service.runs)
+        if runs:
+            yield BLANK
+            text = f"{name(service.name)}: {count(runs, 'run')} without times, not drawn"
+            yield from wrap_lines(text, Ink.FAINT, view)
     yield from damages(history, view, whole=wide)
 
 
@@ -223,16 +228,6 @@ def chain_lines(chart: Chart, view: View) -> Iterator[Line]:
         took = f"  {duration(link.ready - link.started)}"
         gap = f", {duration(link.gap)} after the one before" if link.gap >= shortest else ""
         yield (at, Ink.FAINT), (f"  {name(link.service)}", Ink.PLAIN), (took + gap, Ink.FAINT)
-
-
-def _untimed(history: History, view: View) -> Iterator[Line]:
-    """Yield a note for each service with runs that are in no chart, because they have no times."""
-    for service in history.services:
-        runs = sum(not is_drawn(run) for run in service.runs)
-        if runs:
-            yield BLANK
-            text = f"{name(service.name)}: {count(runs, 'run')} without times, not drawn"
-            yield from wrap_lines(text, Ink.FAINT, view)
 
 
 def _chart(chart: Chart, boots: int, view: View, *, wide: bool, flat: bool) -> Iterator[Line]:

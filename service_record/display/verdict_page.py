@@ -49,7 +49,7 @@ from service_record.record.visible import visible
 _INDENT: Final = 2
 _TEXT_WIDTH: Final = 100
 _MAX_ROWS: Final = 3
-"""The rows of the verdict, at most: the last words of a service can be very long."""
+"""The limit of rows for the verdict: the message of a service can be very long."""
 _MAX_LISTED: Final = 6
 _MAX_HANDLED: Final = 3
 _MAX_BRIEF_COMMANDS: Final = 3
@@ -58,9 +58,7 @@ _MAX_BRIEF_COMMANDS: Final = 3
 def analysis(
     diagnosis: Diagnosis, history: History, source: str, view: View, *, whole: bool = False
 ) -> Iterator[Line]:
-    """Yield the lines of `analyze`; with `whole`, of `--output wide`, every trouble in full and
-    nothing cut.
-    """
+    """Yield the lines of `analyze`; with `whole`, every trouble in full and nothing cut."""
     yield from _verdict(diagnosis, view, None if whole else _MAX_ROWS)
     yield from summary(history, source, view)
     if diagnosis.root is not None:
@@ -79,13 +77,15 @@ def analysis(
     if diagnosis.handled:
         yield BLANK
         yield from _handled(diagnosis.handled, view, whole=whole)
-    lists = list(_lists(diagnosis, view, None if whole else _MAX_LISTED))
+    limit = None if whole else _MAX_LISTED
+    sentences = {**findings(diagnosis), "looked": list(_looked(diagnosis))}
+    lists = [line for label, texts in sentences.items() for line in _list(label, texts, view, limit)]
     if lists:
         yield BLANK
         yield from lists
     if diagnosis.root is None:
         shown = len(diagnosis.host.cause.commands) if diagnosis.host is not None else 0
-        yield from _commands(host_commands(diagnosis)[shown:][: None if whole else _MAX_LISTED])
+        yield from _commands(host_commands(diagnosis)[shown:][:limit])
     if whole:
         for trouble in (*diagnosis.followers, *diagnosis.others):
             yield BLANK
@@ -116,13 +116,13 @@ def brief_analysis(diagnosis: Diagnosis, history: History, view: View, in_full: 
 
 
 def analysis_text(diagnosis: Diagnosis, history: History, source: str, at: datetime) -> str:
-    """Return the same page as a plain text that goes with a bundle, as of that moment."""
+    """Return the page of `analyze` as plain text, for a bundle made at the time `at`."""
     view = View(width=_TEXT_WIDTH, now=at)
     return "".join(render_lines(analysis(diagnosis, history, source, view), color=False))
 
 
 def _verdict(diagnosis: Diagnosis, view: View, limit: int | None) -> Iterator[Line]:
-    """Yield the first line, and as many as it goes on."""
+    """Yield the sentence of the verdict, in at most `limit` rows."""
     look = LOOKS[diagnosis.verdict]
     room = view.width - _INDENT
     sentence = verdict_sentence(diagnosis)
@@ -140,14 +140,10 @@ def _stands_out(diagnosis: Diagnosis, view: View, *, whole: bool) -> Iterator[Li
         line = f"{told.by}: {told.line}" if told.by else told.line
         text = visible(line) if whole else cut_within(visible(line), view.width * 2, view.glyphs.cut)
         texts.append(f"{visible(told.place)}{times}: {text}")
-    label = "more" if _certain_cause(diagnosis) else "see"
+    found = diagnosis.root or diagnosis.host
+    cause = found.cause if found is not None else None
+    label = "more" if cause is not None and cause.is_cause else "see"
     yield from _list_lines(label, texts, view)
-
-
-def _certain_cause(diagnosis: Diagnosis) -> bool:
-    if diagnosis.root is not None:
-        return diagnosis.root.cause is not None and diagnosis.root.cause.is_cause
-    return diagnosis.host is not None and diagnosis.host.cause.is_cause
 
 
 def _in_full(trouble: Trouble, view: View, *, whole: bool, stands_out: Iterable[Line] = ()) -> Iterator[Line]:
@@ -171,7 +167,7 @@ def _in_full(trouble: Trouble, view: View, *, whole: bool, stands_out: Iterable[
 
 
 def _handled(failures: Sequence[Handled], view: View, *, whole: bool) -> Iterator[Line]:
-    """Yield the failures that services continued after, each with what was recorded of it."""
+    """Yield the failures that services continued after, with their recorded facts."""
     limit = None if whole else _MAX_HANDLED
     for handled in failures[:limit]:
         at = handled.stage.ended or handled.stage.started
@@ -184,7 +180,7 @@ def _handled(failures: Sequence[Handled], view: View, *, whole: bool) -> Iterato
 
 
 def _commands(commands: Iterable[str]) -> Iterator[Line]:
-    """Yield a command a line, however long: one that is broken cannot be pasted."""
+    """Yield a line for each command. It is never wrapped, because users copy and paste it."""
     label = "next"
     for command in commands:
         lead = (" " * _INDENT, Ink.PLAIN), (label.ljust(LABEL_WIDTH), Ink.FAINT)
@@ -205,14 +201,14 @@ def _cause(cause: KnownCause | None, view: View, *, whole: bool) -> Iterator[Lin
 
 
 def _placed(line: str, place: str | None, view: View, *, whole: bool, part: str = "") -> str:
-    """Return a line with the file and line where it stands; if it is cut, the part stays."""
+    """Return a log line with its file and line number. If it is cut, `part` stays visible."""
     text = visible(line)
     text = text if whole else cut_around(text, visible(part), view.width * 2, view.glyphs.cut)
     return text if place is None else f"{visible(place)}: {text}"
 
 
 def _looked(diagnosis: Diagnosis) -> Iterator[str]:
-    """Say what was read beside the records where that names no cause."""
+    """Yield how much was read besides the records, if none of it names a cause."""
     looked, root = diagnosis.looked, diagnosis.root
     if looked.files and root is not None and not (root.cause is not None and root.cause.is_cause):
         files = f"{count(looked.lines, 'line')} in {count(looked.files, 'file')}"
@@ -221,7 +217,7 @@ def _looked(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def weighed_lines(diagnosis: Diagnosis, view: View) -> Iterator[Line]:
-    """Yield which rules fitted, on what, and why all but one of them lost: `--explain`."""
+    """Yield the lines of `--explain`: the rules that match, with the line, and why most are not named."""
     if not any(diagnosis.weighed.values()):
         yield BLANK
         yield from _list_lines("rules", ["no rule fits anything here"], view)
@@ -230,16 +226,11 @@ def weighed_lines(diagnosis: Diagnosis, view: View) -> Iterator[Line]:
             yield BLANK
             yield from _list_lines("rules", [f"of {name(service) if service else 'the host'}"], view)
         for one in weighed:
-            came_to = "named" if one.is_named else f"not named: {visible(one.lost or '')}"
-            texts = [(f"{visible(one.rule)} ({one.rank}): {came_to}", Ink.PLAIN)]
+            result = "named" if one.is_named else f"not named: {visible(one.lost or '')}"
+            texts = [(f"{visible(one.rule)} ({one.rank}): {result}", Ink.PLAIN)]
             if one.line is not None:
                 texts.append((_placed(one.line, one.place, view, whole=True), Ink.FAINT))
             yield from labelled("", texts, view, _INDENT)
-
-
-def _lists(diagnosis: Diagnosis, view: View, limit: int | None) -> Iterator[Line]:
-    for label, sentences in {**findings(diagnosis), "looked": list(_looked(diagnosis))}.items():
-        yield from _list(label, sentences, view, limit)
 
 
 def _list(label: str, texts: Sequence[str], view: View, limit: int | None) -> Iterator[Line]:
