@@ -224,7 +224,7 @@ def _alike_before(last: Run, earlier: Iterable[Run]) -> Iterator[Run]:
         gap = later.left_out
         if gap is not None and gap.alike < gap.runs:
             return
-        if run.boot_id != last.boot_id or run.came_to != last.came_to:
+        if run.boot_id != last.boot_id or run.end_key != last.end_key:
             return
         yield run
         later = run

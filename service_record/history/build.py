@@ -91,7 +91,9 @@ def build_history(
     liveness = liveness or Liveness()
     pairings = [(name, pair(record)) for name, record in records]
     boots = boots_in_order(pairing.boots for _, pairing in pairings)
-    latest = _latest_boot(boots, liveness)
+    latest = boots[-1] if boots else None
+    if liveness.boot_id is not None and (liveness.is_at_home or liveness.boot_id in boots):
+        latest = liveness.boot_id
     presence = Presence(liveness, latest)
     steps = clock_steps(pairing.runs for _, pairing in pairings)
     return History(
@@ -133,23 +135,17 @@ def _with_run(runs: tuple[Run, ...], running: Run) -> tuple[Run, ...] | None:
     return (*runs[:-1], current)
 
 
-def _latest_boot(boots: tuple[str, ...], liveness: Liveness) -> str | None:
-    if liveness.boot_id is not None and (liveness.is_at_home or liveness.boot_id in boots):
-        return liveness.boot_id
-    return boots[-1] if boots else None
-
-
 def _service(name: str, pairing: Pairing, presence: Presence) -> ServiceHistory:
     runs = tuple(run_of(name, span, presence) for span in pairing.drain())
     unlisted = pairing.damaged_pieces - len(pairing.malformed)
     return ServiceHistory(name, runs, tuple(pairing.malformed), has_no_run=not runs, unlisted=unlisted)
 
 
-_QUARTER: Final = 15 * 60  # these five are in seconds
-_LEAST_OFFSET: Final = 2 * _QUARTER
-_TOLERANCE: Final = 2 * 60
-_WEST: Final = -12 * 3600
-_EAST: Final = 14 * 3600
+_QUARTER_SECONDS: Final = 15 * 60
+_LEAST_OFFSET_SECONDS: Final = 2 * _QUARTER_SECONDS
+_TOLERANCE_SECONDS: Final = 2 * 60
+_WEST_SECONDS: Final = -12 * 3600
+_EAST_SECONDS: Final = 14 * 3600
 
 
 def host_history(
@@ -180,11 +176,14 @@ def with_anomalies(
     offset is used only if all of upstream's records have the same one: a host has a single time zone, while
     copied files may have any time.
     """
-    offsets = {
-        service.name: utc_offset(last, written[service.name])
-        for service in history.services
-        if service.name in written and (last := _last_of_upstream(service)) is not None
-    }
+    offsets: dict[str, timedelta | None] = {}
+    for service in history.services:
+        if service.name in written and service.runs:
+            run = service.runs[-1]
+            # Only upstream's shim writes local times. It records neither boot ids nor process ids.
+            is_upstreams = run.boot_id is None and run.pid is None
+            if is_upstreams and run.last_entry is not None:
+                offsets[service.name] = utc_offset(run.last_entry, written[service.name])
     offset = next(iter(offsets.values())) if len(set(offsets.values())) == 1 else None
     services = (
         replace(
@@ -205,20 +204,9 @@ def utc_offset(recorded: datetime, written: float) -> timedelta | None:
     hours; offsets below 30 minutes are ignored. The times may differ from the offset by up to two minutes.
     """
     ahead = recorded.timestamp() - written
-    offset = round(ahead / _QUARTER) * _QUARTER
-    is_zone = _WEST <= offset <= _EAST and abs(offset) >= _LEAST_OFFSET
-    return timedelta(seconds=offset) if is_zone and abs(ahead - offset) <= _TOLERANCE else None
-
-
-def _last_of_upstream(service: ServiceHistory) -> datetime | None:
-    """Return the last time of a record if upstream's shim, which writes local time, wrote its last run.
-
-    That shim writes neither boot ids nor process ids.
-    """
-    if not service.runs:
-        return None
-    run = service.runs[-1]
-    return run.last_entry if run.boot_id is None and run.pid is None else None
+    offset = round(ahead / _QUARTER_SECONDS) * _QUARTER_SECONDS
+    is_zone = _WEST_SECONDS <= offset <= _EAST_SECONDS and abs(offset) >= _LEAST_OFFSET_SECONDS
+    return timedelta(seconds=offset) if is_zone and abs(ahead - offset) <= _TOLERANCE_SECONDS else None
 
 
 ALL_BOOTS: Final = "all"
@@ -279,11 +267,11 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
             and not (self.failed and not run.outcome.is_bad)
             and (self.since is None or run.last_entry is None or run.last_entry >= self.since)
             and (self.until is None or run.first_entry is None or run.first_entry <= self.until)
-            and self._has_stage(run)
+            and (
+                self.stage is None
+                or any(map(self._stages, (run.stages, *(command.stages for command in run.commands))))
+            )
         )
-
-    def _has_stage(self, run: Run) -> bool:
-        return self.stage is None or any(map(self._stages, (run.stages, *(c.stages for c in run.commands))))
 
     def _run(self, run: Run) -> Run:
         if self.stage is None:

@@ -24,17 +24,17 @@ _STOP_SIGNALS: Final = frozenset({"unknown", "TERM"})
 
 
 def is_stop(end: "Entry | Facts") -> bool:
-    """Return True if systemd stopped it, or if systemd counts its end by a signal as a good one.
+    """Return True if systemd stopped it, or if systemd counts the signal that ended it as a success.
 
-    Which signals are good is systemd's decision: SIGHUP, SIGINT, SIGTERM and SIGPIPE unless it is a oneshot,
-    and those in SuccessExitStatus=. Its result says so, and no list here can know a unit's settings.
+    systemd's result says so. A list of signals here would be wrong, because they depend on the unit's type and
+    SuccessExitStatus=.
     """
     is_good_signal = end.signal is not None and end.service_result == "success"
     return end.stop_request is not None or is_good_signal
 
 
 def is_stop_or_kill(end: "Entry | Facts") -> bool:
-    """Return True if a signal of unknown origin ended it: only the recorder reported the end, not systemd."""
+    """Return True if an unknown sender stopped or killed it: systemd did not report its end."""
     return end.signal in _STOP_SIGNALS and end.service_result is None and end.stop_request is None
 
 
@@ -48,10 +48,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     location: Location | None = None
     is_approximate: bool = False
-    """True when `location` is only the nearest call site known."""
+    """True if `location` is only the nearest known call site."""
     command: str | None = None
     stack: tuple[Location, ...] = ()
-    """Innermost first. `location` is among them, behind frames of libraries that it had called."""
+    """Innermost first. It contains `location`, after the frames of libraries called from there."""
     exit_code: int | None = None
     signal: str | None = None
     service_result: str | None = None
@@ -60,7 +60,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     stopped_with: str | None = None
     """The unit in BindsTo= whose end made systemd stop it."""
     time_limit: str | None = None
-    """The setting whose time was up, such as `TimeoutStartSec`."""
+    """The setting of the time limit that it exceeded, such as `TimeoutStartSec`."""
     message: str | None = None
     """The last lines from the journal, oldest first, then those of the exception."""
     is_truncated: bool = False
@@ -91,9 +91,12 @@ def gather_facts(ends: Sequence[Entry]) -> Facts:
     death = next((end for end in reversed(ends) if end.signal or end.exit_code is not None), ends[-1])
     telling = [end for end in ends if end.signal] if death.signal else ends
     located = _last_with("error_line", telling)
+    # The EXIT trap of upstream's shim, which records neither uptime nor process, always sees line 1.
+    is_upstreams = located.uptime is None and located.pid is None
+    is_line_unknown = is_upstreams and (located.error_line or "").startswith("1 ")
     message = _last_with("error_message", telling)
     return Facts(
-        location=_location(located.error_line, _has_upstreams_line(located)),
+        location=_location(located.error_line, is_line_unknown),
         is_approximate=located.error_line_approximate,
         command=_last_with("command", telling).command,
         stack=tuple(filter(None, map(_location, located.stack))),
@@ -134,11 +137,6 @@ def _last_with(attribute: str, ends: Sequence[Entry]) -> Entry:
     if len(ends) == 1:
         return ends[0]
     return next((end for end in reversed(ends) if getattr(end, attribute) is not None), ends[-1])
-
-
-def _has_upstreams_line(entry: Entry) -> bool:
-    """Return True for a line number by upstream's shim, whose EXIT trap always sees line 1."""
-    return entry.uptime is None and entry.pid is None and (entry.error_line or "").startswith("1 ")
 
 
 _MAX_DIGITS: Final = 9
@@ -196,7 +194,7 @@ Attributes: TypeAlias = tuple[tuple[str, AttributeValue], ...]
 
 
 def merge_attributes(*entries: Entry | None) -> Attributes:
-    """Return the attributes of the entries of one execution; those of later entries count."""
+    """Return the attributes of the entries of one execution; later entries override earlier ones."""
     merged: dict[str, AttributeValue] = {}
     for entry in entries:
         if entry is not None and entry.attributes:
@@ -211,8 +209,10 @@ class Span(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     started: datetime | None
     ended: datetime | None
     duration: float | None
-    """Seconds, by uptime within a boot and by the clock otherwise; None when the clock went backwards, and
-    when the start or the end has no time."""
+    """Seconds, by uptime within a boot and by the clock otherwise.
+
+    None if the clock was set back, or if the start or the end has no time.
+    """
     facts: Facts = NOTHING
     uptime: float | None = None
     """Seconds from the boot of the host to `started`, if known."""
@@ -271,7 +271,7 @@ class Run(Span, frozen=True, kw_only=True, gc=False):
     last_entry: datetime | None
     """Time of its last entry that has one."""
     last_uptime: float | None = None
-    """Of its last entry."""
+    """The uptime of its last entry."""
     boot_id: str | None = None
     invocation_id: str | None = None
     pid: int | None = None
@@ -301,7 +301,7 @@ class Run(Span, frozen=True, kw_only=True, gc=False):
         return self.outcome is Outcome.INTERRUPTED and (self.ended is not None or self.duration is not None)
 
     @property
-    def came_to(self) -> Hashable:
+    def end_key(self) -> Hashable:
         """Return a key that is equal for runs that ended the same way in the same place."""
         facts = self.facts
         return self.outcome, self.in_stage, self.in_command, facts.location, facts.exit_code, facts.signal
@@ -320,20 +320,22 @@ class Repeat(msgspec.Struct, frozen=True):
 
 
 def repeats(runs: Iterable[Run]) -> list[Repeat]:
-    """Group runs by how they ended, most recent group last."""
-    return [Repeat(same[0], same[-1], len(same) + _runs_left_out(same)) for same in alike(runs)]
+    """Group runs by how they ended, most recent group last.
 
-
-def _runs_left_out(same: Iterable[Run]) -> int:
-    """Return the number of equal runs that a rotation of the record left out between these."""
-    return sum(run.left_out.alike for run in same if run.left_out is not None)
+    The counts include equal runs between these that a rotation of the record left out.
+    """
+    groups = []
+    for same in alike(runs):
+        left_out = sum(run.left_out.alike for run in same if run.left_out is not None)
+        groups.append(Repeat(same[0], same[-1], len(same) + left_out))
+    return groups
 
 
 def alike(runs: Iterable[Run]) -> list[list[Run]]:
     """Group runs by how they ended, most recent group last, with all runs of each group."""
     groups: dict[Hashable, list[Run]] = {}
     for run in runs:
-        kind = run.came_to
+        kind = run.end_key
         same = groups.pop(kind, [])
         same.append(run)
         groups[kind] = same

@@ -164,11 +164,6 @@ class RunSpan(Activity):
 _Identity: TypeAlias = tuple[str | None, int | None, str | None]
 
 
-def _is_anonymous(entry: Entry) -> bool:
-    """Return True for entries without process id and invocation id, such as upstream's."""
-    return entry.pid is None and entry.invocation_id is None
-
-
 def _identity(entry: Entry) -> _Identity:
     return entry.invocation_id, entry.pid, entry.boot_id
 
@@ -178,9 +173,9 @@ _STAGE_END: Final = Phase.STAGE_END
 _SERVICE_START: Final = Phase.SERVICE_START
 _SERVICE_END: Final = Phase.SERVICE_END
 _SOURCED_AGAIN: Final = timedelta(seconds=1)
-"""Longest time between two starts of one run by upstream's shim, which may be sourced twice.
+"""Longest time between two starts of one run by upstream's shim, which a script may source twice.
 
-It records both starts at once, but in whole seconds.
+It records both starts in the same moment, but times have whole seconds.
 """
 
 _MAX_PIECES: Final = 1000
@@ -273,12 +268,18 @@ class Pairing:
         A run exists before its start if it has pre-commands. Upstream's shim, sourced twice, records a second
         start of the same run, without an id.
         """
-        if _is_anonymous(entry):
+        if entry.pid is None and entry.invocation_id is None:
             run = self._latest
             if run is None or run.ends:
                 return None
-            is_upstreams = entry.recorder is None  # a run from a journal names no process either
-            return run if run.is_pending or (is_upstreams and _starts_again(run, entry)) else None
+            before = run.start.time if run.start is not None else None
+            is_again = (
+                entry.recorder is None  # a run from a journal has no process either
+                and before is not None
+                and entry.time is not None
+                and timedelta() <= entry.time - before <= _SOURCED_AGAIN
+            )
+            return run if run.is_pending or is_again else None
         same = self._by_identity.get(_identity(entry))
         if same is not None and not same.ends:
             return same
@@ -423,9 +424,3 @@ def pair(record: Iterable[Piece]) -> Pairing:
         else:
             pairing.add_malformed(piece)
     return pairing
-
-
-def _starts_again(run: RunSpan, entry: Entry) -> bool:
-    before = run.start.time if run.start is not None else None
-    now = entry.time
-    return before is not None and now is not None and timedelta() <= now - before <= _SOURCED_AGAIN

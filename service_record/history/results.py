@@ -3,7 +3,7 @@
 A run without an end is running or interrupted. The failure of a stage is handled if its run continued.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from itertools import pairwise
 from operator import attrgetter, sub
@@ -162,16 +162,17 @@ def run_of(service: str, span: RunSpan, presence: Presence) -> Run:
     started = start.time if start is not None else None
     ended = end.time if end is not None else None
     identified = start or span.first
+    evidence = _evidence(command or span, stage)
+    if command is not None and command.before:
+        evidence = [*evidence, *span.ends]  # these have systemd's result
     return Run(
         service=service,
         attempt=span.attempt,
         outcome=outcome,
         started=started,
         ended=ended,
-        duration=None
-        if start is None or end is None
-        else seconds_between(started, start.uptime, start.boot_id, end),
-        facts=gather_facts(_run_evidence(span, command, stage)),
+        duration=_duration(start, end),
+        facts=gather_facts(evidence),
         uptime=start.uptime if start is not None else None,
         attributes=merge_attributes(start, *span.ends),
         first_entry=started if span.first_timed is start else _time(span.first_timed),
@@ -202,7 +203,12 @@ def _deciding_command(span: RunSpan) -> CommandSpan | None:
     treats a failed post-command as a failure of the unit.
     """
     if span.is_pending:
-        return _deciding_of(span.commands)
+        # After a failed pre-command, systemd runs only post-commands.
+        last_before = max((index for index, each in enumerate(span.commands) if each.before), default=0)
+        unsuccessful = (
+            each for each in span.commands[last_before:] if _recorded_outcome(each) is not SUCCESS
+        )
+        return next(unsuccessful, span.commands[-1])
     if not span.ends:
         return None
     recorded = _recorded_outcome(span)
@@ -211,15 +217,6 @@ def _deciding_command(span: RunSpan) -> CommandSpan | None:
         return None
     ended = (command for command in reversed(span.commands) if command.before is not ended_well)
     return next((command for command in ended if _recorded_outcome(command) is FAILURE), None)
-
-
-def _deciding_of(commands: Sequence[CommandSpan]) -> CommandSpan:
-    """Do this for a run with only commands. After a failed pre-command, only post-commands are run."""
-    last_before = max((index for index, command in enumerate(commands) if command.before), default=0)
-    return next(
-        (command for command in commands[last_before:] if _recorded_outcome(command) is not SUCCESS),
-        commands[-1],
-    )
 
 
 def _run_outcome(span: RunSpan, command: CommandSpan | None, presence: Presence) -> Outcome:
@@ -271,7 +268,9 @@ def _stages(around: Activity, outcome: Outcome) -> tuple[Stage, ...]:
 
 def _stage(span: StageSpan, around: Activity, outcome: Outcome, *, is_amended: bool) -> Stage:
     """Convert a span to a stage. If it ended together with its run or command, it has the same outcome."""
-    if span.outcome is not None and not is_amended and not _is_cut_by(span.outcome, outcome):
+    # The signal that stopped or failed the run interrupted its stage.
+    is_cut = span.outcome is INTERRUPTED and (outcome is STOPPED or outcome is FAILURE)
+    if span.outcome is not None and not is_amended and not is_cut:
         outcome = span.outcome
     duration = span.duration
     if span.outcome is None and around.ends:
@@ -294,11 +293,6 @@ def _stage(span: StageSpan, around: Activity, outcome: Outcome, *, is_amended: b
         facts=facts,
         uptime=span.uptime,
     )
-
-
-def _is_cut_by(own: Outcome, outcome: Outcome) -> bool:
-    """Return True if a stage was interrupted by the signal that stopped or failed its run."""
-    return own is INTERRUPTED and (outcome is STOPPED or outcome is FAILURE)
 
 
 def _amended_stage(activity: Activity) -> StageSpan | None:
@@ -327,15 +321,6 @@ def _blamed_stage(activity: Activity, outcome: Outcome) -> StageSpan | None:
     line = activity.ends[-1].error_line
     same = (stage for stage in failed if stage.end_entry and stage.end_entry.error_line == line)
     return next(same, failed[-1] if failed else None)
-
-
-def _run_evidence(run: RunSpan, command: CommandSpan | None, stage: StageSpan | None) -> list[Entry]:
-    """Return the entries that describe the end of a run.
-
-    If a pre-command ended it, these include the run's own end entries, which have systemd's result.
-    """
-    evidence = _evidence(command or run, stage)
-    return [*evidence, *run.ends] if command is not None and command.before else evidence
 
 
 def _evidence(activity: Activity, stage: StageSpan | None) -> list[Entry]:

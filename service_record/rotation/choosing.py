@@ -40,7 +40,7 @@ class Invocation:
     outcome: Outcome = Outcome.RUNNING
     has_failure: bool = False
     """True if it failed, was interrupted, has no end, or continued after a failure."""
-    came_to: Hashable = None
+    end_key: Hashable = None
     message: str = ""
     """Signatures of the messages of its failures."""
     before: RunsLeftOut = field(default_factory=RunsLeftOut)
@@ -102,7 +102,7 @@ def _judge(invocation: Invocation, entries: Sequence[Entry]) -> None:
     (service,) = build_history([("", entries)]).services
     run = service.attempts[-1]
     invocation.before = next((e.left_out for e in entries if e.left_out is not None), RunsLeftOut())
-    invocation.outcome, invocation.came_to = run.outcome, run.came_to
+    invocation.outcome, invocation.end_key = run.outcome, run.end_key
     handled = [failure for failure in map(handled_failure, service.runs) if failure is not None]
     invocation.has_failure = (
         run.outcome not in {Outcome.SUCCESS, Outcome.STOPPED}
@@ -141,7 +141,7 @@ def _rank(invocations: Sequence[Invocation]) -> dict[int, float]:
     for index, one in enumerate(invocations):
         boots[one.boot_id].append(index)
         if one.has_failure:
-            failures[one.boot_id, one.came_to, one.message].append(index)
+            failures[one.boot_id, one.end_key, one.message].append(index)
     ranks: dict[int, float] = {}
     for indexes in boots.values():
         for number, index in enumerate(indexes):
@@ -170,7 +170,7 @@ def _without_middle_boots(invocations: Sequence[Invocation], retained: set[int])
         if one.boot_id not in middle:
             yield index
         elif one.has_failure:
-            failures[one.came_to, one.message].append(index)
+            failures[one.end_key, one.message].append(index)
     for indexes in failures.values():
         yield from {indexes[0], indexes[-1]}
 
@@ -232,7 +232,7 @@ def _count_alike(one: Invocation, gap: Sequence[Invocation]) -> int:
     if alike < one.before.runs:
         return alike
     for other in reversed(gap):
-        if (other.boot_id, other.came_to) != (one.boot_id, one.came_to):
+        if (other.boot_id, other.end_key) != (one.boot_id, one.end_key):
             break
         alike += 1 + other.before.alike
         if other.before.alike < other.before.runs:
