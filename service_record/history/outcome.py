@@ -26,8 +26,8 @@ _STOP_SIGNALS: Final = frozenset({"unknown", "TERM"})
 def is_stop(end: "Entry | Facts") -> bool:
     """Return True if systemd stopped it, or if systemd counts the signal that ended it as a success.
 
-    systemd's result says so. A list of signals here would be wrong, because they depend on the unit's type and
-    SuccessExitStatus=.
+    systemd's result says so. A list of signals here would be wrong, because they depend on the unit: on its
+    type and on SuccessExitStatus=.
     """
     is_good_signal = end.signal is not None and end.service_result == "success"
     return end.stop_request is not None or is_good_signal

@@ -4,16 +4,15 @@ A file keeps its layout; $SERVICE_RECORDS_LAYOUT, `lines` or `array`, chooses th
 $SERVICE_RECORDS_SYNC set to `ends`, the end of a run, and each failure, is on the disk before `append`
 returns.
 
-Only little of the standard library is imported, because every recorded service loads this module.
+Every recorded service loads this module, so it imports little of the standard library.
 """
 
 from __future__ import annotations
 
 import os
 
-# `threading` gives away this class. It is not imported from there, because every recorded service loads
-# this module, and `threading` alone takes as long to load as the whole recorder (3 ms). A test compares the
-# two.
+# The class `threading.RLock`. It is not imported from there, because `threading` alone takes as long to load
+# as the whole recorder (3 ms). A test compares the two.
 from _thread import RLock
 from stat import S_ISREG
 
@@ -35,7 +34,7 @@ _EVERYBODYS_FILE_MODE: Final = 0o644
 _EVERYBODYS_DIRECTORY_MODE: Final = 0o755
 SUFFIX: Final = ".json"
 DAMAGED_SUFFIX: Final = ".damaged"
-"""The suffix of the file beside a record that keeps what a writer found in the place of an array's end."""
+"""The suffix of the file beside a record to which a writer moves damaged bytes at the end of an array."""
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 
@@ -51,9 +50,9 @@ _LOCK_SECONDS: Final = 2.0
 
 
 if os.environ.get("SERVICE_RECORDS_LAYOUT") == "array":
-    from service_record.record import array_file  # noqa: F401  # most records are lines and need none of it
+    from service_record.record import array_file  # noqa: F401  # loaded before the first entry; few need it
 
-_process_id = os.getpid()  # asking the kernel for each entry would be an eighth of its cost
+_process_id = os.getpid()  # a system call for each entry would be an eighth of its cost
 
 
 def process_id() -> int:
@@ -70,21 +69,20 @@ os.register_at_fork(after_in_child=_update_process_id)
 
 
 def default_directory() -> str:
-    """Return where records are: $SERVICE_RECORDS_DIR, else /var/log/openshift."""
+    """Return the directory of records: $SERVICE_RECORDS_DIR, or else /var/log/openshift."""
     return os.environ.get("SERVICE_RECORDS_DIR") or DEFAULT_DIRECTORY
 
 
 def record_path(service: str, directory: AnyPath | None = None) -> str:
-    """Return the file that a service is recorded in, by default in this host's directory."""
+    """Return the path of a service's record, by default in this host's directory."""
     return os.path.join(directory or default_directory(), record_name(service) + SUFFIX)
 
 
 def writing_path(service: str, directory: AnyPath | None = None) -> str:
-    """Return the file that this process records a service in.
+    """Return the path to which this process writes the entries of a service.
 
-    This is the record, unless the process cannot write it: because it is not root, or because of its sandbox.
-    Then it is a file in the inbox that the drop-in names, $SERVICE_RECORDS_INBOX, from which the exit helper
-    takes the entries to the record.
+    This is the record, unless the process cannot write it, because it is not root or is in a sandbox. Then it
+    is a file in the inbox, $SERVICE_RECORDS_INBOX. The exit helper moves its entries to the record.
     """
     path = record_path(service, directory)
     inbox = os.environ.get("SERVICE_RECORDS_INBOX", "")
@@ -115,21 +113,19 @@ def _needs_inbox(path: str) -> bool:
 
 
 def record_name(name: str) -> str:
-    """Return the name under which a service is recorded, whatever its unit or program is called.
+    """Return the name of a service's record, without suffix, for the name of its unit or program.
 
-    It is a file name of at most 200 bytes without a dot, so that no name leaves the directory and upstream's
-    log analyzer, which takes no dots, finds the file.
+    It is a file name of at most 200 bytes, without a slash, so that it stays in the directory, and without a
+    dot, because upstream's log analyzer does not accept one.
     """
     base = name.rpartition("/")[2].removesuffix(".service")
-    plain = "".join("_" if character == "." or _is_control(character) else character for character in base)
+    plain = "".join(
+        "_" if character == "." or character < " " or character == "\x7f" else character for character in base
+    )
     if plain.startswith("-"):
         plain = "_" + plain[1:]
     short = plain.encode(errors="replace")[:_MAX_NAME_BYTES].decode(errors="ignore")
     return short or "unknown"
-
-
-def _is_control(character: str) -> bool:
-    return character < " " or character == "\x7f"
 
 
 class Writer:
@@ -167,7 +163,7 @@ class Writer:
         through, if the entry is in the file: then the list is not empty.
         """
         if self._process != _process_id:
-            self._begin()  # the parent's lock may be held for ever here, and its count is the parent's
+            self._begin()  # this is a forked child: a thread of the parent may have held the lock
         if written is None:
             written = []
         with self._lock:
@@ -228,7 +224,7 @@ class Writer:
             except PermissionError as error:
                 if is_foreign(error):
                     raise
-                return _SEPARATE  # perhaps it can be written: in lines, behind an end that is not known
+                return _SEPARATE  # it may be writable: append a line, after an unknown end
             return os.pread(opened[0], 1, 0) or (b"[" if array else b"")
         finally:
             for _ in closing:  # see open_into
@@ -237,14 +233,14 @@ class Writer:
     def _write_line(self, line: bytes, written: list[int]) -> None:
         """Append a line with one write.
 
-        An entry that lacks only its newline is in the file all the same: the next one begins with one.
+        If only its newline is missing, the entry counts as written, because the next one begins with one.
         """
         opened: list[int] = []
         closing = map(os.close, opened)
         self._tail_is_ours = False  # until the whole line is known to be there
         try:
             try:
-                # As open_into does it, which is called for all other files: this is the hot path.
+                # Inlined from open_into: this is the hot path.
                 opened.extend(map(os.open, self._paths, _APPEND_FLAGS, _FILE_MODES))
             except FileNotFoundError as error:
                 if is_foreign(error):
@@ -305,7 +301,7 @@ def _read_fields(entry: Entry | Mapping[str, object]) -> Mapping[str, object]:
 
 
 def encode_line(entry: Mapping[str, object] | bytes, before: bytes = b"") -> bytes:
-    """Return an entry as one line behind the bytes `before`, together no longer than the limit."""
+    """Return the bytes `before` and an entry as one line, together at most `MAX_LINE_BYTES`."""
     if isinstance(entry, bytes):
         return before + entry
     return before + line_of(entry, MAX_LINE_BYTES - len(before))
@@ -319,7 +315,7 @@ def _must_be_synced(fields: Mapping[str, object]) -> bool:
 
 
 def _sync(path: str) -> None:
-    """Write the file and its name through to the disk. A disk that cannot do that is no reason to fail."""
+    """Sync the file and its directory to the disk. Errors are ignored, because the entry is written."""
     for place in (path, os.path.dirname(path) or "."):
         opened: list[int] = []
         closing = map(os.close, opened)

@@ -1,4 +1,4 @@
-"""Files that are at their place whole, and stay there when the power goes, or are not there at all."""
+"""Write files atomically: after a crash or a loss of power, a file is complete or does not exist."""
 
 import contextlib
 import errno
@@ -19,10 +19,10 @@ _MOST_DAMAGED: Final = 16
 
 
 def clear_the_way(path: Path, *, is_directory: bool = False) -> Path | None:
-    """Move aside what stands in the place of a file or a directory of ours; return where it is now.
+    """Move aside anything that has the name of our file or directory; return its new path.
 
-    That is whatever is of another kind or owner. A link is never followed: what it leads to is not ours.
-    Raises OSError where it cannot be moved.
+    Returns None if nothing is there, or if it has the right kind and belongs to this user. A link is moved,
+    not followed, because its target is not ours. Raises OSError.
     """
     try:
         status = path.lstat()
@@ -35,9 +35,10 @@ def clear_the_way(path: Path, *, is_directory: bool = False) -> Path | None:
 
 
 def clear_the_way_of_all(directory: Path) -> Path | None:
-    """Move aside what stands in the place of the directory of everything; return where it is now.
+    """Move aside anything but a directory that has the name of our top directory; return its new path.
 
-    A link to a directory is taken for one: an administrator may keep it on another disk. Raises OSError.
+    Unlike in `clear_the_way`, a link to a directory is accepted, because an administrator may keep the
+    directory on another disk. Raises OSError.
     """
     try:
         is_good = stat.S_ISDIR(directory.stat().st_mode)
@@ -49,7 +50,7 @@ def clear_the_way_of_all(directory: Path) -> Path | None:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a file, a link or a directory to `NAME.damaged`, or that with a number; return the new path."""
+    """Rename a file, link or directory to `NAME.damaged`, `NAME.damaged-1` and so on; return the new path."""
     names = (path.name + DAMAGED_SUFFIX + (f"-{n}" if n else "") for n in range(_MOST_DAMAGED))
     targets = [path.with_name(name) for name in names]
     free = next((target for target in targets if not os.path.lexists(target)), None)
@@ -63,7 +64,10 @@ def set_aside(path: Path) -> Path:
 
 @contextlib.contextmanager
 def put_in_place(new: Path, path: Path) -> Iterator[None]:
-    """Have the file `new`, which the block makes, at `path` once it is whole on the disk; else nowhere."""
+    """Rename the file `new`, which the block writes, to `path` when it is on the disk.
+
+    After an exception, `new` is removed and `path` is unchanged.
+    """
     try:
         yield
         with new.open("rb") as stream:
@@ -76,10 +80,10 @@ def put_in_place(new: Path, path: Path) -> Iterator[None]:
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Put `data` in the place of a file; its directory is made when missing.
+    """Replace the content of a file. A missing directory is made.
 
-    Raises OSError, and then nothing has changed. It has one writer at a time: what a killed one left of it,
-    `.NAME.new`, the next one takes over.
+    Raises OSError; then the file is unchanged. A file must have one writer at a time: the next one overwrites
+    the unfinished file `.NAME.new` of a killed writer.
     """
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")
@@ -91,19 +95,19 @@ def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
 
 
 def place_copy(source: Path, target: Path) -> None:
-    """Copy the file to a place of any file system, for root's eyes only. OSError: as copying it says; nothing
-    is left.
-    """
+    """Copy a file, also to another file system, readable only for its owner. Raises OSError."""
     torn = target.with_name(f".{target.name}{_TORN}")
-    with put_in_place(torn, target), source.open("rb") as old, open(torn, "wb", opener=_for_root) as new:
+    with (
+        put_in_place(torn, target),
+        source.open("rb") as old,
+        os.fdopen(os.open(torn, _NEW, 0o600), "wb") as new,
+    ):
         shutil.copyfileobj(old, new)
     sync_names(target.parent)
 
 
 def place_by_moving(source: Path, target: Path) -> None:
-    """Move the file to a place; to another file system by a copy. OSError: as moving says; the source is
-    still there.
-    """
+    """Move a file; to another file system by a copy. Raises OSError; then the source is still there."""
     with source.open("rb") as file:
         os.fsync(file.fileno())
     try:
@@ -117,14 +121,14 @@ def place_by_moving(source: Path, target: Path) -> None:
 
 
 def remove_torn(directory: Path, beginning: str = "") -> None:
-    """Remove what a copy that was cut short left of files whose names begin so. OSError: as removing says."""
+    """Remove the unfinished copies of files whose names have this beginning. Raises OSError."""
     for torn in directory.glob(f".*{_TORN}"):
         if torn.name.startswith(f".{beginning}") and (torn.is_symlink() or not torn.is_dir()):
             torn.unlink(missing_ok=True)
 
 
 def sync_directory(path: Path) -> None:
-    """Have what was renamed or removed in a directory outlive a loss of power."""
+    """Write renames and removals in a directory to the disk. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -133,10 +137,6 @@ def sync_directory(path: Path) -> None:
 
 
 def sync_names(directory: Path) -> None:
-    """Have the names in the directory outlive a loss of power, where its file system can do that."""
+    """Do the same as `sync_directory` if the file system can."""
     with contextlib.suppress(OSError):
         sync_directory(directory)
-
-
-def _for_root(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)

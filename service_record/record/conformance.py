@@ -1,6 +1,6 @@
-"""Checks that a record is as a writer leaves it: JSON Lines or one closed array, with only entries in it.
+"""Check that a record conforms to its format: JSON Lines or one closed array, of entries only.
 
-Our reader takes much more than that; other programs do not.
+Our reader accepts much more than that. Other programs do not.
 """
 
 import re
@@ -30,10 +30,10 @@ class FormatFault(msgspec.Struct, frozen=True):
 
 
 def examine(stream: BinaryIO) -> Iterator[Entry | FormatFault]:
-    """Yield every entry of a record and every fault, in the order of the file; the stream must be seekable.
+    """Yield every entry and every fault of a record, in file order. The stream must be seekable.
 
-    Where all pieces are entries, the first place that a strict reader of the file's layout refuses is the
-    fault. For that an array is held in memory, as those readers hold it.
+    If all pieces are entries, the first place that a strict reader would reject is a fault. For this check,
+    an array is read into memory, as strict readers do.
     """
     is_whole = True
     for piece in read_entries(stream):
@@ -42,33 +42,39 @@ def examine(stream: BinaryIO) -> Iterator[Entry | FormatFault]:
             yield FormatFault(piece.line, piece.reason)
         else:
             yield piece
-    fault = _departure(stream) if is_whole else None
+    fault = _strict_fault(stream) if is_whole else None
     if fault is not None:
         yield fault
 
 
 def is_array(stream: BinaryIO) -> bool:
-    """Return whether a record begins as an array; the stream is at its beginning afterwards."""
+    """Return True if a record begins as an array, and seek to its beginning."""
     stream.seek(0)
     head = stream.read(_HEAD_BYTES).removeprefix(BYTE_ORDER_MARK)
     stream.seek(0)
     return head.lstrip().startswith(b"[")
 
 
-def _departure(stream: BinaryIO) -> FormatFault | None:
+def _strict_fault(stream: BinaryIO) -> FormatFault | None:
     array = is_array(stream)
     if stream.read(len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK:
         return FormatFault(1, "a byte order mark, which JSON has not")
     stream.seek(0)
-    return _departure_from_array(stream.read()) if array else _departure_from_lines(stream)
+    return _array_fault(stream.read()) if array else _lines_fault(stream)
 
 
-def _departure_from_array(content: bytes) -> FormatFault | None:
+def _array_fault(content: bytes) -> FormatFault | None:
     try:
         values = orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        number = _lines_of_objects(error.doc[error.pos :])
-        reason = _behind(number) if number else f"not one closed JSON array: {error.msg}"
+        reason = f"not one closed JSON array: {error.msg}"
+        if number := _lines_of_objects(error.doc[error.pos :]):
+            # A writer that could not wait for its turn has written these.
+            things, them = ("entry", "it") if number == 1 else ("entries", "them")
+            reason = (
+                f"{number} {things} behind the array, which other readers do not see: "
+                f"the exit helper folds {them} in, or --salvage does"
+            )
         return FormatFault(error.lineno, reason)
     for value in values:
         if not isinstance(value, dict):
@@ -80,7 +86,7 @@ def _departure_from_array(content: bytes) -> FormatFault | None:
 
 
 def _refused_field(entry: Mapping[str, object]) -> str | None:
-    """Return why Go refuses an entry: it takes upstream's fields in any case, and only texts in them."""
+    """Return why Go rejects an entry: it compares upstream's names without case, and accepts only texts."""
     for name, value in entry.items():
         if name.casefold() in _FIELDS_OF_UPSTREAM and not isinstance(value, str | None):
             return f"{name}: expected a text, found {describe_value(value)}"
@@ -88,13 +94,13 @@ def _refused_field(entry: Mapping[str, object]) -> str | None:
 
 
 def _line_of_field(content: bytes, name: str) -> int:
-    """Return the line of the first field of that name with another value than a text."""
+    """Return the line of the first field with that name whose value is not a text."""
     match = re.search(rb'(?<!\\)"%s"\s*:\s*(?!["n\s])' % re.escape(name.encode()), content)
     return 1 + content.count(b"\n", 0, match.start() if match else 0)
 
 
 def _line_of_inner_array(content: bytes) -> int:
-    """Return the line of the first array right within the outer one."""
+    """Return the line of the first array directly inside the outer one."""
     depth = place = 0
     is_in_string = False
     for token in _TOKEN.finditer(content):
@@ -109,7 +115,7 @@ def _line_of_inner_array(content: bytes) -> int:
 
 
 def _lines_of_objects(text: str) -> int:
-    """Return how many objects the text is, each on a line of its own; 0 when it is anything else."""
+    """Return the number of objects if the text has one object in each line; 0 for any other text."""
     try:
         values = [orjson.loads(line) for line in text.split("\n") if line.strip()]
     except orjson.JSONDecodeError:
@@ -117,16 +123,7 @@ def _lines_of_objects(text: str) -> int:
     return len(values) if all(isinstance(value, dict) for value in values) else 0
 
 
-def _behind(number: int) -> str:
-    """Return what a writer leaves that cannot wait for its turn to put an entry into the array."""
-    things, them = ("entry", "it") if number == 1 else ("entries", "them")
-    return (
-        f"{number} {things} behind the array, which other readers do not see: "
-        f"the exit helper folds {them} in, or --salvage does"
-    )
-
-
-def _departure_from_lines(stream: BinaryIO) -> FormatFault | None:
+def _lines_fault(stream: BinaryIO) -> FormatFault | None:
     is_empty = True
     for number, line in enumerate(stream, 1):
         if not line.strip():

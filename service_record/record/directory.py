@@ -1,4 +1,4 @@
-"""The records of this host: a directory with one file for each service."""
+"""A directory of records, with one file for each service."""
 
 import errno
 import os
@@ -31,54 +31,52 @@ RECORD_DIRECTORIES: Final = ("bootstrap/services", "var/log/openshift")
 """The directories of records in a log bundle, and in agent-gather's output, below whatever directory."""
 
 UNFINISHED_SUFFIX: Final = ".tmp"
-"""The suffix of the file that upstream's shim was about to put in the place of a record."""
+"""The suffix of the new file with which upstream's shim replaces a record."""
 
 LISTINGS: Final = ("failed-units.txt", "systemctl_list-units_--failed")
-"""Lists of failed units, as `systemctl list-units` shows them: below the top of a bundle, or in what sos
-prints.
-"""
+"""Files with the output of `systemctl list-units --failed`, in bundles and in sos reports."""
 
 _DEFAULT_INBOX: Final = "/dev/shm/service-record"  # noqa: S108  # of the drop-in; root's, and sticky
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 
 class Records:
-    """The records of one directory, by default this host's; made by the first append when it is missing."""
+    """The records of one directory, by default this host's. The first append makes a missing directory."""
 
     def __init__(self, directory: AnyPath | None = None) -> None:
         self.directory = Path(directory or default_directory())
 
     def services(self, *, with_inbox: bool = False) -> list[str]:
-        """Return the names of the services recorded here, sorted; none where there is no directory.
+        """Return the sorted names of the services with a record; empty if the directory does not exist.
 
-        Includes files that our writers would have named otherwise, and with the inbox also services that run
-        and have no file yet. Links are left out. Raises OSError when the directory cannot be read.
+        They include files with names that our writers do not use and, with `with_inbox`, running services
+        that have no file yet. Links are left out. Raises OSError if the directory cannot be read.
         """
         services = {path.stem for path in self._files() if _is_record(path)}
         inbox = self.inbox() if with_inbox else None
         return sorted(services | inbox.services() if inbox is not None else services)
 
     def links(self) -> list[Path]:
-        """Return the links among the records. They are never read: one may lead to any file of the host."""
+        """Return the symbolic links. They are never read, because they may point to any file of the host."""
         return sorted(path for path in self._files() if is_record_name(path.name) and path.is_symlink())
 
     def path(self, service: str) -> Path:
-        """Return the file that a service is recorded in."""
+        """Return the path of a service's record."""
         return Path(record_path(service, self.directory))
 
     def read(self, service: str) -> Iterator["Piece"]:
         """Yield all pieces of a service's record, in the order of the file.
 
-        Raises OSError, at the first piece, when there is no such file or it cannot be read.
+        Raises OSError, at the first piece, if there is no such file or it cannot be read.
         """
-        from service_record.record.layout import read_entries  # not loaded by who records
+        from service_record.record.layout import read_entries  # recorders do not need it
 
         path = self._file(service)
         live = [] if path.exists() else self._live(service)
         if not live:
             with open_inside(self.directory, path) as stream:
                 yield from read_entries(stream)
-            live = self._live(service)  # only now: what has just gone to the record is not to be read twice
+            live = self._live(service)  # after the record: entries may have moved there meanwhile
         for data in live:
             yield from read_entries(BytesIO(data))
 
@@ -87,10 +85,10 @@ class Records:
         return Writer(self.path(service))
 
     def inbox(self) -> "Inbox | None":
-        """Return the inbox of services that may not write here; None for other directories and users."""
+        """Return the inbox of this host; None for another directory, or if this user may not list it."""
         if self.directory != Path(DEFAULT_DIRECTORY):
             return None
-        from service_record.record.inbox import Inbox  # not loaded by who records
+        from service_record.record.inbox import Inbox  # recorders do not need it
 
         try:
             return Inbox(Path(os.environ.get("SERVICE_RECORDS_INBOX") or _DEFAULT_INBOX))
@@ -102,11 +100,12 @@ class Records:
         return list(inbox.read(service)) if inbox is not None else []
 
     def _file(self, service: str) -> Path:
-        """Return the file listed under exactly that name, else the one that a writer makes: neither is
-        outside.
+        """Return the file with exactly that name, or else the file that a writer makes for that service.
+
+        Neither path leaves the directory.
         """
         listed = self.directory / (service + SUFFIX)
-        # Looked at by itself: a directory of thousands of records is not listed for each of them.
+        # Do not use `_files`: listing a directory of 4,000 records for each of them takes seconds.
         return listed if "/" not in service and _is_record(listed) else self.path(service)
 
     def _files(self) -> Iterable[Path]:
@@ -114,7 +113,7 @@ class Records:
 
 
 def open_record(path: AnyPath) -> int:
-    """Return a descriptor to read a record with. Raises OSError for a link and for anything but a file."""
+    """Open a record for reading. Raises OSError for a link, and for anything but a plain file."""
     return open_regular(path, _READ)
 
 
@@ -126,18 +125,18 @@ def open_inside(directory: Path, path: Path) -> BufferedReader:
     """
     if not is_inside(directory, path.parent):
         raise OSError(errno.ELOOP, "behind a symbolic link", str(path))
-    from service_record.record.holes import without_holes  # not loaded by who records
+    from service_record.record.holes import without_holes  # recorders do not need it
 
     return without_holes(open_record(path))
 
 
 def is_inside(directory: Path, path: Path) -> bool:
-    """Return whether no step from a directory to a path below it is a link. The directory may be one."""
+    """Return True if no part of the path below the directory is a link. The directory itself may be one."""
     return Path(os.path.realpath(path)) == Path(os.path.realpath(directory), path.relative_to(directory))
 
 
 def is_record_name(name: str) -> bool:
-    """Return whether a file of that name in a directory of records is one of them."""
+    """Return True if a file in a directory of records has the name of a record."""
     return name.endswith(SUFFIX) and not name.startswith(".")
 
 

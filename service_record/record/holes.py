@@ -1,4 +1,4 @@
-"""Sparse files: a record of some bytes that has the size of a disk is read without its holes."""
+"""Read a sparse file without its holes: a record of a few bytes may have the size of a disk."""
 
 import os
 from io import BufferedReader, RawIOBase
@@ -6,12 +6,12 @@ from typing import Final
 
 _SPARSE_BYTES: Final = 1 << 20
 _SHOWN_BYTES: Final = 1 << 16
-"""The NULs that stand for a hole of any size, so that readers see and report the gap."""
+"""The number of NULs that replace a larger hole, so that readers see and report the gap."""
 _BLOCK_BYTES: Final = 512  # of st_blocks, see stat(2)
 
 
 def without_holes(descriptor: int) -> BufferedReader:
-    """Return a stream that reads 64 KiB of NULs at most for a hole, and that closes the descriptor."""
+    """Return a stream with at most 64 KiB of NULs for each hole. It closes the descriptor."""
     status = os.fstat(descriptor)
     if status.st_size - status.st_blocks * _BLOCK_BYTES < _SPARSE_BYTES:
         return os.fdopen(descriptor, "rb")

@@ -1,8 +1,7 @@
-"""The inbox: entries of services that run as a user and may not write their record.
+"""The inbox: a directory for entries of services that run as a user and cannot write their record.
 
-Every local user may put files there, of any number and size. So a reader looks at a bounded part of them:
-each user has a share, and one line says what was left out. The exit helper moves the entries to the record
-when the service ends.
+The exit helper moves the entries to the record when the service ends. Every local user may put files of any
+number and size into the inbox, so readers read a limited number of files and bytes of each user.
 """
 
 import os
@@ -18,25 +17,25 @@ from service_record.record.appending import SUFFIX, open_regular, record_name
 from service_record.record.systemd import unit_of_process
 
 MAX_NAMES: Final = 100_000
-"""A user who creates more files than this hides those of others; the line about it says so."""
+"""The limit of files that are listed. A user with more files hides those of others; `left_out` says so."""
 MAX_FILES: Final = 1024
 MAX_FILES_OF_USER: Final = 64
 MAX_BYTES: Final = 64 << 20
 MAX_BYTES_OF_USER: Final = 16 << 20
 MAX_PIDS: Final = 64
 _PID_BYTES: Final = 64 << 10
-"""Writers are looked for in the beginning and in the end of a file. A writer that still runs is there."""
+"""Process ids are read from the beginning and the end of a file, where a running writer has entries."""
 _PID: Final = re.compile(rb'"pid":(\d{1,9})')
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 
 class Inbox:
-    """The files of an inbox that are within the limits."""
+    """The files of an inbox, within the limits."""
 
     def __init__(self, directory: Path) -> None:
-        """Raises OSError where there is no inbox, and for users who may not list it."""
+        """List the files. Raises OSError if there is no inbox, or if this user may not list it."""
         self.left_out = ""
-        """What was left out, in one line."""
+        """A note about files beyond the limits, in one line; empty if there are none."""
         self._files: list[tuple[str, Path, int]] = []
         """Service, path and the number of bytes to read."""
         bytes_of: Counter[int] = Counter()
@@ -70,7 +69,7 @@ class Inbox:
             )
 
     def services(self) -> set[str]:
-        """Return the services that run and have entries here."""
+        """Return the running services that have entries here."""
         return {service for service, path, size in self._files if _entries(service, path, size) is not None}
 
     def read(self, service: str) -> Iterator[bytes]:
@@ -81,7 +80,7 @@ class Inbox:
 
 
 def _status(entry: "os.DirEntry[str]") -> os.stat_result | None:
-    """Return the status of a plain file that is named like one of the inbox."""
+    """Return the status of a plain file with a name of the inbox; None for anything else."""
     if not entry.name.endswith(SUFFIX):
         return None
     try:
@@ -92,7 +91,10 @@ def _status(entry: "os.DirEntry[str]") -> os.stat_result | None:
 
 
 def _entries(service: str, path: Path, size: int) -> bytes | None:
-    """Return the bytes of a file if a process of its owner in that service's control group has written it."""
+    """Return the content of a file if a process of its owner wrote it in the service's control group.
+
+    Otherwise any user could add entries to the record of any service. None for any other file.
+    """
     try:
         with os.fdopen(open_regular(path, _READ), "rb") as stream:
             owner = os.fstat(stream.fileno()).st_uid

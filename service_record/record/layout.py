@@ -1,8 +1,8 @@
-"""The layouts of a record file: from its bytes to entries, and to what is damaged between them.
+"""Read entries, and the damaged pieces between them, from a record file of any layout.
 
-Lines, arrays and any mixture of the two are read in one pass, in bounded memory and linear time; the rules
-are in docs/record-format.md, "Reading". Lines as writers write them are decoded many at once, all others are
-read carefully, one by one.
+Lines, arrays and mixtures of both are read in one pass, in bounded memory and linear time; the rules are in
+docs/record-format.md, "Reading". Undamaged lines are decoded many at a time. `recovery` reads all others one
+by one.
 """
 
 import re
@@ -15,15 +15,15 @@ import msgspec
 from service_record.record.entry import MAX_REGION_BYTES, Entry, EntryError, Piece, check_time
 
 _BLOCK_BYTES: Final = 1 << 16
-"""The size of lines that are read together: more is slower, as it leaves the caches of processors."""
+"""The size of the lines that are decoded together. Larger blocks exceed the caches of processors."""
 
 
 def read_entries(stream: BinaryIO, block_bytes: int = _BLOCK_BYTES) -> Iterator[Piece]:
-    """Yield every piece of a record, in file order. Raise nothing because of content, and leave nothing out.
+    """Yield every piece of a record, in file order. No content raises an exception, and nothing is left out.
 
-    What is neither an entry, nor white space, nor the brackets and commas of an array is in a `Malformed`.
-    About so many bytes of lines are decoded at once. Where one of these is no entry as writers write it,
-    they are read one by one, which comes to the same.
+    Everything but entries, white space, and the brackets and commas of an array is in a `Malformed`. About
+    `block_bytes` bytes of lines are decoded at once. If one of these lines is not an undamaged entry, they
+    are read one by one, with the same result.
     """
     following, lines = 1, None
     following_lines = partial(_read_lines, stream, block_bytes)
@@ -34,7 +34,7 @@ def read_entries(stream: BinaryIO, block_bytes: int = _BLOCK_BYTES) -> Iterator[
             yield from entries
             continue
         if lines is None:
-            from service_record.record.recovery import Lines  # most records need none of it
+            from service_record.record.recovery import Lines  # most records are undamaged
 
             lines = Lines(stream, following_lines)
         lines.following = following
@@ -43,9 +43,9 @@ def read_entries(stream: BinaryIO, block_bytes: int = _BLOCK_BYTES) -> Iterator[
 
 
 def _read_lines(stream: BinaryIO, size: int) -> bytes:
-    """Return the lines that come next, at least so many bytes where there are; none at the end of the stream.
+    """Return the next `size` bytes, up to the end of a line; empty at the end of the stream.
 
-    They are whole lines, unless that is more than is held of a file at once.
+    A line longer than `MAX_REGION_BYTES` is cut.
     """
     return stream.read(size) + stream.readline(MAX_REGION_BYTES - size)
 
@@ -59,10 +59,10 @@ _CERTAIN_TIMES: Final = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
-r"""Times, one a line, that are valid without a look at a calendar: all but leap days and times with an
-offset.
+r"""Matches times, one in each line, that are certainly valid: all but leap days and times with an offset.
 
-`(?!\1)` leaves one way to match each line. Without it a bad line at the end takes exponential time.
+Do not remove `(?!\1)`: it leaves one way to match each line. Without it, a wrong last line takes exponential
+time.
 """
 _DECODER: Final = msgspec.json.Decoder(Entry)
 _BETWEEN: Final = b" \t\r\n,"
@@ -70,16 +70,18 @@ _COMMA: Final = b"},\n"
 
 
 def _decode(text: bytes) -> list[Entry] | None:
-    """Return the entries that these whole lines are; None when there is anything else in them.
+    """Return the entries in these lines; None if they contain anything else.
 
-    Between them there may be white space, or the commas of an array with an entry to a line.
+    White space, and the commas of an array with an entry in each line, are accepted.
     """
     try:
         entries = _decode_lines(text)
-        is_whole = _ends_with_one_entry(text)
+        # The last line of the block must be exactly one entry: it may hold half of another one.
+        end = len(text.rstrip(_BETWEEN))
+        last = _decode_lines(text[text.rfind(b"\n", 0, end) + 1 : end])
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    if not is_whole or not _are_times([one.timestamp for one in entries]):
+    if len(last) != 1 or not _are_times([one.timestamp for one in entries]):
         return None
     for one in entries:
         if one.result is not None and one.phase.endswith("start"):
@@ -94,15 +96,6 @@ def _decode_lines(text: bytes) -> list[Entry]:
         if _COMMA not in text:
             raise
         return _DECODER.decode_lines(text.replace(_COMMA, b"}\n"))  # within a string there is no newline
-
-
-def _ends_with_one_entry(text: bytes) -> bool:
-    """Return whether the last line is an entry.
-
-    Others may hold two, or half of one, with what follows them.
-    """
-    end = len(text.rstrip(_BETWEEN))
-    return len(_decode_lines(text[text.rfind(b"\n", 0, end) + 1 : end])) == 1
 
 
 def _are_times(timestamps: list[str | None]) -> bool:

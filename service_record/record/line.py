@@ -1,6 +1,6 @@
-"""An entry on its way to the disk: its fields become one line, cut to its limit.
+"""Convert the fields of an entry to one line of a record, cut to a maximum length.
 
-It needs the standard library only, and little of that: every service that is recorded loads it.
+Every recorded service loads this module, so it imports little of the standard library and nothing else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION: Final = 1
 MAX_LINE_BYTES: Final = 4096
-"""bash and the kernel keep an append of this size in one piece; beyond it bash needs two writes."""
+"""bash appends a line of this size with one write, and a longer one with two."""
 
 FIELD_NAMES: Final = (
     *("timestamp", "preCommand", "postCommand", "stage", "phase", "result", "errorLine", "errorMessage"),
@@ -29,12 +29,12 @@ FIELD_NAMES: Final = (
 
 _MAX_CHARACTER_BYTES: Final = 4
 _LIMITS: Final = {"stage": 255, "preCommand": 255, "postCommand": 255, "command": 200}
-"""Bytes that a short text may have in any case: a stage's name must not depend on what else its entry has."""
+"""Maximum bytes of short texts. They are fixed, so a stage has the same name in all its entries."""
 
 _CUT: Final = "\u2026"
 _CUT_BYTES: Final = len(_CUT.encode())
 _MESSAGE_FLOOR_BYTES: Final = 1024
-"""The room that a message keeps while frames, a command or unknown fields can give way instead."""
+"""A message is cut below this size only after frames, command, attributes and unknown fields are dropped."""
 
 _STRUCTURE: Final = ("timestamp", "phase", "result")
 _NAMES: Final = ("stage", "preCommand", "postCommand")
@@ -44,29 +44,30 @@ def _refuse(value: object) -> str:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-# What `json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))` makes for each text.
+# The encoder that `json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))` makes anew
+# for each text.
 _chunks: Final[Callable[[object, int], tuple[str, ...]]] = make_encoder(
     None, _refuse, encode_basestring, None, ":", ",", False, False, False
 )
 
 
 encode_text: Final[Callable[[str], str]] = encode_basestring
-"""Return a text as JSON has it, in quotes. Lone surrogates stay."""
+"""Return a text as a JSON string in quotes. Lone surrogates are kept."""
 
 
 def line_of(fields: Mapping[str, object], limit: int = MAX_LINE_BYTES) -> bytes:
-    """Return the fields of an entry as one line of JSON with its newline, in UTF-8, at most `limit` bytes.
+    """Return the fields of an entry as one line of JSON with a newline, in UTF-8, at most `limit` bytes.
 
-    What is too long gives way in this order, and `truncated` says so: the message from its oldest end,
-    the outermost stack frames, the command, the attributes, unknown fields, the other texts. The structure
-    never does, so a limit below 512 bytes may be exceeded. Names have at most 255 bytes, the command 200.
+    A line that is too long is cut in this order, and gets the field `truncated`: the beginning of the
+    message, the outermost stack frames, the command, the attributes, unknown fields, the other texts. Time,
+    phase and result are never cut, so a limit below 512 bytes may be exceeded.
     """
     fields = _with_short_texts(fields)
-    if "dropped" in fields:  # by the writer, and not in its place
+    if "dropped" in fields:  # the writer has added it at the end
         fields = with_fields(fields)
     try:
         line = encoded(fields)
-    except (TypeError, ValueError, RecursionError):  # only unknown fields can hold what JSON cannot
+    except (TypeError, ValueError, RecursionError):  # only unknown fields can have values that are not JSON
         standard = {name: value for name, value in fields.items() if name in FIELD_NAMES}
         fields = with_fields(standard, truncated=True)
         line = encoded(fields)
@@ -83,9 +84,9 @@ def with_fields(fields: Mapping[str, object], **added: object) -> dict[str, obje
 
 
 def encoded(fields: Mapping[str, object]) -> bytes:
-    """Return one line of UTF-8 with its newline. Lone surrogates, which UTF-8 cannot carry, become U+FFFD.
+    """Return one line of UTF-8 with its newline. Lone surrogates, which UTF-8 cannot hold, become U+FFFD.
 
-    Raises what the JSON encoder raises on a value that JSON cannot carry.
+    Raises TypeError, ValueError or RecursionError for a value that is not JSON.
     """
     text = "".join((*_chunks(fields, 0), "\n"))
     try:
@@ -95,14 +96,12 @@ def encoded(fields: Mapping[str, object]) -> bytes:
 
 
 def without_lone_surrogates(text: str) -> str:
-    """Return the text with surrogate pairs joined and each surrogate that stands alone replaced by U+FFFD."""
+    """Return the text with surrogate pairs joined, and lone surrogates replaced by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def mended(text: str) -> str:
-    r"""Return the text without lone surrogates: bytes that are not UTF-8 (PEP 383) as `\xNN`, others as
-    U+FFFD.
-    """
+    r"""Return the text with escaped bytes (PEP 383) as `\xNN`, and other lone surrogates as U+FFFD."""
     try:
         return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
     except UnicodeEncodeError:
@@ -119,14 +118,14 @@ def _with_short_texts(fields: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _first_bytes_of(text: str, limit: int) -> str:
-    """Return as many whole characters as `limit` bytes of UTF-8 hold."""
+    """Return the first characters that fit into `limit` bytes of UTF-8."""
     return without_lone_surrogates(text).encode()[:limit].decode(errors="ignore")
 
 
 def _cut_to(limit: int, fields: dict[str, object]) -> dict[str, object]:
-    """Return the fields with texts cut until their line has at most `limit` bytes, the least telling first.
+    """Return the fields, cut until their line has at most `limit` bytes, the least important ones first.
 
-    A field that is not of the format goes whole or stays whole.
+    An unknown field is never cut, only dropped.
     """
     cut = dict(fields)
     for give_way in (
@@ -210,12 +209,12 @@ def _put(fields: dict[str, object], name: str, text: str) -> None:
 
 
 def _size(text: str) -> int:
-    """Return bytes the text takes inside JSON, without its quotes."""
+    """Return the bytes of the text as JSON, without its quotes."""
     return len(encoded({"": text})) - len('{"":""}\n')
 
 
 def _first_of(text: str, room: int) -> str:
-    """Return as much of the beginning as `room` bytes of JSON hold, and the sign that more stood there."""
+    """Return the beginning of the text that fits into `room` bytes of JSON, with `…` if it was cut."""
     if _size(text) <= room:
         return text
     prefix = _fitting(text, room - _CUT_BYTES)
@@ -223,7 +222,7 @@ def _first_of(text: str, room: int) -> str:
 
 
 def _last_of(text: str, room: int) -> str:
-    """Return the same from the end."""
+    """Return the end of the text that fits into `room` bytes of JSON, after `…` if it was cut."""
     if _size(text) <= room:
         return text
     suffix = _fitting(text[::-1], room - _CUT_BYTES)
@@ -231,7 +230,7 @@ def _last_of(text: str, room: int) -> str:
 
 
 def _fitting(text: str, room: int) -> int:
-    """Return how many characters of the text fit."""
+    """Return the number of characters of the text that fit into `room` bytes of JSON."""
     for index, character in enumerate(text):
         room -= _size(character)
         if room < 0:

@@ -51,12 +51,12 @@ class TooMuchOutputError(ProgramError):
 
 
 class Deadline:
-    """A moment on the monotonic clock. Any thread may bring it forward to now."""
+    """A time on the monotonic clock. Any thread may move it to now."""
 
     def __init__(
         self, seconds: float, outer: Deadline | None = None, stop: threading.Event | None = None
     ) -> None:
-        """The deadline is `seconds` from now, the moment of `outer`, or when `stop` is set: the earliest."""
+        """The deadline is in `seconds`, or at `outer`, or when `stop` is set, whichever is earliest."""
         self._until = time.monotonic() + seconds
         self._outer = outer
         self._stop = stop
@@ -86,7 +86,7 @@ def program_path(program: str, environ: Mapping[str, str]) -> str | None:
 
 
 class Program:
-    """One program and its output. It must be closed; `chunks` closes it at its end."""
+    """A running program and its output. Call `close`, or read `chunks` to the end."""
 
     def __init__(
         self,
@@ -99,10 +99,10 @@ class Program:
         variables: Mapping[str, str] | None = None,
         directory: str = "/",
     ) -> None:
-        """Start the program; with `is_merged`, its error output is part of its output.
+        """Start the program. With `is_merged`, its error output is part of its output.
 
-        Of `environ` it gets PATH and HOME, and all of `variables`. The command behind `prefix` runs with it
-        in front, such as `systemd-run`. Raises ProgramError.
+        It gets PATH and HOME of `environ`, and all of `variables`. `prefix` is a program that runs the
+        command, such as `systemd-run`. Raises ProgramError.
         """
         self.errors = b""
         """The end of the error output."""
@@ -158,7 +158,7 @@ class Program:
                 ready = open_ones.select(0 if has_ended else min(deadline.seconds_left(), _LOOK_SECONDS))
                 if has_ended and not ready:
                     return
-                # Also when it has ended: output that is still in the pipe would be missing without a word.
+                # Check after its end as well: otherwise, output in the pipe would be lost without an error.
                 self._still_has_time(deadline)
                 for key, _ in ready:
                     stream = key.fileobj  # type: ignore[assignment]  # registered above
@@ -168,7 +168,7 @@ class Program:
                     else:
                         open_ones.unregister(key.fileobj)
             pause = 0.001
-            while not self._has_ended():  # it closed its output, and ends, or goes on
+            while not self._has_ended():  # it has closed its output, but may keep running
                 self._still_has_time(deadline)
                 time.sleep(min(deadline.seconds_left(), pause))
                 pause = min(2 * pause, _LOOK_SECONDS)
@@ -178,7 +178,7 @@ class Program:
             raise ProgramTimeoutError(f"{self.name} did not end within its time")
 
     def _has_ended(self) -> bool:
-        # The status is not taken here: until it is, no other process can get this number, and be killed.
+        # WNOWAIT: until the status is collected, no other process can get this pid and be killed by mistake.
         try:
             return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         except ChildProcessError:  # SIGCHLD is ignored, or a handler of the recorded service waits for all
@@ -187,7 +187,7 @@ class Program:
 
     def close(self) -> None:
         """Stop the program and all processes of its session. A second call does nothing."""
-        if self._is_closed:  # its number may belong to another process by now
+        if self._is_closed:  # its pid may belong to another process by now
             return
         self._is_closed = True
         if self._has_ended():
@@ -210,7 +210,7 @@ class Program:
             self._process.wait()
 
     def _signal(self, number: signal.Signals) -> None:
-        if self._is_reaped:  # its number may belong to another process by now
+        if self._is_reaped:  # its pid may belong to another process by now
             return
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
@@ -228,10 +228,10 @@ def run(
     variables: Mapping[str, str] | None = None,
     directory: str = "/",
 ) -> tuple[int | None, bytes, bytes]:
-    """Return a program's exit status, its output and the end of its error output.
+    """Run a program; return its exit status, its output and the end of its error output.
 
-    More than `max_bytes` of output are an error, or lose their beginning with `keeps_end`. Raises
-    ProgramError: it is missing or did not start, did not end before the deadline, or printed too much.
+    With `keeps_end`, only the last `max_bytes` of its output are returned; otherwise more output is an error.
+    Raises ProgramError if the program does not start, does not end in time, or prints too much.
     """
     program = Program(
         command, environ, is_merged=is_merged, stdin=stdin, variables=variables, directory=directory
@@ -250,9 +250,9 @@ def run(
 def reading(
     command: Sequence[str], environ: Mapping[str, str], deadline: Deadline, max_bytes: int
 ) -> Iterator[tuple[Program, Callable[[int], bytes]]]:
-    """Start a program, and give it with a function that reads its output; stop it at the end.
+    """Yield a running program and a function that reads its output. At the end, the program is stopped.
 
-    Raises ProgramError, as the function does.
+    This and the function raise ProgramError.
     """
     program = Program(command, environ)
     chunks = program.chunks(deadline, max_bytes)
@@ -271,14 +271,14 @@ def reading(
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment that holds no secrets and turns colours and pagers off."""
+    """Return an environment without secrets, with colours and pagers turned off."""
     environment = {"PATH": environ.get("PATH") or _DEFAULT_PATH, "HOME": environ.get("HOME") or "/root"}
     environment |= {"LC_ALL": "C.UTF-8", "TZ": "UTC", "TERM": "dumb", "NO_COLOR": "1"}
     return environment | {"SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": "cat", "SYSTEMD_URLIFY": "0"}
 
 
 def _widen(stream: IO[bytes]) -> None:
-    """Make the pipe larger where the host allows it; see pipe(7)."""
+    """Make the pipe larger if the host permits that; see pipe(7)."""
     try:
         fcntl.fcntl(stream.fileno(), fcntl.F_SETPIPE_SZ, 1 << 20)
     except OSError as error:

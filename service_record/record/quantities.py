@@ -10,7 +10,7 @@ _BYTES: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def parse_size(text: str) -> int:
-    """Return the bytes that a person means: `65536`, `512 KiB`, `12M`; a K is 1024. Raises ValueError."""
+    """Parse a size in bytes: `65536`, `512 KiB`, `12M`. A K is 1024. Raises ValueError."""
     match = _SIZE.fullmatch(text.strip())
     if not match:
         raise ValueError(f"{text!r} is not a valid size; use 65536, 512 KiB, 12M or 1G")
@@ -18,10 +18,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds that a person means: `90`, `90s`, `5m`, `1h30m`, `1.5h`.
-
-    ValueError when that is none.
-    """
+    """Parse a duration in seconds: `90`, `90s`, `5m`, `1h30m`, `1.5h`. Raises ValueError."""
     match = _DURATION.fullmatch(text.strip())
     if not match:
         raise ValueError(f"{text!r} is not a valid duration; use one like 90s, 5m, 1h30m")

@@ -1,6 +1,6 @@
 """Recognise a file by its first bytes: a record, a journal, an archive or something else. Pure.
 
-The name of the file does not matter. Every verb asks here, so that they cannot disagree about a file.
+The name of the file does not matter. All verbs use this module, so they agree about every file.
 """
 
 import re
@@ -13,7 +13,7 @@ TAR_BLOCK_BYTES: Final = 512
 
 
 class FileForm(StrEnum):
-    """What a file is; the values are for messages."""
+    """The kind of a file. The values appear in messages."""
 
     EMPTY = "empty"
     RECORD = "a record"
@@ -72,7 +72,7 @@ _KEY: Final = rb'"[^"\\\n]{1,100}"\s*:'
 _EXPORT: Final = rb"__(?:CURSOR|REALTIME_TIMESTAMP|MONOTONIC_TIMESTAMP)="
 _VERBOSE: Final = rb"[A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \S+ \[(?:s=|_|$)"
 _EVENT_STREAM: Final = rb"(?:data: )?\x1e?"
-"""What `journalctl -o json-sse` and `-o json-seq` write before an object."""
+"""The text before each object of `journalctl -o json-sse` and `-o json-seq`."""
 _LIST_OF_NODES: Final = rb'"kind"\s*:\s*"NodeList"'
 TIMES: Final = (
     r"(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"  # short-iso, short-iso-precise
@@ -89,17 +89,17 @@ _LINE_WITHOUT_HOST: Final = rf"(?!\[){TIMES} (?:[^\s:\[\]]+\[\d{{1,10}}\]|kernel
 """A line of `journalctl --no-hostname`, as in the emergency shell of CoreOS. Without a date it looks like
 dmesg."""
 _OF_A_JOURNAL: Final = rb" (?:systemd(?:-[a-z]+)?|ignition)\[\d+\]: "
-"""A line that is in no log of debian-installer, whose lines have no host either."""
+"""Such a line distinguishes a journal from a log of debian-installer, whose lines have no host either."""
 KERNEL_TIMES: Final = (
     r"(?:<\d+>)?(?:[a-z]+ *: *[a-z]+ *: )?"  # dmesg --raw, dmesg --decode
     r"\[(?: *\d+\.\d{6}|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\]"
 )
-"""A pattern of what stands before the messages of the kernel in dmesg and on a console."""
+"""A pattern of the text before a message of the kernel, in dmesg and on a console."""
 _KERNEL_LINE: Final = KERNEL_TIMES.encode()
 _CONTAINER_LINE: Final = rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(?:Z|[+-]\d\d:\d\d) std(?:out|err) [FP] "
-_LEAST_PRINTABLE: Final = 0.95  # NULs and noise stand in the logs of serial lines
+_LEAST_PRINTABLE: Final = 0.95  # logs of serial lines contain NULs and noise
 _PREFACE: Final = rb"(?:-- .* --|-- [A-Z].*|\xe2\x96\x91\xe2\x96\x91.*|-- )$"
-"""What journalctl prints between entries: `-- Boot … --`, `-- Logs begin at …`, and the catalog's texts."""
+"""Lines that journalctl prints between entries: `-- Boot … --`, `-- Logs begin at …`, and catalog texts."""
 
 
 def recognise(head: bytes) -> FileForm:
@@ -114,7 +114,7 @@ def recognise(head: bytes) -> FileForm:
         return FileForm.EMPTY
     if (form := _journal_form(text) or _json_form(text) or _markup_form(text)) is not None:
         return form
-    # Damage may stand before the first entry.
+    # The first entry may come after damage.
     return FileForm.RECORD if re.search(_LINE_OF_RECORD, text) else _form_of_lines(text)
 
 
@@ -126,7 +126,7 @@ def _journal_form(text: bytes) -> FileForm | None:
 
 
 def _json_form(text: bytes) -> FileForm | None:
-    """Return the form of JSON; None for any other text, also if it begins with a bracket, as dmesg does."""
+    """Return the form of JSON; None for any other text. dmesg begins with a bracket, too."""
     text = re.sub(rb"\A" + _EVENT_STREAM, b"", text)
     inside = text[1:].lstrip(b" \t\r\n,") if text.startswith(b"[") else text
     if inside and not inside.startswith((b"{", b"]")):
@@ -134,7 +134,7 @@ def _json_form(text: bytes) -> FileForm | None:
     if re.search(_JOURNAL_FIELD, inside):
         return FileForm.JOURNAL_JSON
     if re.search(_PHASE, inside) or re.match(_TORN_RECORD, inside) or not re.search(_KEY, inside):
-        return FileForm.RECORD  # perhaps the rest of a torn one, or one of upstream's without an entry: []
+        return FileForm.RECORD  # perhaps torn, or upstream's record without an entry: []
     # Many programs log an object in each line. `kubectl cluster-info dump` prints logs after a list of nodes.
     is_text = re.match(_JSON_LINES, text) or re.search(_LIST_OF_NODES, text[:1000])
     return FileForm.TEXT if is_text else FileForm.JSON
@@ -154,7 +154,7 @@ def _without_preface(text: bytes) -> bytes:
 
 
 def _form_of_lines(text: bytes) -> FileForm:
-    """Return the form that most of the first lines have. A capture of a terminal has other lines around."""
+    """Return the form of most of the first lines. A capture of a terminal also has other lines."""
     lines = [line for line in text.split(b"\n")[:100] if line.strip() and not re.match(_PREFACE, line)]
     if len(text) >= HEAD_BYTES - 100 and len(lines) > 1:
         del lines[-1]  # cut short
@@ -177,12 +177,12 @@ def _form_of_lines(text: bytes) -> FileForm:
 
 
 def is_record(head: bytes) -> bool:
-    """Return whether a file certainly is a record; `recognise` also takes damaged ones for records."""
+    """Return True if a file is certainly a record. `recognise` also accepts damaged ones."""
     return re.search(_PHASE, head) is not None and recognise(head) is FileForm.RECORD
 
 
 def is_tar(head: bytes) -> bool:
-    """Return whether this is a tar file, also if it is older than the magic number (tar(5))."""
+    """Return True for a tar file, including the old format without a magic number; see tar(5)."""
     if head[_TAR_MAGIC] == b"ustar":
         return True
     if len(head) < TAR_BLOCK_BYTES or not any(head[:TAR_BLOCK_BYTES]):

@@ -1,6 +1,6 @@
-"""Facts of systemd and the kernel about this process: the only module that asks them.
+"""Get facts about this process and this host from systemd and the kernel.
 
-Each function answers None where nobody knows; none raises.
+No function raises an exception. Unknown facts are None or empty.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _PROPERTIES: Final = (
 
 
 class RunningService:
-    """A service that runs now, and whose end systemd will record."""
+    """A running service whose end systemd will record."""
 
     __slots__ = ("invocation_id", "pid", "started", "unit", "uptime")
 
     def __init__(
         self, unit: str, invocation_id: str, pid: int | None, started: datetime, uptime: float
     ) -> None:
-        """Take its main process, None while only a command before it runs, and when it was started.
+        """`pid` is that of the main process; None while only a pre-command runs.
 
-        `uptime` is the seconds from the boot of the host to that.
+        `started` is the time of its start, and `uptime` the same in seconds since the boot.
         """
         self.unit = unit
         self.invocation_id = invocation_id
@@ -51,14 +51,13 @@ class RunningService:
         self.uptime = uptime
 
 
-_REUSE_SLACK_SECONDS: Final = 1.0
-"""A program starts before it records."""
+_REUSE_SLACK_SECONDS: Final = 1.0  # a program starts before it records, but these times are inexact
 
 
 def unit_of_process(pid: int | None = None, user: int | None = None) -> str | None:
-    """Return the systemd service a process runs in, with its suffix: `bootkube.service`.
+    """Return the systemd service of a process, with its suffix: `bootkube.service`.
 
-    It is this process by default; another only counts while it belongs to that user.
+    The default is this process. With `user`, returns None if the process belongs to another user.
     """
     directory = f"/proc/{'self' if pid is None else pid}"
     try:
@@ -74,7 +73,7 @@ def unit_of_process(pid: int | None = None, user: int | None = None) -> str | No
 def unit_of_cgroup(lines: str) -> str | None:
     """Return the service that owns a cgroup, from the lines of /proc/PID/cgroup; see cgroups(7).
 
-    The innermost unit decides: what runs in a scope (a login, a container) is not the service around it.
+    The innermost unit decides: a process in a scope (a login, a container) is not part of the service around.
     """
     for line in lines.splitlines():
         _, _, rest = line.partition(":")
@@ -88,7 +87,7 @@ def unit_of_cgroup(lines: str) -> str | None:
 
 
 def invocation_id() -> str | None:
-    """$INVOCATION_ID as systemd sets it, 32 hexadecimal digits; see systemd.exec(5)."""
+    """Return $INVOCATION_ID if it has 32 hexadecimal digits, as systemd sets it; see systemd.exec(5)."""
     identity = os.environ.get("INVOCATION_ID", "")
     return identity if _is_id(identity) else None
 
@@ -104,11 +103,11 @@ def boot_id() -> str | None:
 
 
 def host_id() -> str | None:
-    """Return an id of this host, without revealing the machine id, as machine-id(5) asks."""
+    """Return an id of this host that does not reveal the machine id, as machine-id(5) requires."""
     machine = _read("/etc/machine-id")
     if not machine or not _is_id(machine.strip()):
         return None
-    from hashlib import blake2b  # services that record do not need it
+    from hashlib import blake2b  # recorders do not need it
 
     return blake2b(b"service-record", digest_size=16, key=machine.strip().encode()).hexdigest()
 
@@ -119,9 +118,9 @@ def uptime() -> float | None:
 
 
 def uptime_text() -> str:
-    """Return what `uptime` returns, as text; empty if it is not known.
+    """Return the uptime as text; empty if it is unknown.
 
-    In whole numbers: to round a float and to write it would take twice as long.
+    Do not format a float: this is called for each entry, and rounding would take twice as long.
     """
     if _BOOT_CLOCK is None:
         return ""
@@ -138,19 +137,19 @@ def _find_boot_clock() -> int | None:
     return time.CLOCK_BOOTTIME
 
 
-_BOOT_CLOCK: Final = _find_boot_clock()  # asked once: `uptime` is called for each entry
+_BOOT_CLOCK: Final = _find_boot_clock()  # once, because `uptime` is called for each entry
 
 
 def failed_units(timeout: float = 5.0) -> tuple[str, ...]:
-    """Return the units that systemd calls failed; none when it does not answer within `timeout` seconds."""
+    """Return the failed units; empty if systemd does not answer within `timeout` seconds."""
     ask = ["systemctl", "list-units", "--state=failed", "--plain", "--no-legend", "--no-pager", "--full"]
     lines = (_output_of(ask, timeout) or "").splitlines()
     return tuple(line.split()[0] for line in lines if line.strip())
 
 
 def running_services(timeout: float = 2.0) -> tuple[RunningService, ...]:
-    """Return the services that run and have our drop-in; none without an answer within `timeout` seconds."""
-    from pathlib import Path  # only readers ask
+    """Return the running services with our drop-in; empty if systemd does not answer in `timeout` seconds."""
+    from pathlib import Path  # recorders do not need it
 
     if not any(next(Path(place).glob(f"*service.d/{_DROP_IN}"), None) for place in _UNIT_DIRECTORIES):
         return ()
@@ -159,8 +158,8 @@ def running_services(timeout: float = 2.0) -> tuple[RunningService, ...]:
 
 
 def _running_in(output: str) -> Iterator[RunningService]:
-    """Return the services that run, of what `systemctl show` says of all."""
-    from datetime import UTC, datetime, timedelta  # only readers ask
+    """Yield the running services in the output of `systemctl show`."""
+    from datetime import UTC, datetime, timedelta  # recorders do not need it
 
     now, monotonic = datetime.now(UTC), time.clock_gettime(time.CLOCK_MONOTONIC)
     for paragraph in output.split("\n\n"):
@@ -176,10 +175,9 @@ def _running_in(output: str) -> Iterator[RunningService]:
 
 
 def is_alive(pid: int, uptime: float | None) -> bool | None:
-    """Return whether the process of that pid, there at that uptime of this boot, still is.
+    """Return True if the process with this pid at this uptime is still running; None if /proc is hidden.
 
-    A process that started later has only inherited the number; see proc_pid_stat(5). None when /proc does
-    not tell.
+    A process that started later has the same number by chance; see proc_pid_stat(5).
     """
     stat_line = _read(f"/proc/{pid}/stat")
     if stat_line is None:
@@ -191,7 +189,7 @@ def is_alive(pid: int, uptime: float | None) -> bool | None:
 
 
 def is_running() -> bool:
-    """Return whether systemd is the init system here; see sd_booted(3)."""
+    """Return True if systemd is the init system of this host; see sd_booted(3)."""
     try:
         return stat.S_ISDIR(os.lstat("/run/systemd/system").st_mode)
     except OSError:
@@ -201,11 +199,11 @@ def is_running() -> bool:
 def unit_properties(
     units: Iterable[str], properties: Iterable[str], timeout: float = 2.0, *, with_failed: bool = True
 ) -> str | None:
-    """Return the output of `systemctl show` for these units, and for all failed units.
+    """Return the output of `systemctl show` for these units and, by default, for all failed units.
 
-    None when it does not answer within `timeout` seconds. A name that cannot be a unit's is left out.
+    None if it does not answer within `timeout` seconds. Invalid names of units are left out.
     """
-    import re  # only readers ask
+    import re  # recorders do not need it
 
     names = [unit for unit in units if re.fullmatch(_UNIT_NAME, unit)]
     ask = ["systemctl", "show", "--no-pager", f"--property={','.join(properties)}"]
@@ -216,29 +214,28 @@ def unit_properties(
 
 
 def booted() -> float:
-    """Return the time from which systemd's monotonic timestamps count, in seconds since 1970."""
+    """Return the zero of systemd's monotonic timestamps, in seconds since 1970."""
     return time.time() - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 def unit_file(unit: str, timeout: float = 2.0) -> str:
-    """Return a unit's file with its drop-ins; empty where systemd has none, or does not answer in time."""
+    """Return a unit's file with its drop-ins; empty if there is none, or without an answer in time."""
     return _output_of(["systemctl", "cat", "--no-pager", "--", unit], timeout) or ""
 
 
 def messages_about(units: Iterable[str], lines: int, timeout: float = 2.0) -> str:
-    """Return what systemd itself logged last about units in this boot, one message a line."""
+    """Return the last messages of systemd about these units in this boot, one in each line."""
     matches = [f"UNIT={unit}" for unit in units]
     options = ["--quiet", "--no-pager", "--boot", "--output=cat", f"--lines={lines}"]
     return _output_of(["journalctl", *options, "_PID=1", *matches], timeout) or ""
 
 
 def journal_tail(invocation: str | None, lines: int = 3, timeout: float = 2.0) -> str | None:
-    """Return the last journal lines of one invocation, oldest first; None if none come within `timeout`
-    seconds.
+    """Return the last journal lines of one invocation, oldest first; None if there are none in time.
 
-    Lines of this very process count even where journald could not tell their invocation any more. What was
-    said last may not be in the journal's files yet: half of the time is for bringing it there, which is not
-    every user's right, and which a journald that hangs does not do.
+    They include lines of this process that journald could not assign to the invocation. The last lines may
+    not be in the journal's files yet, so half of the time is for `journalctl --sync`. Not every user may call
+    it, and a hanging journald does not answer.
     """
     if invocation is None:
         return None
@@ -264,9 +261,9 @@ def journal_lines(invocation: str, since: float, lines: int, timeout: float = 2.
 
 def _output_of(command: list[str], timeout: float) -> str | None:
     try:
-        # Costs more than the rest of a recording program together.
+        # Imported here, because it takes longer to load than the rest of a recorder.
         from service_record.record.programs import Deadline, ProgramError, run
-    except ImportError:  # after a chroot, where there is no program to run either
+    except ImportError:  # after a chroot, in which there is no systemctl either
         return None
     try:
         status, output, _ = run(command, os.environ, Deadline(timeout), _MAX_OUTPUT_BYTES, keeps_end=True)

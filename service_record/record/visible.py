@@ -1,36 +1,34 @@
-"""Writes out of a text what would act on a terminal, or would not be seen: anybody may have said it. Pure."""
+"""Escape characters that act on a terminal or are invisible. Texts in records may come from anybody. Pure."""
 
 import re
 from typing import Final
 
 UNSEEN: Final = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-"""C1 controls, on which terminals act, bidirectional overrides, and marks that nobody sees."""
+"""C1 controls, which act on terminals; bidirectional overrides; and invisible marks."""
 
 _UNSAFE: Final = re.compile(f"{UNSEEN.pattern}|[\x00-\x1f\ud800-\udfff\U000e0000-\U000e007f]")
 
 
 def visible(text: str) -> str:
-    r"""Return the text with what would act on a terminal written out: `\x1b`, `\u202e`.
-
-    A tab is four blanks.
-    """
+    r"""Return the text with such characters as escapes, `\x1b` or `\u202e`. A tab becomes four blanks."""
     if text.isascii() and text.isprintable():
         return text
     return text.replace("\t", "    ").translate(_ESCAPES)
 
 
 class _Escapes(dict[int, str]):
-    """Number of a character -> what is shown for it; made as they come."""
+    """Code point -> the text to show for it. An item is added when its character first appears."""
 
     def __missing__(self, code: int) -> str:
-        self[code] = escape = _UNSAFE.sub(_written_out, chr(code))
+        character = chr(code)
+        if not _UNSAFE.match(character):
+            escape = character
+        elif character.isascii():
+            escape = f"\\x{code:02x}"
+        else:
+            escape = character.encode("ascii", "backslashreplace").decode()
+        self[code] = escape
         return escape
 
 
 _ESCAPES: Final = _Escapes()
-
-
-def _written_out(match: re.Match[str]) -> str:
-    if match[0].isascii():
-        return f"\\x{ord(match[0]):02x}"
-    return match[0].encode("ascii", "backslashreplace").decode()
