@@ -64,13 +64,13 @@ def test_expired_token_stops_working(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"kind": "root"}, "one of host, group, reader, admin, enrolment, boot"),
+        ({"kind": "root"}, "kind is one of admin, boot, cloud-init, enrolment, group, host, reader"),
         ({"kind": "host"}, "needs the host's name"),
         ({"kind": "host", "scope": "../../etc/passwd"}, "a host's name has letters"),
         ({"kind": "group", "scope": "dc1/../x"}, "a group's name has letters"),
         ({"kind": "admin", "scope": "web1"}, "leave the scope out"),
         ({"kind": "enrolment", "scope": "web1"}, "host:NAME or group:NAME"),
-        ({"kind": "reader", "expires": "soon"}, "soon"),
+        ({"kind": "reader", "expires": "soon"}, "expires: a lifetime is a duration such as 30d"),
         ({"kind": "reader", "expires": "999999999d"}, "100 years"),
     ],
 )

@@ -185,7 +185,8 @@ def test_definition_sets_expected_number_of_hosts(five: Installed) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [{"workers": -1}, {"workers": "x"}, {"control_planes": 0}, {"control_planes": 1e9}, {"name": 3}]
+    "said",
+    [{"workers": -1}, {"workers": "x"}, {"control_planes": 0}, {"control_planes": 1e9}, {"name": ["x"]}],
 )
 def test_invalid_definition_is_refused(five: Installed, said: dict[str, object]) -> None:
     assert five.admin.ask("PUT", f"/api/v1/clusters/{five.id}", data=said).status == 400

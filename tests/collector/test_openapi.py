@@ -93,15 +93,15 @@ def test_http_api_page_lists_every_call() -> None:
     page = (REPOSITORY / "docs/http-api.md").read_text().partition("\n## Calls\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `([A-Z]+ /\S+)` \| (.+) \| (.+) \|$", page, re.MULTILINE)
 
-    assert rows == [
+    assert sorted(rows) == sorted(
         (
             each.method + " " + re.sub(r":\w+}", "}", each.path),
             each.who.sentence.partition(", whose")[0],
             each.summary,
         )
         for each in OPERATIONS
-        if not each.path.startswith("/api/assisted-install")
-    ]
+        if not each.is_assisted
+    )
 
 
 def test_unknown_parameter_is_refused(server: Served) -> None:

@@ -1,25 +1,33 @@
 """Calls of administrators (tokens, hosts, builds, audit log), and enrolment."""
 
 from http import HTTPStatus
-from typing import Final
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 from sqlalchemy import Connection
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
 
-from service_record.collector.api.answering import Refusal, answer
-from service_record.collector.api.requests import parse_fields, whole_number
-from service_record.collector.api.serving import Serving, caller, host_name, plain_body
-from service_record.collector.domain import access
-from service_record.collector.domain.access import Grant, TokenKind, expiry_of, scope_of
-from service_record.collector.domain.installation_rules import mapped_of
-from service_record.collector.domain.steps import LONGEST_NAME, readable
+from service_record.collector.api.answering import Answer, Created, CreatedText, NoContent, Refusal
+from service_record.collector.api.operation import (
+    ADMINISTRATORS,
+    ENROLLING,
+    GroupName,
+    HostName,
+    Lifetime,
+    Schema,
+    Short,
+    Uuid,
+    operation,
+)
+from service_record.collector.api.serving import Serving, caller, host_name
+from service_record.collector.domain.access import GROUP_PATTERN, Grant, TokenKind, expiry_of, scope_of
+from service_record.collector.domain.host_states import HostState
+from service_record.collector.domain.installation_rules import Mapped
 from service_record.collector.store import administration, installations, tokens
 from service_record.collector.store.administration import Noted
 from service_record.collector.store.tokens import TokenShown
-
-_MOST_NOTED: Final = 1000
+from service_record.http.address import HOST_PATTERN
 
 
 class TokenMade(msgspec.Struct):
@@ -32,16 +40,77 @@ class TokenMade(msgspec.Struct):
     expires_at: float | None
 
 
+def _scopes(kinds: tuple[str, ...], pattern: str, *, required: bool) -> dict[str, Any]:
+    """Return the schema of tokens of these kinds, whose scope matches a pattern."""
+    kind, scope = {"enum": list(kinds)}, {"type": "string", "pattern": f"^(?:{pattern})$"}
+    schema = {"properties": {"kind": kind, "scope": scope}}
+    return {**schema, "required": ["scope"]} if required else schema
+
+
+class NewToken(msgspec.Struct, omit_defaults=True):
+    """A token to make."""
+
+    json_rules: ClassVar[Schema] = {
+        "anyOf": [
+            _scopes(("host", "boot", "cloud-init"), HOST_PATTERN, required=True),
+            _scopes(("group",), GROUP_PATTERN, required=True),
+            _scopes(("reader",), f"(?:{GROUP_PATTERN})?", required=False),
+            _scopes(("enrolment",), f"(?:host:{HOST_PATTERN}|group:{GROUP_PATTERN})?", required=False),
+            _scopes(("admin",), "", required=False),
+        ]
+    }
+
+    kind: TokenKind
+    scope: Short = ""
+    """A host's name for `host`, `boot` and `cloud-init`; a group for `group` and `reader`; nothing,
+    `host:NAME` or `group:NAME` for `enrolment`; nothing for `admin`.
+    """
+    name: Short = ""
+    expires: Lifetime = ""
+    """The lifetime, such as `30d`, or `never`."""
+
+
 class Tokens(msgspec.Struct):
     """All tokens, without their secrets."""
 
     tokens: tuple[TokenShown, ...]
 
 
+class AuditQuery(msgspec.Struct):
+    """The parameters of a list of audit entries."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    before: Annotated[int, Meta(ge=1, le=2**53)] | None = None
+    """Only entries with smaller ids."""
+
+
 class Audit(msgspec.Struct):
     """The administrative actions, latest first."""
 
     entries: tuple[Noted, ...]
+
+
+class HostFields(msgspec.Struct, omit_defaults=True):
+    """An administrator's fields of a host; `id` and `cluster_id` are those of an assisted-service."""
+
+    group: GroupName | UnsetType = UNSET
+    release: Short | UnsetType = UNSET
+    hardware: Short | UnsetType = UNSET
+    """Vendor and model of the machine."""
+    id: Uuid = ""
+    cluster_id: Uuid = ""
+    infra_env_id: Uuid = ""
+    role: Literal["", "master", "arbiter", "worker", "auto-assign"] = ""
+    bootstrap: bool = False
+    single_node: bool = False
+    status: Annotated[
+        str,
+        Meta(
+            pattern=f"^(?:{'|'.join(HostState)})?$",
+            extra_json_schema={"enum": ["", *HostState]},
+        ),
+    ] = ""
+    """A state of the assisted-service, as `discovering`; nothing for a host that reboots into its disk."""
 
 
 class HostPut(msgspec.Struct):
@@ -51,6 +120,13 @@ class HostPut(msgspec.Struct):
     created: bool
 
 
+class NewBuild(msgspec.Struct, omit_defaults=True):
+    """A build to begin."""
+
+    build: Short = ""
+    action: Short = ""
+
+
 class BuildBegun(msgspec.Struct):
     """A build that has begun."""
 
@@ -58,28 +134,40 @@ class BuildBegun(msgspec.Struct):
     build: int
 
 
-async def create_token(request: Request) -> Response:
-    """`POST /api/v1/tokens`: create a token with `kind`, `scope`, `name` and `expires` (such as `30d`)."""
+@operation("POST /api/v1/tokens", who=ADMINISTRATORS)
+async def create_token(request: Request, body: NewToken) -> Created[TokenMade]:
+    """Create a token."""
     serving, grant = caller(request)
-    return answer(await make_token(serving, grant, await named_fields(request)), HTTPStatus.CREATED)
+    return Created(await make_token(serving, grant, body))
 
 
-async def make_token(serving: Serving, grant: Grant, fields: dict[str, str]) -> TokenMade:
-    """Create a token with these fields. Raises Refusal."""
+async def make_token(serving: Serving, grant: Grant, asked: NewToken) -> TokenMade:
+    """Create a token. Raises Refusal."""
     now = serving.collector.now()
-    new = _new_token(fields, grant.holder, now)
+    try:
+        new = tokens.TokenRequest(
+            kind=asked.kind,
+            scope=scope_of(asked.kind, asked.scope),
+            name=asked.name,
+            created_by=grant.holder,
+            expires_at=expiry_of(asked.kind, asked.expires, now),
+        )
+    except ValueError as error:
+        raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None
     number, token = await serving.change(lambda connection: administration.create_token(connection, new, now))
     return TokenMade(number, token, new.kind.value, new.scope, new.expires_at)
 
 
-async def list_tokens(request: Request) -> Response:
-    """`GET /api/v1/tokens`: list all tokens."""
+@operation("GET /api/v1/tokens", who=ADMINISTRATORS)
+async def list_tokens(request: Request) -> Answer[Tokens]:
+    """List all tokens, without their secrets."""
     serving, _ = caller(request)
-    return answer(Tokens(await serving.ask(tokens.list_tokens)))
+    return Answer(Tokens(await serving.ask(tokens.list_tokens)))
 
 
-async def revoke_token(request: Request) -> Response:
-    """`DELETE /api/v1/tokens/{token}`: revoke a token."""
+@operation("DELETE /api/v1/tokens/{token:number}", who=ADMINISTRATORS, refusals=(404,))
+async def revoke_token(request: Request) -> NoContent:
+    """Revoke a token."""
     serving, grant = caller(request)
     number = request.path_params["token"]
     now = serving.collector.now()
@@ -89,31 +177,40 @@ async def revoke_token(request: Request) -> Response:
     if not revoked:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no token {number} that is worth anything")
     serving.guard.forget(number)
-    return Response(status_code=HTTPStatus.NO_CONTENT)
+    return NoContent()
 
 
-async def list_audit(request: Request) -> Response:
-    """`GET /api/v1/audit?limit=...&before=...`: the audit log, latest entry first."""
+@operation("GET /api/v1/audit", who=ADMINISTRATORS)
+async def list_audit(request: Request, query: AuditQuery) -> Answer[Audit]:
+    """List the entries of the audit log, latest first."""
     serving, _ = caller(request)
-    query = request.query_params
-    limit = whole_number(query.get("limit") or "100", "limit", 1, _MOST_NOTED)
-    before = whole_number(query["before"], "before", 1, 2**53) if query.get("before") else None
-    return answer(Audit(await serving.ask(lambda c: administration.list_audit(c, limit, before))))
+    return Answer(Audit(await serving.ask(lambda c: administration.list_audit(c, query.limit, query.before))))
 
 
-async def put_host(request: Request) -> Response:
-    """`PUT /api/v1/hosts/{host}`: create a host before it reports, or change its properties.
+@operation("PUT /api/v1/hosts/{host}", who=ADMINISTRATORS, refusals=(409,))
+async def put_host(request: Request, body: HostFields) -> Answer[HostPut] | Created[HostPut]:
+    """Create a host before it reports, or change its properties.
 
     Those are `group`, `release` and `hardware`.
     With `id`, `cluster_id` and further fields, the host is mapped to a host of an assisted-service.
     """
     serving, grant = caller(request)
     host = host_name(request.path_params["host"])
-    body = await named_fields(request)
-    fields: dict[str, str] = {name: body[name] for name in ("group", "release", "hardware") if name in body}
-    if fields.get("group") and not access.is_group(fields["group"]):
-        raise Refusal(HTTPStatus.BAD_REQUEST, access.GROUP_RULE)
-    mapped = mapped_of(body)
+    given = {"group": body.group, "release": body.release, "hardware": body.hardware}
+    fields = {name: value for name, value in given.items() if value is not UNSET}
+    mapped = None
+    if body.id or body.cluster_id:
+        if not (body.id and body.cluster_id):
+            raise Refusal(HTTPStatus.BAD_REQUEST, "id and cluster_id go together, and are of type uuid")
+        mapped = Mapped(
+            id=body.id.lower(),
+            cluster_id=body.cluster_id.lower(),
+            infra_env_id=body.infra_env_id.lower(),
+            role=body.role or "master",
+            is_bootstrap=body.bootstrap,
+            is_single_node=body.single_node,
+            status=body.status,
+        )
     now = serving.collector.now()
     noted = {**fields, **({"id": mapped.id, "cluster_id": mapped.cluster_id} if mapped else {})}
     subject = " ".join([host, *(f"{name}={value}" for name, value in noted.items())])
@@ -126,14 +223,15 @@ async def put_host(request: Request) -> Response:
         return is_new
 
     is_new = await serving.change(put)
-    return answer(HostPut(host, is_new), HTTPStatus.CREATED if is_new else HTTPStatus.OK)
+    return (Created if is_new else Answer)(HostPut(host, is_new))
 
 
-async def delete_host(request: Request) -> Response:
-    """`DELETE /api/v1/hosts/{host}`: delete a host with its reports and tokens."""
+@operation("DELETE /api/v1/hosts/{host}", who=ADMINISTRATORS, refusals=(404,))
+async def delete_host(request: Request) -> NoContent:
+    """Delete a host, all of its reports, and its tokens."""
     serving, grant = caller(request)
     await forget_host(serving, grant, host_name(request.path_params["host"]))
-    return Response(status_code=HTTPStatus.NO_CONTENT)
+    return NoContent()
 
 
 async def forget_host(serving: Serving, grant: Grant, host: str) -> None:
@@ -153,16 +251,15 @@ async def forget_host(serving: Serving, grant: Grant, host: str) -> None:
         serving.guard.forget(token_id)
 
 
-async def begin_build(request: Request) -> Response:
-    """`POST /api/v1/hosts/{host}/builds`: begin a build with the key `build` and an `action`."""
+@operation("POST /api/v1/hosts/{host}/builds", who=ADMINISTRATORS, refusals=(404,))
+async def begin_build(request: Request, body: NewBuild) -> Created[BuildBegun]:
+    """Begin a new build of a host."""
     serving, grant = caller(request)
     host = host_name(request.path_params["host"])
-    body = await named_fields(request)
-    key, action = body.get("build", ""), body.get("action", "")
     now = serving.collector.now()
 
     def begin(connection: Connection) -> int | None:
-        number = administration.begin_build(connection, host, key, action, now)
+        number = administration.begin_build(connection, host, body.build, body.action, now)
         if number is not None:
             administration.note(connection, grant.holder, "build begin", f"{host} {number}", now)
         return number
@@ -170,39 +267,14 @@ async def begin_build(request: Request) -> Response:
     number = await serving.change(begin)
     if number is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {host}; PUT it first")
-    return answer(BuildBegun(host, number), HTTPStatus.CREATED)
+    return Created(BuildBegun(host, number))
 
 
-async def named_fields(request: Request) -> dict[str, str]:
-    """Return the fields of a body as texts. Raises Refusal if one is no text or number, or is too long."""
-    fields = parse_fields(await plain_body(request))
-    texts: dict[str, str] = {}
-    for name, value in fields.items():
-        if value is None:
-            continue
-        if not isinstance(value, str | int | float) or len(str(value)) > LONGEST_NAME:
-            raise Refusal(
-                HTTPStatus.BAD_REQUEST, f"{readable(name)[:64]} is not a text of at most 255 characters"
-            )
-        texts[name] = readable(str(value)).strip()
-    return texts
+class Enrolment(msgspec.Struct, omit_defaults=True):
+    """A request for a token."""
 
-
-def _new_token(fields: dict[str, str], holder: str, now: float) -> tokens.TokenRequest:
-    try:
-        kind = TokenKind(fields.get("kind", ""))
-    except ValueError:
-        raise Refusal(
-            HTTPStatus.BAD_REQUEST, f"the kind of a token is one of {', '.join(TokenKind)}"
-        ) from None
-    try:
-        scope = scope_of(kind, fields.get("scope", ""))
-        expires_at = expiry_of(kind, fields.get("expires", ""), now)
-    except ValueError as error:
-        raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None
-    return tokens.TokenRequest(
-        kind=kind, scope=scope, name=fields.get("name", ""), created_by=holder, expires_at=expires_at
-    )
+    host: HostName
+    group: GroupName = ""
 
 
 class Enrolled(msgspec.Struct):
@@ -212,25 +284,23 @@ class Enrolled(msgspec.Struct):
     token: str
 
 
-async def enrol(request: Request) -> Response:
-    """`POST /api/v1/enrol` with `host` and, for a new host, `group`: create the host's token.
+@operation("POST /api/v1/enrol", who=ENROLLING)
+async def enrol(request: Request, body: Enrolment) -> Created[Enrolled] | CreatedText:
+    """Exchange a one-time token for the token of a host.
 
     The answer is the token and a line feed, for shell scripts, or JSON if the client accepts JSON.
     """
     serving, grant = caller(request)
-    fields = parse_fields(await plain_body(request))
-    host, group = host_name(str(fields.get("host") or "")), str(fields.get("group") or "")
-    if group and not access.is_group(group):
-        raise Refusal(HTTPStatus.BAD_REQUEST, access.GROUP_RULE)
+    host = body.host.lower()
     now = serving.collector.now()
     try:
         token = await serving.change(
-            lambda connection: administration.enrol(connection, grant, host, group, now)
+            lambda connection: administration.enrol(connection, grant, host, body.group, now)
         )
     except administration.Used as error:
         raise Refusal(HTTPStatus.UNAUTHORIZED, str(error), {"WWW-Authenticate": "Bearer"}) from None
     finally:
         serving.guard.forget(grant.token_id)
     if "application/json" in request.headers.get("accept", ""):
-        return answer(Enrolled(host, token), HTTPStatus.CREATED)
-    return PlainTextResponse(f"{token}\n", HTTPStatus.CREATED)
+        return Created(Enrolled(host, token))
+    return CreatedText(f"{token}\n")

@@ -5,16 +5,20 @@ CSP allows only resources of the collector itself, and no inline script or style
 cannot run as a script, even if a template forgets to escape it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
-from typing import Any, Final
+from typing import ClassVar, Final, Generic, TypeVar
 
 import msgspec
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+T = TypeVar("T")
+PROBLEM: Final = "application/problem+json"
+"""The media type of refusals (RFC 9457)."""
 ASSISTED: Final = "/api/assisted-install/"
 """Path prefix of the assisted-service's calls."""
+BASE: Final = f"{ASSISTED}v2"
 
 
 class AgentProblem(msgspec.Struct):
@@ -22,6 +26,16 @@ class AgentProblem(msgspec.Struct):
 
     code: int
     message: str
+
+
+class AgentError(msgspec.Struct):
+    """A refusal in the form of the assisted-service's handlers; the code is a text."""
+
+    code: str
+    href: str
+    id: int
+    kind: str
+    reason: str
 
 
 class Refusal(Exception):  # noqa: N818  # an answer, not a fault
@@ -43,24 +57,98 @@ class Problem(msgspec.Struct):
 
 def agent_refused(status: HTTPStatus, message: str, headers: Mapping[str, str] | None = None) -> Response:
     """Return an error in the form of the assisted-service's authentication, routing and validation."""
-    return answer(AgentProblem(int(status), message), status, headers)
+    document = msgspec.json.encode(AgentProblem(int(status), message))
+    return Response(document, status, headers, media_type="application/json")
 
 
-def answer(
-    value: Any, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None
-) -> Response:
-    """Return a JSON response."""
-    return Response(msgspec.json.encode(value), status, headers, media_type="application/json")
+class Answer(Response, Generic[T]):
+    """A document as JSON. Handlers declare its type, which the OpenAPI document describes."""
+
+    status: ClassVar = HTTPStatus.OK
+    media_type = "application/json"
+
+    def __init__(self, document: T, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(msgspec.json.encode(document), self.status, headers)
+
+
+class Created(Answer[T]):
+    """A document about something that the request created."""
+
+    status = HTTPStatus.CREATED
+
+
+class Accepted(Answer[T]):
+    """A document about work that continues after the answer."""
+
+    status = HTTPStatus.ACCEPTED
+
+
+class Conflict(Answer[T]):
+    """A refusal (RFC 9457) with what the client needs to continue."""
+
+    status = HTTPStatus.CONFLICT
+    media_type = PROBLEM
+
+
+class Empty(Response):
+    """An answer without a body."""
+
+    status: ClassVar = HTTPStatus.OK
+
+    def __init__(self) -> None:
+        super().__init__(status_code=self.status)
+
+
+class CreatedEmpty(Empty):
+    """An answer without a body: the request created something."""
+
+    status = HTTPStatus.CREATED
+
+
+class NoContent(Empty):
+    """An answer with the status for answers without a body."""
+
+    status = HTTPStatus.NO_CONTENT
+
+
+class Text(Response):
+    """A plain text."""
+
+    status: ClassVar = HTTPStatus.OK
+    media_type = "text/plain"
+
+    def __init__(self, text: str | bytes, media_type: str = "text/plain") -> None:
+        super().__init__(text, self.status, media_type=media_type)
+
+
+class CreatedText(Text):
+    """A plain text about something that the request created."""
+
+    status = HTTPStatus.CREATED
+
+
+class UnavailableText(Text):
+    """A plain text: the process cannot work at the moment."""
+
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+
+
+class Download(StreamingResponse):
+    """A file, which browsers save and never display."""
+
+    status: ClassVar = HTTPStatus.OK
+    media_type = "application/octet-stream"
+
+    def __init__(self, pieces: Iterator[bytes], headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(pieces, self.status, {"X-Content-Type-Options": "nosniff", **(headers or {})})
 
 
 def refused(refusal: Refusal, path: str = "") -> Response:
     """Return an error response: RFC 9457, or the assisted-service's form if `path` is one of its calls."""
     if path.startswith(ASSISTED):
         return agent_refused(refusal.status, str(refusal), refusal.headers)
-    problem = Problem(refusal.status.phrase, refusal.status, str(refusal))
-    return Response(
-        msgspec.json.encode(problem), refusal.status, refusal.headers, media_type="application/problem+json"
-    )
+    document = msgspec.json.encode(Problem(refusal.status.phrase, refusal.status, str(refusal)))
+    return Response(document, refusal.status, refusal.headers, media_type=PROBLEM)
 
 
 POLICY: Final = (

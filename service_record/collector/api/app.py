@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Final
 
+import msgspec
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.applications import Starlette
@@ -19,16 +20,16 @@ from starlette.routing import Route
 from service_record.collector.api import bundle_calls
 from service_record.collector.api.answering import (
     ASSISTED,
+    BASE,
+    AgentError,
     EitherSlash,
     Refusal,
-    answer,
     refused,
 )
-from service_record.collector.api.assisted_calls import BASE
 from service_record.collector.api.direct_reports import DirectReports
 from service_record.collector.api.guard import Guard
 from service_record.collector.api.metrics import Metrics, Observed
-from service_record.collector.api.operation import AgentError, Operation
+from service_record.collector.api.operation import Operation
 from service_record.collector.api.operations import OPERATIONS
 from service_record.collector.api.requests import NUMBER
 from service_record.collector.api.serving import REFUSED, Serving, guarded, refusal_of
@@ -125,7 +126,8 @@ async def _refused(request: Request, error: Exception) -> Response:
     is_assisted = request.url.path.startswith(ASSISTED)
     if is_assisted and isinstance(error, CallRefused) and error.status != HTTPStatus.BAD_REQUEST:
         code = int(error.status)
-        return answer(AgentError(str(code), "", code, "Error", str(error)), error.status)
+        document = msgspec.json.encode(AgentError(str(code), "", code, "Error", str(error)))
+        return Response(document, error.status, media_type="application/json")
     return refused(refusal_of(error), request.url.path)
 
 

@@ -9,11 +9,12 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from sqlalchemy import Connection
 from starlette.requests import Request
-from starlette.responses import Response
 
-from service_record.collector.api.answering import ASSISTED, answer
+from service_record.collector.api.answering import BASE, Answer, Created, CreatedEmpty, Empty, NoContent
+from service_record.collector.api.operation import HOSTS, HOSTS_AND_READERS, operation
 from service_record.collector.api.serving import Serving, caller, plain_body
 from service_record.collector.domain.access import TokenKind
 from service_record.collector.domain.destinations import rfc3339
@@ -30,20 +31,60 @@ from service_record.collector.store import cluster_rows, host_rows, installation
 from service_record.collector.store.host_rows import HostInstallation
 from service_record.collector.store.installations import Arrival
 
-BASE: Final = f"{ASSISTED}v2"
 _AGENT_SECONDS: Final = 60
 """Interval at which agents should call."""
 
 
-async def get_hosts(request: Request) -> Response:
-    """`GET /v2/clusters/{cluster_id}/hosts`: the hosts of a cluster that the token may read.
+class HostsQuery(msgspec.Struct, kw_only=True):
+    """The parameters of a list of hosts."""
+
+    role: str | UnsetType = UNSET
+    status: str | UnsetType = UNSET
+
+
+class HostProgress(msgspec.Struct, kw_only=True):
+    """The stage of a host. Times are RFC 3339."""
+
+    current_stage: str
+    progress_info: str
+    installation_percentage: int
+    stage_started_at: str
+    stage_updated_at: str
+    stage_timed_out: bool
+
+
+class AssistedHost(msgspec.Struct, kw_only=True):
+    """A host as the assisted-service lists it, without its inventory."""
+
+    id: str
+    href: str
+    kind: str = "Host"
+    infra_env_id: str
+    cluster_id: str
+    role: str
+    bootstrap: bool
+    status: str
+    status_info: str
+    progress: HostProgress
+    logs_info: str
+
+
+class Instructions(msgspec.Struct, kw_only=True):
+    """The answer to an agent's regular call. There is never anything to do."""
+
+    next_instruction_seconds: int
+    instructions: tuple[()] = ()
+
+
+@operation("GET /api/assisted-install/v2/clusters/{cluster_id}/hosts", who=HOSTS_AND_READERS)
+async def get_hosts(request: Request, query: HostsQuery) -> Answer[list[AssistedHost]]:
+    """As the assisted-service: list the hosts of a cluster that the token may read.
 
     A host token whose scope is the host's id creates the host with its first call.
     """
     serving, grant = caller(request)
     cluster_id = id_in_path(request, "cluster_id")
-    role, status = request.query_params.get("role"), request.query_params.get("status")
-    if role is not None and role not in ROLES:
+    if query.role is not UNSET and query.role not in ROLES:
         raise CallRefused(HTTPStatus.BAD_REQUEST, f"role in query should be one of {sorted(ROLES)}")
 
     def look_up(connection: Connection) -> Sequence[HostInstallation]:
@@ -59,37 +100,64 @@ async def get_hosts(request: Request) -> Response:
         _view_of(one.installation, now)
         for one in rows
         if (grant.may_read_group(one.group) or grant.may_write(one.host, one.group))
-        and role in {None, one.installation.role}
-        and status in {None, one.installation.status_at(now)}
+        and query.role in {UNSET, one.installation.role}
+        and query.status in {UNSET, one.installation.status_at(now)}
     ]
-    return answer(views)
+    return Answer(views)
 
 
-async def put_progress(request: Request) -> Response:
-    """`PUT /v2/infra-envs/{infra_env_id}/hosts/{host_id}/progress`."""
+@operation(
+    "PUT /api/assisted-install/v2/infra-envs/{infra_env_id}/hosts/{host_id}/progress",
+    who=HOSTS,
+    body=dict[str, Any],
+    refusals=(404, 409),
+    counted="stage",
+)
+async def put_progress(request: Request) -> Empty:
+    """As the assisted-service: report the stage of a host."""
     now = Serving.of(request).collector.now()
     await _change(request, lambda host, body: progressed(host, body, now))
-    return Response(status_code=HTTPStatus.OK)
+    return Empty()
 
 
-async def put_logs_progress(request: Request) -> Response:
-    """`PUT /v2/infra-envs/{infra_env_id}/hosts/{host_id}/logs-progress`."""
+@operation(
+    "PUT /api/assisted-install/v2/infra-envs/{infra_env_id}/hosts/{host_id}/logs-progress",
+    who=HOSTS,
+    body=dict[str, Any],
+    refusals=(404, 409),
+)
+async def put_logs_progress(request: Request) -> NoContent:
+    """As the assisted-service: report the upload of a host's logs."""
     await _change(request, with_logs_state)
-    return Response(status_code=HTTPStatus.NO_CONTENT)
+    return NoContent()
 
 
-async def post_event(request: Request) -> Response:
-    """`POST /v2/events`: store an event of a host or cluster. Events of the service set states."""
+@operation(
+    "POST /api/assisted-install/v2/events",
+    who=HOSTS,
+    body=dict[str, Any],
+    refusals=(404, 409),
+    counted="event",
+)
+async def post_event(request: Request) -> CreatedEmpty:
+    """As the assisted-service: report an event of a host or of a cluster."""
     serving, grant = caller(request)
     event = event_of(await object_in(request))
     add_event = installations.add_event if event.host_id else cluster_rows.add_event
     now = serving.collector.now()
     await serving.change(lambda connection: add_event(connection, event, grant, now))
-    return Response(status_code=HTTPStatus.CREATED)
+    return CreatedEmpty()
 
 
-async def register_host(request: Request) -> Response:
-    """`POST /v2/infra-envs/{infra_env_id}/hosts`: an agent registers after booting the discovery image."""
+@operation(
+    "POST /api/assisted-install/v2/infra-envs/{infra_env_id}/hosts",
+    who=HOSTS,
+    body=dict[str, Any],
+    refusals=(404,),
+    counted="registration",
+)
+async def register_host(request: Request) -> Created[AssistedHost]:
+    """As the assisted-service: register a host that booted the discovery image."""
     serving, grant = caller(request)
     infra_env_id = id_in_path(request, "infra_env_id")
     body = await object_in(request)
@@ -103,14 +171,19 @@ async def register_host(request: Request) -> Response:
         return installations.register_agent(connection, arrival, infra_env_id)
 
     host = await serving.change(register)
-    return answer(_view_of(host, now), HTTPStatus.CREATED)
+    return Created(_view_of(host, now))
 
 
-async def get_instructions(request: Request) -> Response:
-    """`GET .../hosts/{host_id}/instructions`: the regular call of an agent. The answer has no steps."""
+@operation(
+    "GET /api/assisted-install/v2/infra-envs/{infra_env_id}/hosts/{host_id}/instructions",
+    who=HOSTS,
+    refusals=(404,),
+)
+async def get_instructions(request: Request) -> Answer[Instructions]:
+    """As the assisted-service: answer an agent's call, once a minute. It gets nothing to do."""
     now = Serving.of(request).collector.now()
     await _change(request, lambda host, _: replace(host, checked_in_at=now), has_body=False)
-    return answer({"next_instruction_seconds": _AGENT_SECONDS, "instructions": []})
+    return Answer(Instructions(next_instruction_seconds=_AGENT_SECONDS))
 
 
 def id_in_path(request: Request, name: str) -> str:
@@ -154,26 +227,24 @@ async def object_in(request: Request) -> dict[str, Any]:
     return value
 
 
-def _view_of(host: Installation, now: float) -> dict[str, object]:
-    """Return a host as the assisted-service lists it, without its inventory."""
+def _view_of(host: Installation, now: float) -> AssistedHost:
     has_failed = host.status == "error"  # then `info` is the reason
-    return {
-        "id": host.id,
-        "href": f"{BASE}/infra-envs/{host.infra_env_id}/hosts/{host.id}",
-        "kind": "Host",
-        "infra_env_id": host.infra_env_id,
-        "cluster_id": host.cluster_id,
-        "role": host.role,
-        "bootstrap": host.is_bootstrap,
-        "status": host.status_at(now),
-        "status_info": host.status_info_at(now) or (host.info if has_failed else ""),
-        "progress": {
-            "current_stage": host.stage,
-            "progress_info": "" if has_failed else host.info,
-            "installation_percentage": host.percentage,
-            "stage_started_at": rfc3339(host.stage_started_at),
-            "stage_updated_at": rfc3339(host.stage_updated_at),
-            "stage_timed_out": host.is_late(now),
-        },
-        "logs_info": host.logs_state,
-    }
+    return AssistedHost(
+        id=host.id,
+        href=f"{BASE}/infra-envs/{host.infra_env_id}/hosts/{host.id}",
+        infra_env_id=host.infra_env_id,
+        cluster_id=host.cluster_id,
+        role=host.role,
+        bootstrap=host.is_bootstrap,
+        status=host.status_at(now),
+        status_info=host.status_info_at(now) or (host.info if has_failed else ""),
+        progress=HostProgress(
+            current_stage=host.stage,
+            progress_info="" if has_failed else host.info,
+            installation_percentage=host.percentage,
+            stage_started_at=rfc3339(host.stage_started_at),
+            stage_updated_at=rfc3339(host.stage_updated_at),
+            stage_timed_out=host.is_late(now),
+        ),
+        logs_info=host.logs_state,
+    )

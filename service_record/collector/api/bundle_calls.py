@@ -10,18 +10,20 @@ from http import HTTPStatus
 from typing import Final, TypeVar
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
-from service_record.collector.api.answering import Refusal, answer
+from service_record.collector.api.answering import Answer, Created, Download, NoContent, Refusal
 from service_record.collector.api.assisted_calls import id_in_path
+from service_record.collector.api.operation import HOSTS, READERS, TEXT, Short, operation
 from service_record.collector.api.requests import receive
 from service_record.collector.api.serving import Serving, caller, host_name, plain_body
 from service_record.collector.domain.access import Forbidden, Grant, TokenKind
 from service_record.collector.domain.installation_rules import CLUSTER_LOGS, LOGS_TYPES, CallRefused, is_id
-from service_record.collector.domain.steps import LONGEST_NAME, readable
+from service_record.collector.domain.steps import readable
 from service_record.collector.ingest.incoming import Arriving
 from service_record.collector.logs import fault_of, log
 from service_record.collector.store import bundle_rows, cluster_rows, installations
@@ -56,36 +58,61 @@ class Sent:
     kind: str
 
 
-async def post_logs(request: Request) -> Response:
-    """`POST /v2/clusters/{cluster_id}/logs?logs_type=...&host_id=...`: store the form's file `upfile`.
+class LogsQuery(msgspec.Struct, kw_only=True):
+    """The parameters of an upload of logs."""
+
+    logs_type: str = ""
+    host_id: str | UnsetType = UNSET
+    infra_env_id: str | UnsetType = UNSET
+
+
+class TemplateQuery(msgspec.Struct, kw_only=True):
+    """The parameters of a rendered template."""
+
+    name: Short = ""
+
+
+@operation(
+    "POST /api/assisted-install/v2/clusters/{cluster_id}/logs",
+    who=HOSTS,
+    body="multipart/form-data",
+    refusals=(404, 409, 507),
+    counted="bundle",
+)
+async def post_logs(request: Request, query: LogsQuery) -> NoContent:
+    """As the assisted-service: upload the logs of a host (a bundle) or of a cluster.
 
     All parameters are checked before the file is read, so a refused upload writes nothing.
     """
     serving, grant = caller(request)
     collector, settings = serving.collector, serving.settings
-    sent = await _find_owner(request, grant)
+    sent = await _find_owner(request, grant, query)
     try:
         with collector.incoming.file(settings.most_bundle) as file:
             name = await receive(request, _FORM_FIELD, file, settings.seconds)
             if name == _PROBE_NAME and file.size <= _MAX_PROBE_BYTES:
-                return Response(status_code=HTTPStatus.NO_CONTENT)
+                return NoContent()
             keep_it = _keep_cluster_logs if sent.kind in CLUSTER_LOGS else keep
             await keep_it(serving, sent, name, file)
     except OSError as fault:
         raise _storage_refusal("bundle", fault) from None
-    return Response(status_code=HTTPStatus.NO_CONTENT)
+    return NoContent()
 
 
-async def _find_owner(request: Request, grant: Grant) -> Sent:
+async def _find_owner(request: Request, grant: Grant, query: LogsQuery) -> Sent:
     """Return the owner of uploaded logs. Raises CallRefused or Forbidden."""
     serving = Serving.of(request)
     cluster_id = id_in_path(request, "cluster_id")
-    kind, host_id = request.query_params.get("logs_type", ""), request.query_params.get("host_id", "")
+    kind = query.logs_type
     if kind not in LOGS_TYPES:
         raise CallRefused(HTTPStatus.BAD_REQUEST, f"logs_type in query should be one of {sorted(LOGS_TYPES)}")
     is_of_cluster = kind in CLUSTER_LOGS
-    for name, default in (("host_id", cluster_id if is_of_cluster else ""), ("infra_env_id", cluster_id)):
-        if not is_id(request.query_params.get(name, default)):
+    host_id = query.host_id
+    if host_id is UNSET:
+        host_id = cluster_id if is_of_cluster else ""
+    infra_env_id = cluster_id if query.infra_env_id is UNSET else query.infra_env_id
+    for name, value in (("host_id", host_id), ("infra_env_id", infra_env_id)):
+        if not is_id(value):
             raise CallRefused(HTTPStatus.BAD_REQUEST, f"{name} in query must be of type uuid")
 
     def look_up(connection: Connection) -> str:
@@ -158,17 +185,19 @@ async def keep(serving: Serving, sent: Sent, name: str, file: Arriving) -> Bundl
     return added
 
 
-async def list_bundles(request: Request) -> Response:
-    """`GET /api/v1/hosts/{host}/bundles`: list bundles and templates."""
+@operation("GET /api/v1/hosts/{host}/bundles", who=READERS, refusals=(404,))
+async def list_bundles(request: Request) -> Answer[Bundles]:
+    """List the bundles of a host."""
     serving, host = Serving.of(request), host_name(request.path_params["host"])
     stored = await serving.ask(lambda connection: bundle_rows.list_bundles(connection, host))
     if stored is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {host}")
-    return answer(Bundles(host, stored))
+    return Answer(Bundles(host, stored))
 
 
-async def get_bundle(request: Request) -> Response:
-    """`GET /api/v1/hosts/{host}/bundles/{bundle}`: download a bundle unchanged.
+@operation("GET /api/v1/hosts/{host}/bundles/{bundle:number}", who=READERS, refusals=(404,))
+async def get_bundle(request: Request) -> Download:
+    """Download a bundle, unchanged.
 
     The host's page links to it too, with a session instead of a token.
     """
@@ -182,11 +211,12 @@ async def get_bundle(request: Request) -> Response:
         return None if bundle is None else (bundle, collector.objects.read(bundle.key))
 
     bundle, pieces = await _look_up(look_up, f"{host} has no bundle {number}")
-    return download(pieces, bundle.size, f"{host}-{bundle.id}-{bundle.name}")
+    return _download(pieces, bundle.size, f"{host}-{bundle.id}-{bundle.name}")
 
 
-async def get_cluster_logs(request: Request) -> Response:
-    """`GET /api/v1/clusters/{cluster}/logs/{kind}`: download logs unchanged."""
+@operation("GET /api/v1/clusters/{cluster}/logs/{kind}", who=READERS, refusals=(404,))
+async def get_cluster_logs(request: Request) -> Download:
+    """Download the logs of a cluster, unchanged. The kind is controller or all."""
     serving, grant = caller(request)
     collector = serving.collector
     cluster, kind = str(request.path_params["cluster"]), str(request.path_params["kind"])
@@ -198,20 +228,12 @@ async def get_cluster_logs(request: Request) -> Response:
         return None if not logs else (logs[1], logs[2], collector.objects.read(logs[0]))
 
     name, size, pieces = await _look_up(look_up, f"there are no logs of kind {kind} of cluster {cluster}")
-    return download(pieces, size, f"{cluster}-{kind}-{name}")
+    return _download(pieces, size, f"{cluster}-{kind}-{name}")
 
 
-def download(pieces: Iterator[bytes], size: int, name: str) -> Response:
-    """Return a file download, which browsers save and never display."""
-    return StreamingResponse(
-        pieces,
-        media_type="application/octet-stream",
-        headers={
-            "Content-Length": str(size),
-            "Content-Disposition": f'attachment; filename="{_UNSAFE_CHARACTERS.sub("_", name)}"',
-            "X-Content-Type-Options": "nosniff",
-        },
-    )
+def _download(pieces: Iterator[bytes], size: int, name: str) -> Download:
+    disposition = f'attachment; filename="{_UNSAFE_CHARACTERS.sub("_", name)}"'
+    return Download(pieces, {"Content-Length": str(size), "Content-Disposition": disposition})
 
 
 async def _look_up(look_up: Callable[[], T | None], missing: str) -> T:
@@ -232,15 +254,16 @@ class TemplateKept(msgspec.Struct):
     host: str
 
 
-async def post_template(request: Request) -> Response:
-    """`POST /api/v1/hosts/{host}/templates?name=...`: store a text with the host's latest build.
+@operation("POST /api/v1/hosts/{host}/templates", who=HOSTS, body=TEXT, refusals=(422, 507))
+async def post_template(request: Request, query: TemplateQuery) -> Created[TemplateKept]:
+    """Attach a rendered template, as text without secrets, to the host's build.
 
     The sender masks secrets. If a secret is found nevertheless, the template is refused with 422.
     """
     serving, grant = caller(request)
     host = host_name(request.path_params["host"])
-    name = readable(request.query_params.get("name", "")).strip()
-    if not name or len(name) > LONGEST_NAME:
+    name = readable(query.name).strip()
+    if not name:
         raise Refusal(HTTPStatus.BAD_REQUEST, "name in query should be a text of at most 255 characters")
     text = await plain_body(request)
     try:
@@ -255,7 +278,7 @@ async def post_template(request: Request) -> Response:
             reply = await keep(serving, sent, name, file)
     except OSError as fault:
         raise _storage_refusal("template", fault) from None
-    return answer(TemplateKept(reply.id, host), HTTPStatus.CREATED)
+    return Created(TemplateKept(reply.id, host))
 
 
 async def show_template(request: Request) -> Response:

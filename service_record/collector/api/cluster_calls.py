@@ -2,19 +2,18 @@
 
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
 
-from service_record.collector.api.answering import Refusal, answer
+from service_record.collector.api.answering import Accepted, Answer, Created, Empty, NoContent, Refusal
 from service_record.collector.api.assisted_calls import id_in_path, object_in
-from service_record.collector.api.host_calls import flag_in
-from service_record.collector.api.requests import parse_fields, whole_number
-from service_record.collector.api.serving import caller, plain_body
+from service_record.collector.api.operation import ADMINISTRATORS, HOSTS, READERS, Short, operation
+from service_record.collector.api.serving import caller
 from service_record.collector.domain.access import Grant
 from service_record.collector.domain.assisted_reports import completion_of, finalizing_stage_of, operator_of
 from service_record.collector.domain.installation_rules import is_id, logs_state_of
@@ -27,31 +26,65 @@ from service_record.http.collector_answers import Clusters
 T = TypeVar("T")
 
 
-async def put_progress(request: Request) -> Response:
-    """`PUT /v2/clusters/{cluster_id}/progress`: the controller reports its finalizing stage."""
+class ClusterReference(msgspec.Struct, kw_only=True):
+    """A cluster in an answer of the assisted-service."""
+
+    id: str
+    kind: str = "Cluster"
+
+
+@operation(
+    "PUT /api/assisted-install/v2/clusters/{cluster_id}/progress",
+    who=HOSTS,
+    body=dict[str, Any],
+    refusals=(404,),
+    counted="cluster",
+)
+async def put_progress(request: Request) -> Empty:
+    """As the assisted-service: report the stage in which the controller finalizes."""
     stage = finalizing_stage_of(await _read_body(request))
     await _report(request, finalizing_stage=stage)
-    return Response(status_code=HTTPStatus.OK)
+    return Empty()
 
 
-async def put_operator(request: Request) -> Response:
-    """`PUT /v2/clusters/{cluster_id}/monitored-operators`: the controller reports an operator."""
+@operation(
+    "PUT /api/assisted-install/v2/clusters/{cluster_id}/monitored-operators",
+    who=HOSTS,
+    body=dict[str, Any],
+    refusals=(404,),
+    counted="cluster",
+)
+async def put_operator(request: Request) -> Empty:
+    """As the assisted-service: report the status of an operator."""
     await _write(request, cluster_rows.report_operator, operator_of(await _read_body(request)))
-    return Response(status_code=HTTPStatus.OK)
+    return Empty()
 
 
-async def complete(request: Request) -> Response:
-    """`POST /v2/clusters/{cluster_id}/actions/complete-installation`: the controller reports the result."""
+@operation(
+    "POST /api/assisted-install/v2/clusters/{cluster_id}/actions/complete-installation",
+    who=HOSTS,
+    body=dict[str, Any],
+    refusals=(404,),
+    counted="cluster",
+)
+async def complete(request: Request) -> Accepted[ClusterReference]:
+    """As the assisted-service: report the result of an installation."""
     is_success, info = completion_of(await _read_body(request))
     completion = "success" if is_success else "failure"
     cluster_id = await _report(request, completion=completion, completion_info="" if is_success else info)
-    return answer({"id": cluster_id, "kind": "Cluster"}, HTTPStatus.ACCEPTED)
+    return Accepted(ClusterReference(id=cluster_id))
 
 
-async def put_logs_progress(request: Request) -> Response:
-    """`PUT /v2/clusters/{cluster_id}/logs-progress`: the controller reports its upload of logs."""
+@operation(
+    "PUT /api/assisted-install/v2/clusters/{cluster_id}/logs-progress",
+    who=HOSTS,
+    body=dict[str, Any],
+    refusals=(404,),
+)
+async def put_logs_progress(request: Request) -> NoContent:
+    """As the assisted-service: report the upload of a cluster's logs."""
     await _report(request, logs_state=logs_state_of(await _read_body(request)))
-    return Response(status_code=HTTPStatus.NO_CONTENT)
+    return NoContent()
 
 
 async def _read_body(request: Request) -> dict[str, Any]:
@@ -75,7 +108,21 @@ async def _write(
     return cluster_id
 
 
-_MAX_HOSTS: Final = 10_000
+class ClusterFields(msgspec.Struct, omit_defaults=True):
+    """An administrator's fields of a cluster."""
+
+    name: Short | UnsetType = UNSET
+    control_planes: Annotated[int, Meta(ge=1, le=10_000)] | None = None
+    workers: Annotated[int, Meta(ge=0, le=10_000)] | None = None
+
+
+class ClustersQuery(msgspec.Struct, kw_only=True):
+    """The parameters of a list of clusters."""
+
+    cluster: tuple[str, ...] = ()
+    """Ids or names."""
+    all: bool = False
+    """False leaves out clusters that were installed more than a day ago."""
 
 
 class ClusterPut(msgspec.Struct):
@@ -85,28 +132,29 @@ class ClusterPut(msgspec.Struct):
     created: bool
 
 
-async def list_clusters(request: Request) -> Response:
-    """`GET /api/v1/clusters?cluster=&all=`: list clusters.
+@operation("GET /api/v1/clusters", who=READERS)
+async def list_clusters(request: Request, query: ClustersQuery) -> Answer[Clusters]:
+    """List clusters with their states, those that need action first.
 
     Clusters that were installed more than a day ago are left out without `all=true`.
     """
     serving, grant = caller(request)
     now = serving.collector.now()
-    since = None if flag_in(request, "all") else cluster_rows.shown_since(now)
-    named = request.query_params.getlist("cluster")
+    since = None if query.all else cluster_rows.shown_since(now)
     summaries = await serving.ask(
         lambda connection: cluster_rows.list_clusters(
-            connection, named=named, confined_to=grant.confined_to, done_since=since
+            connection, named=query.cluster, confined_to=grant.confined_to, done_since=since
         ),
     )
-    return answer(Clusters(clusters=summaries, now=now))
+    return Answer(Clusters(clusters=summaries, now=now))
 
 
-async def show_cluster(request: Request) -> Response:
-    """`GET /api/v1/clusters/{cluster}`: a cluster, by its id or name."""
+@operation("GET /api/v1/clusters/{cluster}", who=READERS, refusals=(404,))
+async def show_cluster(request: Request) -> Answer[ClusterDetail]:
+    """Show a cluster by its id or name: hosts, operators, logs and events."""
     serving, grant = caller(request)
     named = str(request.path_params["cluster"])
-    return answer(await run_in_threadpool(find_cluster, serving.collector, named, grant.confined_to))
+    return Answer(await run_in_threadpool(find_cluster, serving.collector, named, grant.confined_to))
 
 
 def find_cluster(collector: Collector, named: str, confined_to: str) -> ClusterDetail:
@@ -118,20 +166,17 @@ def find_cluster(collector: Collector, named: str, confined_to: str) -> ClusterD
     return cluster
 
 
-async def put_cluster(request: Request) -> Response:
-    """`PUT /api/v1/clusters/{cluster}`: define `name`, `control_planes` and `workers`."""
+@operation("PUT /api/v1/clusters/{cluster}", who=ADMINISTRATORS)
+async def put_cluster(request: Request, body: ClusterFields) -> Answer[ClusterPut] | Created[ClusterPut]:
+    """Set the name of a cluster and its planned number of hosts."""
     serving, grant = caller(request)
     cluster_id = str(request.path_params["cluster"]).lower()
     if not is_id(cluster_id):
         raise Refusal(HTTPStatus.BAD_REQUEST, "a cluster is defined by its id, a UUID")
-    fields = parse_fields(await plain_body(request))
-    name = fields.get("name")
-    if name is not None and (not isinstance(name, str) or len(name) > LONGEST_NAME):
-        raise Refusal(HTTPStatus.BAD_REQUEST, f"name is a text of at most {LONGEST_NAME} characters")
     definition = ClusterDefinition(
-        name=None if name is None else readable(name).strip(),
-        control_planes=_parse_number(fields.get("control_planes"), "control_planes", 1),
-        workers=_parse_number(fields.get("workers"), "workers", 0),
+        name=None if body.name is UNSET else body.name,
+        control_planes=body.control_planes,
+        workers=body.workers,
     )
     now = serving.collector.now()
 
@@ -140,11 +185,4 @@ async def put_cluster(request: Request) -> Response:
         return cluster_rows.define(connection, cluster_id, definition, now)
 
     is_new = await serving.change(put)
-    return answer(ClusterPut(cluster_id, is_new), HTTPStatus.CREATED if is_new else HTTPStatus.OK)
-
-
-def _parse_number(value: object, name: str, least: int) -> int | None:
-    """Return a number of hosts, or None if the field is missing. Raises Refusal."""
-    if value is None or value == "":
-        return None
-    return whole_number(str(value), name, least, _MAX_HOSTS)
+    return (Created if is_new else Answer)(ClusterPut(cluster_id, is_new))

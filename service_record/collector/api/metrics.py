@@ -17,10 +17,10 @@ from prometheus_client.registry import Collector as Source
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service_record.collector.api.answering import Refusal, add_safe_headers, refused
+from service_record.collector.api.answering import Refusal, Text, UnavailableText, add_safe_headers, refused
+from service_record.collector.api.operation import ANYBODY, READERS, operation
 from service_record.collector.api.serving import Serving, caller
 from service_record.collector.logs import fault_of, log
 from service_record.collector.process import Collector
@@ -150,14 +150,18 @@ class _Now(Source):
             yield family
 
 
-async def metrics(request: Request) -> Response:
-    """`GET /metrics`: all metrics, for a token that may read all hosts."""
+@operation(
+    "GET /metrics",
+    who=READERS,
+)
+async def metrics(request: Request) -> Text:
+    """Metrics for Prometheus."""
     _, grant = caller(request)
     if grant.confined_to:
         raise Refusal(HTTPStatus.FORBIDDEN, "metrics are of all hosts: this token reads one group only")
     counted: Metrics = request.app.state.metrics
     text = await run_in_threadpool(counted.text)
-    return Response(text, media_type=CONTENT_TYPE_LATEST)
+    return Text(text, CONTENT_TYPE_LATEST)
 
 
 _PROBE: Final = "readyz"
@@ -165,20 +169,28 @@ _READY_SECONDS: Final = 5.0
 """If the database does not commit within this time, the process is not ready."""
 
 
-async def healthy(_: Request) -> Response:
-    """`GET /healthz`: the process answers."""
-    return PlainTextResponse("ok\n")
+@operation(
+    "GET /healthz",
+    who=ANYBODY,
+)
+async def healthy(_: Request) -> Text:
+    """Check that the process runs."""
+    return Text("ok\n")
 
 
-async def ready(request: Request) -> Response:
-    """`GET /readyz`: the process answers and can commit a small write to the database."""
+@operation(
+    "GET /readyz",
+    who=ANYBODY,
+)
+async def ready(request: Request) -> Text | UnavailableText:
+    """Check that the process runs and the database accepts writes."""
     writer = Serving.of(request).collector.writer
     try:
         async with asyncio.timeout(_READY_SECONDS):
             await asyncio.shield(asyncio.wrap_future(writer.change(_write_probe)))
     except Exception:  # noqa: BLE001  # after any error the process is not ready
-        return PlainTextResponse("the database cannot be written\n", HTTPStatus.SERVICE_UNAVAILABLE)
-    return PlainTextResponse("ok\n")
+        return UnavailableText("the database cannot be written\n")
+    return Text("ok\n")
 
 
 def _write_probe(connection: Connection) -> None:

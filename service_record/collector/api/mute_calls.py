@@ -1,32 +1,59 @@
 """Calls that list, create and end mutes (acknowledgements, mutes, maintenance)."""
 
-from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Annotated, ClassVar
 
 import msgspec
+from msgspec import Meta
 from sqlalchemy import Connection
 from starlette.requests import Request
-from starlette.responses import Response
 
-from service_record.collector.api.admin_calls import named_fields
-from service_record.collector.api.answering import Refusal, answer
+from service_record.collector.api.answering import Answer, Created, NoContent, Refusal
+from service_record.collector.api.operation import ADMINISTRATORS, Duration, Schema, Short, operation
 from service_record.collector.api.serving import Serving, caller
-from service_record.collector.domain.access import Grant
+from service_record.collector.domain.access import GROUP_PATTERN, Grant
 from service_record.collector.domain.mutes import (
+    CAUSE_PATTERN,
     Mute,
     MuteKind,
     MuteScope,
     parse_mute_duration,
     parse_subject,
 )
+from service_record.collector.domain.steps import LONGEST_NAME
 from service_record.collector.store.administration import note
 from service_record.collector.store.mute_rows import active_mutes, add_mute, end_mute
+from service_record.http.address import HOST_PATTERN
 
 
 class Mutes(msgspec.Struct):
     """The mutes in force, latest first."""
 
     mutes: tuple[Mute, ...]
+
+
+class NewMute(msgspec.Struct, omit_defaults=True):
+    """Trouble that somebody handles already, or of which nobody wants news."""
+
+    json_rules: ClassVar[Schema] = {
+        "anyOf": [
+            {
+                "properties": {
+                    "scope": {"const": scope},
+                    "subject": {"type": "string", "pattern": f"^(?:{pattern})$"},
+                }
+            }
+            for scope, pattern in (("host", HOST_PATTERN), ("group", GROUP_PATTERN), ("cause", CAUSE_PATTERN))
+        ]
+    }
+
+    kind: MuteKind
+    scope: MuteScope
+    subject: Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
+    """The name of the host or group, or the 16 digits of the cause."""
+    duration: Duration
+    """At most 366 days."""
+    note: Short = ""
 
 
 class MuteMade(msgspec.Struct):
@@ -36,24 +63,26 @@ class MuteMade(msgspec.Struct):
     until: float
 
 
-async def list_mutes(request: Request) -> Response:
-    """`GET /api/v1/mutes`: list the mutes in force."""
+@operation("GET /api/v1/mutes", who=ADMINISTRATORS)
+async def list_mutes(request: Request) -> Answer[Mutes]:
+    """List acknowledgements, mutes and maintenance."""
     serving, _ = caller(request)
-    return answer(Mutes(await read_mutes(serving)))
+    return Answer(Mutes(await read_mutes(serving)))
 
 
-async def create_mute(request: Request) -> Response:
-    """`POST /api/v1/mutes`: create a mute from `kind`, `scope`, `subject`, `duration` (`4h`), `note`."""
+@operation("POST /api/v1/mutes", who=ADMINISTRATORS)
+async def create_mute(request: Request, body: NewMute) -> Created[MuteMade]:
+    """Acknowledge or mute a host, a group or a cause, or put it into maintenance."""
     serving, grant = caller(request)
-    mute = await make_mute(serving, grant, await named_fields(request))
-    return answer(mute, HTTPStatus.CREATED)
+    return Created(await make_mute(serving, grant, body))
 
 
-async def delete_mute(request: Request) -> Response:
-    """`DELETE /api/v1/mutes/{mute}`: end a mute."""
+@operation("DELETE /api/v1/mutes/{mute:number}", who=ADMINISTRATORS, refusals=(404,))
+async def delete_mute(request: Request) -> NoContent:
+    """End a mute before its time."""
     serving, grant = caller(request)
     await finish_mute(serving, grant, request.path_params["mute"])
-    return Response(status_code=HTTPStatus.NO_CONTENT)
+    return NoContent()
 
 
 async def read_mutes(serving: Serving) -> tuple[Mute, ...]:
@@ -62,29 +91,28 @@ async def read_mutes(serving: Serving) -> tuple[Mute, ...]:
     return await serving.ask(lambda connection: active_mutes(connection, now))
 
 
-async def make_mute(serving: Serving, grant: Grant, fields: Mapping[str, str]) -> MuteMade:
+async def make_mute(serving: Serving, grant: Grant, asked: NewMute) -> MuteMade:
     """Create a mute on behalf of a token's owner. Raises Refusal."""
     now = serving.collector.now()
     try:
-        kind, scope = MuteKind(fields.get("kind", "")), MuteScope(fields.get("scope", ""))
-        subject = parse_subject(scope, fields.get("subject", ""))
-        until = now + parse_mute_duration(fields.get("duration", ""))
+        subject = parse_subject(asked.scope, asked.subject)
+        until = now + parse_mute_duration(asked.duration)
     except ValueError as error:
         raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None
     new = Mute(
         id=0,
-        kind=kind,
-        scope=scope,
+        kind=asked.kind,
+        scope=asked.scope,
         subject=subject,
         until=until,
         by=grant.holder,
-        note=fields.get("note", ""),
+        note=asked.note,
         made_at=now,
     )
 
     def add(connection: Connection) -> int:
         number = add_mute(connection, new)
-        summary = f"{number}: {kind} {scope} {subject} until {until:.0f} {new.note}".rstrip()
+        summary = f"{number}: {new.kind} {new.scope} {subject} until {until:.0f} {new.note}".rstrip()
         note(connection, grant.holder, "mute create", summary, now)
         return number
 

@@ -1,14 +1,15 @@
-"""Build the OpenAPI document from the table of operations: https://spec.openapis.org/oas/v3.1.0."""
+"""Build the OpenAPI document from the operations and the types of their handlers: https://spec.openapis.org/oas/v3.1.0."""
 
 import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from types import UnionType
+from typing import Any, Final, Union, get_args, get_origin
 
 import msgspec
 
-from service_record.collector.api.answering import AgentProblem, Problem
-from service_record.collector.api.operation import ANYBODY, TEXT, AgentError, Operation
+from service_record.collector.api.answering import PROBLEM, AgentError, AgentProblem, Problem
+from service_record.collector.api.operation import ANYBODY, TEXT, Handler, Operation, Schema
 from service_record.http.address import HOST_PATTERN
 from service_record.version import __version__
 
@@ -32,7 +33,8 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
     of_type = dict(zip(types, schemas, strict=True))
     for type_ in types:
         # Rules between fields, which no annotation of one field can express.
-        components[type_.__name__] |= getattr(type_, "json_rules", {})
+        if (rules := getattr(type_, "json_rules", None)) is not None:
+            components[type_.__name__] |= rules
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         paths.setdefault(operation.template, {})[operation.method.lower()] = _operation(operation, of_type)
@@ -56,18 +58,46 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
     return plain
 
 
+def read_answers(handler: Handler) -> dict[int, dict[str, Any]]:
+    """Return the answers that a handler's return type declares: status -> media type -> document's type."""
+    declared = handler.__annotations__["return"]
+    answers: dict[int, dict[str, Any]] = {}
+    for kind in get_args(declared) if get_origin(declared) in {Union, UnionType} else (declared,):
+        response = get_origin(kind) or kind
+        contents = answers.setdefault(int(response.status), {})
+        if response.media_type is not None:
+            contents[response.media_type] = next(iter(get_args(kind)), str)
+    return answers
+
+
+def read_parameters(query: type[msgspec.Struct] | None) -> dict[str, Schema]:
+    """Return the schema of each parameter of a query."""
+    if query is None:
+        return {}
+    (_, parts) = msgspec.json.schema_components([query], ref_template="{name}")
+
+    def inlined(schema: Schema) -> Schema:
+        if "$ref" in schema:  # an enumeration
+            return {"type": "string", "enum": parts[schema["$ref"]]["enum"]}
+        if "items" in schema:
+            return {"type": "array", "items": inlined(schema["items"])}
+        return {"type": "string", **schema} if "enum" in schema else schema
+
+    properties: dict[str, Schema] = parts[query.__name__]["properties"]
+    return {name: inlined(schema) for name, schema in properties.items()}
+
+
 def _types(operations: Sequence[Operation]) -> list[Any]:
     types = [
-        what
-        for operation in operations
-        for several in (*operation.answers.values(), operation.body)
-        for what in _each(several)
+        *(operation.documented_body for operation in operations),
+        *(
+            document
+            for operation in operations
+            for contents in read_answers(operation.handler).values()
+            for document in contents.values()
+        ),
     ]
-    return list(dict.fromkeys(what for what in types if isinstance(what, type)))
-
-
-def _each(what: Any) -> tuple[Any, ...]:
-    return what if isinstance(what, tuple) else (what,)
+    return list(dict.fromkeys(kind for kind in types if kind is not None and not isinstance(kind, str)))
 
 
 def _operation(operation: Operation, of_type: Mapping[Any, Any]) -> dict[str, Any]:
@@ -79,7 +109,7 @@ def _operation(operation: Operation, of_type: Mapping[Any, Any]) -> dict[str, An
         "responses": _responses(operation, of_type),
         "security": [] if not operation.who.kinds else [{"token": []}, {"agent": []}],
     }
-    if operation.body is not None:
+    if operation.documented_body is not None:
         described["requestBody"] = {"content": _body(operation, of_type)}
     return described
 
@@ -95,7 +125,8 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
         for name in _PARAMETER.findall(operation.template)
     ]
     return in_path + [
-        {"name": name, "in": "query", "schema": dict(schema)} for name, schema in operation.query.items()
+        {"name": name, "in": "query", "schema": schema}
+        for name, schema in (read_parameters(operation.query) or operation.parameters).items()
     ]
 
 
@@ -110,44 +141,37 @@ def _path_schema(name: str) -> dict[str, Any]:
 
 
 def _body(operation: Operation, of_type: Mapping[Any, Any]) -> dict[str, Any]:
-    if operation.body == TEXT:
+    body = operation.documented_body
+    if body == TEXT:
         return {TEXT: {"schema": {"type": "string"}}}
-    if isinstance(operation.body, str):
+    if isinstance(body, str):
         file = {"type": "object", "properties": {"upfile": {"type": "string", "format": "binary"}}}
-        return {operation.body: {"schema": file}}
-    content = {"schema": _schema(operation.body, of_type)}
-    kinds = ("application/json", _FORM) if operation.is_form else ("application/json",)
+        return {body: {"schema": file}}
+    content = {"schema": of_type[body]}
+    is_form = operation.is_form or operation.fields is not None
+    kinds = ("application/json", _FORM) if is_form else ("application/json",)
     return dict.fromkeys(kinds, content)
 
 
-def _schema(what: Any, of_type: Mapping[Any, Any]) -> Any:
-    return of_type[what] if isinstance(what, type) else dict(what)
-
-
 def _responses(operation: Operation, of_type: Mapping[Any, Any]) -> dict[str, Any]:
-    responses = {str(status): _answer(status, what, of_type) for status, what in operation.answers.items()}
+    responses: dict[str, Any] = {}
+    for status, contents in read_answers(operation.handler).items():
+        responses[str(status)] = {"description": HTTPStatus(status).phrase}
+        if contents:
+            responses[str(status)]["content"] = {
+                media_type: {"schema": of_type[document]} for media_type, document in contents.items()
+            }
     if operation.who is ANYBODY:
         return responses
-    statuses = {*_ALL, *operation.refusals, *(_WITH_BODY if operation.body is not None else ())}
-    media = "application/problem+json" if operation.problem == "Problem" else "application/json"
+    statuses = {*_ALL, *operation.refusals, *(_WITH_BODY if operation.documented_body is not None else ())}
+    media = "application/json" if operation.is_assisted else PROBLEM
     for status in sorted(statuses):
-        name = operation.problem
-        if name == AgentError.__name__ and status not in _BY_HANDLERS:
-            name = AgentProblem.__name__
+        name = Problem.__name__
+        if operation.is_assisted:
+            name = (AgentError if status in _BY_HANDLERS else AgentProblem).__name__
         schema = {"$ref": _REFERENCE.format(name=name)}
         responses[str(status)] = {
             "description": HTTPStatus(status).phrase,
             "content": {media: {"schema": schema}},
         }
     return responses
-
-
-def _answer(status: int, what: Any, of_type: Mapping[Any, Any]) -> dict[str, Any]:
-    described: dict[str, Any] = {"description": HTTPStatus(status).phrase}
-    content = {}
-    for one in _each(what):
-        if isinstance(one, str):
-            content[one] = {"schema": {"type": "string"}}
-        elif one is not None:
-            content["application/json"] = {"schema": _schema(one, of_type)}
-    return described | ({"content": content} if content else {})

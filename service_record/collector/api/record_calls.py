@@ -7,9 +7,9 @@ from typing import Final
 import msgspec
 from sqlalchemy import Connection
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
 
-from service_record.collector.api.answering import Refusal, answer
+from service_record.collector.api.answering import Answer, Conflict, Download, Refusal
+from service_record.collector.api.operation import HOSTS, HOSTS_AND_READERS, READERS, operation
 from service_record.collector.api.requests import read_body
 from service_record.collector.api.serving import Serving, caller, host_name
 from service_record.collector.store import bundle_rows, record_rows
@@ -31,8 +31,9 @@ _ROWS: Final = 16
 """Number of rows of a record that one query reads."""
 
 
-async def post_records(request: Request) -> Response:
-    """`POST /api/v1/hosts/{host}/records`: store a batch of pieces. Answers once all of it is on disk."""
+@operation("POST /api/v1/hosts/{host}/records", who=HOSTS, body=Batch, refusals=(507,), counted="records")
+async def post_records(request: Request) -> Answer[StoredBatch] | Conflict[OffsetsProblem]:
+    """Send new pieces of service records."""
     serving, grant = caller(request)
     host = host_name(request.path_params["host"])
     pieces = _pieces(await read_body(request, MAX_BODY_BYTES, serving.settings.seconds))
@@ -44,18 +45,15 @@ async def post_records(request: Request) -> Response:
         )
     except Elsewhere as error:
         conflict = HTTPStatus.CONFLICT
-        problem = answer(
-            OffsetsProblem(conflict.phrase, conflict, str(error), tuple(map(_as_sent, error.held))),
-            conflict,
-        )
-        problem.headers["Content-Type"] = "application/problem+json"
-        return problem
+        held = tuple(map(_as_sent, error.held))
+        return Conflict(OffsetsProblem(conflict.phrase, conflict, str(error), held))
     collector.judge.tell(host_id)
-    return answer(StoredBatch(host, tuple(map(_as_sent, files))))
+    return Answer(StoredBatch(host, tuple(map(_as_sent, files))))
 
 
-async def get_records(request: Request) -> Response:
-    """`GET /api/v1/hosts/{host}/records`: the services with records, and the stored length of each file.
+@operation("GET /api/v1/hosts/{host}/records", who=HOSTS_AND_READERS, refusals=(404,))
+async def get_records(request: Request) -> Answer[StoredRecords]:
+    """List the services with records, and the stored lengths. A host may read its own.
 
     A host may read its own, to continue where it stopped.
     """
@@ -80,11 +78,12 @@ async def get_records(request: Request) -> Response:
     stored = await serving.ask(look_up)
     if stored is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {host}")
-    return answer(stored)
+    return Answer(stored)
 
 
-async def get_record(request: Request) -> Response:
-    """`GET /api/v1/hosts/{host}/records/{service}`: the stored part of a record, byte for byte."""
+@operation("GET /api/v1/hosts/{host}/records/{service}", who=READERS, refusals=(404,))
+async def get_record(request: Request) -> Download:
+    """Download the record of a service, byte for byte."""
     serving, host = Serving.of(request), host_name(request.path_params["host"])
     database = serving.collector.database
     service = str(request.path_params["service"])
@@ -109,9 +108,7 @@ async def get_record(request: Request) -> Response:
                 piece = record_rows.data_at(connection, places[begin : begin + _ROWS])
             yield piece
 
-    return StreamingResponse(
-        data(), media_type="application/octet-stream", headers={"X-Content-Type-Options": "nosniff"}
-    )
+    return Download(data())
 
 
 def _pieces(body: bytes) -> list[Piece]:

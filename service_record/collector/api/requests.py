@@ -1,9 +1,10 @@
 """Read request bodies, uploaded files and numbers, with limits on size and time."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, TypeVar, get_origin
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -14,9 +15,10 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import ClientDisconnect, Request
 
 from service_record.collector.api.answering import Refusal
-from service_record.collector.domain.steps import readable
+from service_record.collector.domain.steps import LONGEST_NAME, readable
 from service_record.collector.ingest.incoming import Arriving, TooLong
 
+S = TypeVar("S", bound=msgspec.Struct)
 _MAX_FIELDS: Final = 64
 
 
@@ -77,12 +79,65 @@ def _too_long(most: int) -> Refusal:
     return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is longer than {most} bytes")
 
 
-def whole_number(text: str, name: str, least: int, most: int) -> int:
-    """Return a decimal number. Raises Refusal if it is not one, or not from `least` to `most`."""
-    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
-    if not is_number or not least <= int(text) <= most:
-        raise Refusal(HTTPStatus.BAD_REQUEST, f"{name} is a whole number from {least} to {most}")
-    return int(text)
+def parse_query(request: Request, kind: type[S]) -> S:
+    """Return the parameters of the query that a type declares. Raises Refusal.
+
+    If a parameter is repeated, the last value counts, unless its type is a tuple.
+    """
+    values: dict[str, object] = {}
+    for parameter in msgspec.structs.fields(kind):
+        texts: list[str] = request.query_params.getlist(parameter.name)
+        if get_origin(parameter.type) is tuple:
+            values[parameter.name] = texts
+        elif texts:
+            is_bare_flag = parameter.type is bool and not texts[-1]  # `?all`
+            values[parameter.name] = is_bare_flag or texts[-1]
+    return parse_values(values, kind)
+
+
+async def read_fields(request: Request, kind: type[S], most: int, seconds: float) -> S:
+    """Return the body of a request, a JSON object or a form, as this type. Raises Refusal.
+
+    Texts lose control characters and spaces around them. A number without digits counts as missing.
+    """
+    values: dict[str, object] = {}
+    is_number = {field.name for field in msgspec.structs.fields(kind) if field.default is None}
+    for name, value in parse_fields(await read_body(request, most, seconds)).items():
+        text = readable(str(value)).strip()
+        if value is not None and not isinstance(value, str | int | float):
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"{readable(name)[:64]} is not a text or a number")
+        if value is not None and not (name in is_number and not text):
+            values[name] = text
+    return parse_values(values, kind)
+
+
+def parse_values(values: Mapping[str, object], kind: type[S]) -> S:
+    """Convert texts to the types of fields. Raises Refusal with the first invalid field and its rule."""
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        named = re.search(r"`(?:\$\.)?(\w+)(?:\[\d+\])?`$", str(error))
+        name = named[1] if named else ""
+        _, parts = msgspec.json.schema_components([kind], ref_template="{name}")
+        schema = parts[kind.__name__]["properties"].get(name, {})
+        schema = schema.get("items", schema)
+        schema = {**schema, **parts.get(schema.get("$ref"), {})}
+        raise Refusal(HTTPStatus.BAD_REQUEST, _describe_rule(name, schema)) from None
+
+
+def _describe_rule(name: str, schema: Mapping[str, Any]) -> str:
+    """Return what a field must be, as the OpenAPI document has it."""
+    if "enum" in schema:
+        return f"{name} is one of {', '.join(filter(None, map(str, schema['enum'])))}"
+    if "description" in schema:
+        return f"{name}: {schema['description']}"
+    for number in (schema, *schema.get("anyOf", ())):
+        if number.get("type") == "integer":
+            return f"{name} is a whole number from {number['minimum']} to {number['maximum']}"
+    if schema.get("type") == "boolean":
+        return f"{name} is true or false"
+    most = schema.get("maxLength", LONGEST_NAME)
+    return f"{name} is a text of {schema.get('minLength', 0)} to {most} characters"
 
 
 NUMBER: Final = "number"

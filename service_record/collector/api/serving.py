@@ -13,7 +13,7 @@ from starlette.responses import Response
 from service_record.collector.api.answering import Refusal
 from service_record.collector.api.guard import Guard
 from service_record.collector.api.operation import READERS, Handler, Operation
-from service_record.collector.api.requests import read_body
+from service_record.collector.api.requests import parse_query, read_body, read_fields
 from service_record.collector.domain.access import Forbidden, Grant
 from service_record.collector.domain.installation_rules import CallRefused
 from service_record.collector.domain.reports import UnreadableReport
@@ -32,6 +32,7 @@ from service_record.http.address import HOST_RULE, is_host_name
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import msgspec
     from sqlalchemy import Connection
 
 T = TypeVar("T")
@@ -75,12 +76,14 @@ def guarded(operation: Operation) -> Handler:
     """
     if not operation.who.kinds:
         return operation.handler
+    query, fields = operation.query, operation.fields
+    names = frozenset(query.__struct_fields__ if query is not None else ())
 
     async def checked(request: Request) -> Response:
         serving = Serving.of(request)
         grant = await serving.guard.grant(request, is_counted=not operation.has_host_in_body)
-        if operation.has_closed_query and (odd := set(request.query_params) - operation.query.keys()):
-            known = f"; there are {', '.join(sorted(operation.query))}" if operation.query else ""
+        if operation.has_closed_query and (odd := set(request.query_params) - names):
+            known = f"; there are {', '.join(sorted(names))}" if names else ""
             reason = f"there is no parameter {readable(min(odd))[:64]}{known}"
             raise Refusal(HTTPStatus.BAD_REQUEST, reason)
         if grant.kind not in operation.who.kinds:
@@ -88,7 +91,13 @@ def guarded(operation: Operation) -> Handler:
         if operation.who is READERS and "host" in request.path_params:
             await check_readable(serving, grant, host_name(request.path_params["host"]))
         request.state.grant = grant
-        return await operation.handler(request)
+        arguments: dict[str, msgspec.Struct] = {}
+        if query is not None:
+            arguments["query"] = parse_query(request, query)
+        if fields is not None:
+            settings = serving.settings
+            arguments["body"] = await read_fields(request, fields, settings.most_body, settings.seconds)
+        return await operation.handler(request, **arguments)
 
     return checked
 

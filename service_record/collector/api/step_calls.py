@@ -3,14 +3,15 @@
 from collections import Counter
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
 
-from service_record.collector.api.answering import Refusal, answer
+from service_record.collector.api.answering import Answer, Created, Refusal, Text
 from service_record.collector.api.metrics import OVERLOADED, Results
+from service_record.collector.api.operation import BOOTING, CLOUD_INIT, HOSTS, HostName, operation
 from service_record.collector.api.requests import parse_fields, parse_form, read_body
 from service_record.collector.api.serving import (
     REFUSED,
@@ -30,6 +31,73 @@ from service_record.collector.store.reporting import Accepted, Report, record_st
 _DOWNLOADED: Final = ReportedStep(label="image_downloaded", name="Image downloaded", status=StepStatus.DONE)
 
 
+Some = Annotated[str, Meta(pattern="[!-~\u00a1-\u167f\u3040-\ud7ff]", examples=["Disk setup"])]
+"""A text with at least one visible character."""
+
+
+# Only the OpenAPI document uses these types. Reports are read field by field, so that one with an invalid
+# field is stored without it.
+
+
+class StepReport(msgspec.Struct, omit_defaults=True):
+    """A step as a template reports it. All but `name` or `label` may be left out, and more may be there."""
+
+    name: Some
+    label: str = ""
+    priority: int = 0
+    status: str = ""
+    """`init`, `done`, `failed`; nothing, or anything else, is that it happened."""
+    logs: str = ""
+    percentage: float | None = None
+    action: str = ""
+    time: str = ""
+    """RFC 3339, or seconds since 1970."""
+    boot: str = ""
+    sequence: int | None = None
+    """The number of this report in its boot. With `boot` it identifies a report that is sent again."""
+    build: str = ""
+    group: str = ""
+    release: str = ""
+    hardware: str = ""
+    """Vendor and model of the machine."""
+
+
+class HostReport(StepReport, kw_only=True, omit_defaults=True):
+    """A step in a batch of reports."""
+
+    host: HostName
+    key: str = ""
+    """The sender's id of this report, as `Idempotency-Key` is for a report by itself."""
+
+
+class Reports(msgspec.Struct):
+    """Reports of one or more hosts, in the order in which they happened."""
+
+    reports: Annotated[list[HostReport], Meta(min_length=1, max_length=1000)]
+
+
+class CloudInitEvent(msgspec.Struct, omit_defaults=True):
+    """An event as cloud-init's webhook sends it."""
+
+    name: Some
+    event_type: Annotated[str, Meta(extra_json_schema={"enum": ["start", "finish"]})]
+    description: str = ""
+    origin: str = ""
+    timestamp: float = 0.0
+    result: str = ""
+    """The result that a `finish` reports: `SUCCESS`, `WARN` or `FAIL`."""
+
+
+class Update(msgspec.Struct, omit_defaults=True):
+    """The request body in use in the RFC's thread; `name` is the host's."""
+
+    name: HostName
+    status: str = ""
+    percentage: str = ""
+    action: str = ""
+    datacenter_name: str = ""
+
+
 class StepsAccepted(msgspec.Struct, omit_defaults=True):
     """The result of a report."""
 
@@ -39,14 +107,29 @@ class StepsAccepted(msgspec.Struct, omit_defaults=True):
     notes: tuple[str, ...] = ()
 
 
-async def post_step(request: Request) -> Response:
-    """`POST /api/v1/hosts/{host}/steps`: a step as JSON or as a form."""
+@operation(
+    "POST /api/v1/hosts/{host}/steps",
+    who=HOSTS,
+    body=StepReport,
+    is_form=True,
+    refusals=(422,),
+    counted="step",
+)
+async def post_step(request: Request) -> Created[StepsAccepted]:
+    """Report a step. It is acknowledged once it is on disk."""
     step = step_of(parse_fields(await plain_body(request)))
     return await _store_step(request, caller(request)[1], request.path_params["host"], step)
 
 
-async def get_step(request: Request) -> Response:
-    """`GET /api/v1/hosts/{host}/steps?name=...`: report a step in a query, for a wget without POST."""
+@operation(
+    "GET /api/v1/hosts/{host}/steps",
+    parameters={name: {"type": "string"} for name in StepReport.__struct_fields__},
+    who=HOSTS,
+    refusals=(422,),
+    counted="step",
+)
+async def get_step(request: Request) -> Created[StepsAccepted]:
+    """Report a step in the query, for a wget that can only GET."""
     _refuse_head(request)
     step = step_of(parse_form(request.url.query))
     return await _store_step(request, caller(request)[1], request.path_params["host"], step)
@@ -58,8 +141,17 @@ def _refuse_head(request: Request) -> None:
         raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "only GET reports", {"Allow": "GET"})
 
 
-async def post_update(request: Request) -> Response:
-    """`POST /api/update`: report a step with the body that is used in the thread of Foreman's RFC."""
+@operation(
+    "POST /api/update",
+    who=HOSTS,
+    has_host_in_body=True,
+    body=Update,
+    is_form=True,
+    refusals=(422,),
+    counted="step",
+)
+async def post_update(request: Request) -> Created[StepsAccepted]:
+    """Report a step in the form of the thread of Foreman's RFC."""
     fields = parse_fields(await plain_body(request))
     host, step = update_of(fields)
     serving, grant = caller(request)
@@ -67,8 +159,9 @@ async def post_update(request: Request) -> Response:
     return await _store_step(request, grant, host, step)
 
 
-async def get_boot(request: Request) -> Response:
-    """`GET /api/v1/boot/{secret}`: an iPXE script reports that the host has downloaded its image.
+@operation("GET /api/v1/boot/{secret}", who=BOOTING, refusals=(422,))
+async def get_boot(request: Request) -> Text:
+    """Report from an iPXE script that the image was downloaded.
 
     The token is in the path, because iPXE cannot send headers. Only tokens of kind `boot` are accepted, and
     they are accepted nowhere else. The answer is an empty script, so that iPXE can fetch it or chain to it.
@@ -76,11 +169,14 @@ async def get_boot(request: Request) -> Response:
     _refuse_head(request)
     grant = await _check_token_in_path(request, TokenKind.BOOT)
     await _store_step(request, replace(grant, kind=TokenKind.HOST), grant.scope, _DOWNLOADED)
-    return PlainTextResponse("#!ipxe\n")  # 200, because older versions of iPXE treat 201 as an error
+    return Text("#!ipxe\n")  # 200, because older versions of iPXE treat 201 as an error
 
 
-async def post_event(request: Request) -> Response:
-    """`POST /api/v1/cloud-init/{secret}`: an event of cloud-init's webhook, which cannot send headers.
+@operation(
+    "POST /api/v1/cloud-init/{secret}", who=CLOUD_INIT, body=CloudInitEvent, refusals=(422,), counted="step"
+)
+async def post_event(request: Request) -> Created[StepsAccepted]:
+    """Report an event of cloud-init's reporting webhook.
 
     Only tokens of kind `cloud-init` are accepted, and they are accepted nowhere else.
     """
@@ -104,12 +200,14 @@ async def _check_token_in_path(request: Request, kind: TokenKind) -> Grant:
     return grant
 
 
-async def _store_step(request: Request, grant: Grant, host: str, step: ReportedStep) -> Response:
+async def _store_step(
+    request: Request, grant: Grant, host: str, step: ReportedStep
+) -> Created[StepsAccepted]:
     """Store a step. Return the answer once it is on disk."""
     serving = Serving.of(request)
     report = make_report(serving, grant, host_name(host), step, request.headers.get("idempotency-key", ""))
     (result,) = await serving.collector.writer.add(record_steps, [report])
-    return answer(accept_report(serving, report, result), HTTPStatus.CREATED)
+    return Created(accept_report(serving, report, result))
 
 
 def make_report(serving: Serving, grant: Grant, host: str, step: ReportedStep, key: str) -> Report:
@@ -161,8 +259,9 @@ class ReportAnswers(msgspec.Struct):
     answers: tuple[ReportAnswer, ...]
 
 
-async def post_reports(request: Request) -> Response:
-    """`POST /api/v1/steps`: up to a thousand reports of any hosts, in the order in which they happened.
+@operation("POST /api/v1/steps", who=HOSTS, has_host_in_body=True, body=Reports, counted="step")
+async def post_reports(request: Request) -> Answer[ReportAnswers]:
+    """Report up to 1,000 steps of one or more hosts. Each has its own answer.
 
     For gateways, and for hosts that were offline. All reports are stored in one transaction. Each gets its
     own answer: a refused report does not affect the others.
@@ -201,7 +300,7 @@ async def post_reports(request: Request) -> Response:
     in_order = tuple(answers[number] for number in range(len(sent)))
     overload = Counter(one.status for one in in_order if one.status in OVERLOADED)
     request.state.results = Results(sum(one.status == HTTPStatus.CREATED for one in in_order), overload)
-    return answer(ReportAnswers(in_order))
+    return Answer(ReportAnswers(in_order))
 
 
 def _refused_report(error: Exception) -> ReportAnswer:

@@ -81,32 +81,6 @@ class Mapped:
     """
 
 
-def mapped_of(fields: Mapping[str, object]) -> Mapped | None:
-    """Return an administrator's mapping of a host; None if it names no host of an assisted-service.
-
-    Raises Refused.
-    """
-    ids = {name: text_in(fields, name).lower() for name in ("id", "cluster_id", "infra_env_id")}
-    if not ids["id"] and not ids["cluster_id"]:
-        return None
-    for name, value in ids.items():
-        if not is_id(value) and (value or name != "infra_env_id"):
-            raise bad_request(f"{name} must be of type uuid; id and cluster_id go together")
-    role = text_in(fields, "role") or "master"
-    if role not in ROLES:
-        raise bad_request(f"role should be one of {sorted(ROLES)}")
-    status = text_in(fields, "status")
-    if status not in {"", *HostState}:
-        raise bad_request(f"status should be one of {sorted(HostState)}")
-    return Mapped(
-        **ids,
-        role=role,
-        status=status,
-        is_bootstrap=_is_true(fields, "bootstrap"),
-        is_single_node=_is_true(fields, "single_node"),
-    )
-
-
 def is_id(text: str) -> bool:
     """Return whether a text is a UUID in its usual form."""
     try:
@@ -139,11 +113,6 @@ def is_outdated(event: "Event", event_at: float | None, reported_at: float | Non
     if event_at is not None and event.time < event_at:
         return True
     return reported_at is not None and event.time < reported_at - CLOCK_DIFFERENCE_SECONDS
-
-
-def _is_true(fields: Mapping[str, object], name: str) -> bool:
-    """Return whether a field is true; a form has only texts."""
-    return str(fields.get(name)).lower() in {"true", "1", "yes"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

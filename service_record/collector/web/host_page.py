@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from service_record.collector.api.admin_calls import forget_host, make_token
+from service_record.collector.api.admin_calls import NewToken, forget_host, make_token
 from service_record.collector.api.answering import Refusal
 from service_record.collector.api.requests import parse_form
 from service_record.collector.api.serving import Serving, caller, host_name, plain_body
@@ -167,7 +167,7 @@ async def post_host(request: Request) -> Response:
         return RedirectResponse("/", HTTPStatus.SEE_OTHER)
     if do != "token":
         raise Refusal(HTTPStatus.BAD_REQUEST, "do is forget or token")
-    made = await make_token(serving, grant, {"kind": TokenKind.HOST, "scope": name})
+    made = await make_token(serving, grant, NewToken(kind=TokenKind.HOST, scope=name))
     return await _page(request, None, made.token)
 
 

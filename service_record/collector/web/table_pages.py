@@ -1,16 +1,18 @@
 """Pages with one table: hosts by group, statistics of steps, and mutes with forms to create and end them."""
 
 from http import HTTPStatus
-from typing import Final
+from typing import Annotated, Final
 from urllib.parse import quote
 
+import msgspec
+from msgspec import Meta
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from service_record.collector.api.answering import Refusal
-from service_record.collector.api.mute_calls import finish_mute, make_mute, read_mutes
-from service_record.collector.api.requests import parse_form, whole_number
+from service_record.collector.api.mute_calls import NewMute, finish_mute, make_mute, read_mutes
+from service_record.collector.api.requests import parse_form, parse_values
 from service_record.collector.api.serving import Serving, caller, plain_body
 from service_record.collector.domain.access import Grant
 from service_record.collector.domain.build_days import DEFAULT_DAYS
@@ -27,7 +29,13 @@ _SPANS: Final = (14, 30, 90, 365)
 """The choices for the number of days."""
 _LONGEST: Final = 255
 _MOST_SUMS: Final = 500
-_MOST: Final = 2**53
+
+
+class EndOfMute(msgspec.Struct):
+    """The form that ends a mute."""
+
+    end: Annotated[int, Meta(ge=1, le=2**53)]
+    """The id of the mute."""
 
 
 async def get_mutes(request: Request) -> Response:
@@ -54,12 +62,13 @@ async def post_mute(request: Request) -> Response:
     sent = parse_form((await plain_body(request)).decode(errors="replace"))
     fields = {name: readable(str(value)).strip()[:_LONGEST] for name, value in sent.items()}
     if "end" in fields:
-        await finish_mute(serving, grant, whole_number(fields["end"], "end", 1, _MOST))
+        await finish_mute(serving, grant, parse_values(fields, EndOfMute).end)
     else:
         is_from_host = fields.pop("back", "") == "host" and fields.get("scope") == MuteScope.HOST
-        await make_mute(serving, grant, fields)
+        mute = parse_values(fields, NewMute)
+        await make_mute(serving, grant, mute)
         if is_from_host:
-            place = f"/hosts/{quote(fields['subject'].lower(), safe='')}"
+            place = f"/hosts/{quote(mute.subject.lower(), safe='')}"
             return RedirectResponse(place, HTTPStatus.SEE_OTHER)
     return RedirectResponse("/mutes", HTTPStatus.SEE_OTHER)
 
