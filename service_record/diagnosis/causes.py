@@ -19,12 +19,12 @@ from msgspec.structs import replace
 
 from service_record.diagnosis.cause_rules import CauseRule, Rank
 from service_record.diagnosis.derived_history import has_records, is_derived
-from service_record.diagnosis.evidence.log_lines import SYSTEMD, Era, LogLine, is_own_line
+from service_record.diagnosis.evidence.log_lines import SYSTEMD, Era, LogLine, is_of_unnamed_unit, is_own_line
 from service_record.diagnosis.findings import Diagnosis, FailedUnit, HostCause, QuotedLine, Trouble, Verdict
 from service_record.diagnosis.fitting import CauseMatcher, Match, Proximity, RuleBook, is_between
 from service_record.diagnosis.judged_host import JudgedHost
 from service_record.diagnosis.pointing import LEAST_POINTER, likely_cause, lines_to_show
-from service_record.diagnosis.stands_out import FailureContext, StandingOut, rank_lines
+from service_record.diagnosis.stands_out import MOST_SHOWN, FailureContext, StandingOut, rank_lines
 from service_record.diagnosis.trouble_facts import (
     NO_EVIDENCE,
     Evidence,
@@ -327,8 +327,8 @@ def read_evidence(
 
 
 def failed_services(units: Iterable[Unit]) -> frozenset[str]:
-    """Return the services of the failed units. Some of them may have no record."""
-    return frozenset(unit.service for unit in units if unit.is_failed and unit.service)
+    """Return the labels of the failed units. Some of them may have no record."""
+    return frozenset(unit.label for unit in units if unit.is_failed)
 
 
 def _record_times(history: History) -> Era:
@@ -366,19 +366,23 @@ def _add_evidence(diagnosis: Diagnosis, causes: Causes) -> Diagnosis:
     host = None if root is not None else _find_host_cause(diagnosis, causes, ranked)
     name = causes.evidence.facts.first("hostname")
     named = root.cause if root is not None else host.cause if host is not None else None
+    stands_out = [
+        QuotedLine(one.text, str(one.line.place), one.line.name, one.count)
+        for one in lines_to_show(
+            ranked,
+            named,
+            root.telling if root is not None else None,
+            explained=_find_explained(diagnosis),
+            has_failed=bool(failures),
+            is_fragment=_is_fragment(diagnosis, causes),
+        )
+    ]
+    if root is not None and named is None and not stands_out:  # a line that a rule knows is worth reading
+        doubtful = causes.doubtful.get(root.service, ())[:MOST_SHOWN]
+        stands_out = [QuotedLine(one.line, one.place or "", one.of or "") for one in doubtful if one.line]
     return replace(
         diagnosis,
-        stands_out=tuple(
-            QuotedLine(one.text, str(one.line.place), one.line.name, one.count)
-            for one in lines_to_show(
-                ranked,
-                named,
-                root.telling if root is not None else None,
-                explained=_find_explained(diagnosis),
-                has_failed=bool(failures),
-                is_fragment=_is_fragment(diagnosis, causes),
-            )
-        ),
+        stands_out=tuple(stands_out),
         host_name=name.value if name is not None else None,
         root=root,
         followers=tuple(_add_telling(trouble, causes) for trouble in diagnosis.followers),
@@ -398,7 +402,7 @@ def _find_host_cause(diagnosis: Diagnosis, causes: Causes, ranked: Sequence[Stan
     of_units = {
         is_certain: next(
             (
-                HostCause(service=one.unit.service or one.unit.name, cause=one.cause)
+                HostCause(service=one.unit.label, cause=one.cause)
                 for one in diagnosis.failed_units
                 if one.cause is not None and (one.cause.is_cause if is_certain else one.cause.is_pointer)
             ),
@@ -445,17 +449,18 @@ def _failure_contexts(diagnosis: Diagnosis) -> list[FailureContext]:
     failures = [
         FailureContext(one.service, one.run.started or one.run.first_entry, one.run.ended) for one in troubles
     ]
-    services = [one.unit.service or one.unit.name for one in diagnosis.failed_units]
+    services = [one.unit.label for one in diagnosis.failed_units]
     since = [one.unit.since for one in diagnosis.failed_units]
     return failures + [FailureContext(name, None, time) for name, time in zip(services, since, strict=True)]
 
 
 def add_likely_cause_to_unit(failed: FailedUnit, causes: Causes) -> FailedUnit:
     """Return a failed unit with its most telling line, and the likely cause if no rule is certain."""
-    service = failed.unit.service
-    if service is None or (failed.cause is not None and failed.cause.is_cause):
+    service = failed.unit.label
+    if failed.cause is not None and failed.cause.is_cause:
         return failed
-    telling = _find_telling([line for line in causes.evidence.own.get(service, ()) if line.kind != SYSTEMD])
+    lines = causes.evidence.own.get(service, ())
+    telling = _find_telling([line for line in lines if line.kind != SYSTEMD and not is_of_unnamed_unit(line)])
     failure = FailureContext(service, None, failed.unit.since)
     ranked = rank_lines(causes.evidence.notable, [failure], causes.known_lines)
     cause = likely_cause(service, telling, failed.cause, causes.doubtful.get(service, ()), ranked)
@@ -502,6 +507,6 @@ def _add_telling(trouble: Trouble, causes: Causes) -> Trouble:
 
 
 def _is_of_run(line: LogLine, run: Run) -> bool:
-    if line.kind == SYSTEMD or line.time is None:
+    if line.kind == SYSTEMD or line.time is None or is_of_unnamed_unit(line):
         return False
     return is_between(line.time, run.started or run.first_entry, run.ended)

@@ -178,11 +178,11 @@ def _find_failed_units(
             continue
         recorded = outcomes.get(unit.service) if unit.service else None
         cause = None
-        if explain is not None and unit.service:
+        if explain is not None:
             kinds = {str(Verdict.FAILED)} | ({"ended-well"} if recorded is Outcome.SUCCESS else set())
             cause = explain(
                 TroubleFacts(
-                    kinds=frozenset(kinds), service=unit.service, facts=unit.facts, ended=unit.log.time
+                    kinds=frozenset(kinds), service=unit.label, facts=unit.facts, ended=unit.log.time
                 )
             )
         yield FailedUnit(unit=unit, recorded=recorded, cause=cause)
@@ -236,7 +236,7 @@ def _make_not_started(
 ) -> NotStarted:
     chain = _find_chain(unit, units) if hindrance is Hindrance.DEPENDENCY else ()
     return NotStarted(
-        service=unit.service or unit.name,
+        service=unit.label,
         hindrance=hindrance,
         by=chain[0].name if chain else None,
         chain=chain,

@@ -11,7 +11,7 @@ import msgspec
 
 from service_record.diagnosis.budget import Budget
 from service_record.diagnosis.trouble_facts import KnownCause, Looked, Weighed
-from service_record.diagnosis.units import FAULTS, OTHER_SUFFIXES, Hindrance, Unit
+from service_record.diagnosis.units import FAULTS, Hindrance, Unit, unit_name
 from service_record.history.outcome import Facts, Outcome, Run
 from service_record.history.results import ClockStep, Handled
 from service_record.record.appending import DEFAULT_DIRECTORY
@@ -159,7 +159,7 @@ class NotStarted(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def unit(self) -> str:
         """Return the name of its unit."""
-        return self.service if self.service.endswith(OTHER_SUFFIXES) else f"{self.service}.service"
+        return unit_name(self.service)
 
 
 class Unrecorded(msgspec.Struct, frozen=True, kw_only=True):

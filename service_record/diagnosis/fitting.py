@@ -31,6 +31,7 @@ from service_record.diagnosis.evidence.log_lines import (
     SYSTEMD,
     LinePlace,
     LogLine,
+    is_of_unnamed_unit,
     is_own_line,
     matches_source,
 )
@@ -45,6 +46,7 @@ from service_record.diagnosis.findings import unrepeated
 from service_record.diagnosis.judged_host import JudgedHost
 from service_record.diagnosis.line_patterns import LineSet, Pattern
 from service_record.diagnosis.trouble_facts import POINTS_TO, Evidence, KnownCause, TroubleFacts, is_labelled
+from service_record.diagnosis.units import unit_name
 
 _MAX_MESSAGE_CHARACTERS: Final = 1 << 16
 """Only the end of a longer message is searched."""
@@ -78,6 +80,7 @@ _GOES_ON: Final = r"""(?xi)
     """
 """A line that itself says that its program goes on: without a part, with a new try, or with other clients."""
 WORKS_LATER: Final = "a later line shows that it works"
+OF_UNNAMED_UNIT: Final = "the log does not show for which unit the program ran"
 _WENT_ON: Final = "the line says that its program went on"
 _OF_UNIT: Final = frozenset({"service", "unit"})
 """Placeholders of commands about the unit of the failed service."""
@@ -208,7 +211,12 @@ class CauseMatcher:
         lines = self._evidence.own.get(trouble.service, ())
         first = trouble.run_started and trouble.run_started - _CLOCK_SLACK
         last = trouble.ended and trouble.ended + _CLOCK_SLACK
-        own = [line for line in lines if is_between(line.time, first, last)]
+        own = [
+            line
+            for line in lines
+            if is_between(line.time, first, last)
+            and not (is_of_unnamed_unit(line) and (first is None or line.time is None))
+        ]
         return tuple(reversed(own))
 
     def candidates(self) -> list[int]:
@@ -326,7 +334,7 @@ class CauseMatcher:
     def _match_line(self, test: LineTest, rule: CauseRule) -> Match | None:
         """Return the nearest match of a line test: the service's own lines first, then other sources."""
         if test.where - test.elsewhere:
-            own = self._match_message(test) or self._match_own_lines(test)
+            own = self._match_message(test) or self._match_own_lines(test, rule)
             if own is not None and not (rule.heals and self._continued_after(own.by, test)):
                 return own
             if own is not None:
@@ -360,13 +368,16 @@ class CauseMatcher:
             return None
         return Match(values=values, line=_whole_line(match, text), found=_decode(match.group()))
 
-    def _match_own_lines(self, test: LineTest) -> Match | None:
+    def _match_own_lines(self, test: LineTest, rule: CauseRule) -> Match | None:
         """Return a match in the other lines of the run, latest lines first."""
         if self._book.numbers[id(test)] not in self._line_tests:
             return None
         found = (self._find_in_lines(one, self._lines, test, Proximity.OWN_LINE) for one in test.patterns)
         matches = list(chain.from_iterable(islice(lines, _MOST_COMPARED) for lines in found))
-        return min(matches, key=lambda match: says_it_goes_on(match.line or ""), default=None)
+        best = min(matches, key=lambda match: says_it_goes_on(match.line or ""), default=None)
+        if best is None or best.by is None or not is_of_unnamed_unit(best.by):
+            return best
+        return replace(best, doubt=OF_UNNAMED_UNIT) if rule.rank is Rank.CAUSE else None
 
     def _match_elsewhere(self, test: LineTest, rule: CauseRule) -> Match | None:
         """Return the best match in the lines of all sources. If it proves nothing, its `doubt` says why."""
@@ -623,7 +634,7 @@ def _common_values(trouble: TroubleFacts | None, line: LogLine | None) -> dict[s
         return {"service": name, "unit": f"{name}.service"}
     values = {
         "service": trouble.service,
-        "unit": f"{trouble.service}.service",
+        "unit": unit_name(trouble.service),
         "stage": trouble.stage,
         "invocation": trouble.invocation_id,
     }

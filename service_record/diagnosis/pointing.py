@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from service_record.diagnosis.evidence.log_lines import is_own_line
 from service_record.diagnosis.findings import QuotedLine
+from service_record.diagnosis.fitting import OF_UNNAMED_UNIT
 from service_record.diagnosis.stands_out import (
     NEAR_IN_TIME,
     StandingOut,
@@ -32,6 +33,8 @@ _OWN_LINE_SCORE: Final = 4.5
 _RULE_BONUS: Final = 1.5
 """Added to the score of a line that a rule knows."""
 _FACT_SCORE: Final = 5.0
+_UNNAMED_UNIT_SCORE: Final = 5.0
+"""The least score of a known line from the time of the run, if the log does not name its unit."""
 LEAST_IN_FRAGMENT_SHOWN: Final = -2.0
 """A line that only reports the failure of a part scores more than this; a line of healthy hosts, less."""
 LEAST_UNEXPLAINED: Final = 6.5
@@ -81,7 +84,8 @@ def _score_candidates(
         if cause.place is not None and cause.of is None:
             yield _FACT_SCORE, cause
             continue
-        yield scores.get(cause.line.strip(), score_text(cause.line)) + _RULE_BONUS, cause
+        score = scores.get(cause.line.strip(), score_text(cause.line)) + _RULE_BONUS
+        yield max(score, _UNNAMED_UNIT_SCORE if cause.doubt == OF_UNNAMED_UNIT else score), cause
     for one in ranked:
         if is_shallow(one.text) or is_healthy_line(one.line):
             continue

@@ -41,20 +41,17 @@ START_LIMIT: Final = "start-limit-hit"
 
 _SERVICE: Final = ".service"
 OTHER_SUFFIXES: Final = (
-    *(
-        ".socket",
-        ".target",
-        ".device",
-        ".mount",
-        ".automount",
-        ".swap",
-        ".timer",
-        ".path",
-        ".slice",
-        ".scope",
-    ),
+    *(".socket", ".target", ".device", ".mount", ".automount"),
+    *(".swap", ".timer", ".path", ".slice", ".scope"),
 )
 """Suffixes of units that are not services."""
+
+
+def unit_name(label: str) -> str:
+    """Return the name of the unit with this label: `kubelet.service`, `data.mount`."""
+    return label if label.endswith(OTHER_SUFFIXES) else f"{label}.service"
+
+
 _BLOCKS: Final = rf"\n\n(?=(?:{'|'.join(PROPERTIES)})=)"
 _EXEC: Final = (
     r"\{ path=(?P<path>.*?) ; argv\[\]=.* ; ignore_errors=no ;.*"
@@ -175,6 +172,11 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     def service(self) -> str | None:
         """Return the service name in records; None for another kind of unit."""
         return self.name.removesuffix(_SERVICE) if self.name.endswith(_SERVICE) else None
+
+    @property
+    def label(self) -> str:
+        """Return the name by which people and lines of logs are matched: `kubelet`, `data.mount`."""
+        return self.name.removesuffix(_SERVICE)
 
     @property
     def services(self) -> frozenset[str]:

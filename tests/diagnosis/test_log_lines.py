@@ -58,7 +58,7 @@ must-gather/x/host_service_logs/masters/kubelet_service.log => journal kubelet
 c_bootstrap_1.tar/h/agent.logs => agent agent
 agent-gather-x/var/log/cloud-init-output.log => installer cloud-init-output
 sos-x/proc/cmdline => facts cmdline
-journalctl --boot => journal journalctl --boot
+journalctl --boot => journal
 /sys/fs/pstore/dmesg-efi-1 => kernel dmesg-efi-1 before
 /var/log/pods/ns_pod_uid/etcd/0.log => containers etcd
 /proc/sys/kernel/hostname => facts hostname
@@ -83,7 +83,7 @@ def kind_of(path: str) -> str:
     if stream is None:
         return "skipped"
     host = f" of {stream.host}" if stream.host else ""
-    return f"{stream.kind} {stream.name}{host}{' before' * stream.is_earlier_boot}"
+    return f"{stream.kind} {stream.name}{host}{' before' * stream.is_earlier_boot}".strip()
 
 
 def test_path_identifies_kind_and_boot_of_file() -> None:

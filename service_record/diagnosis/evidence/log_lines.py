@@ -218,8 +218,8 @@ def classify_file(path: str, head: bytes = b"") -> LogStream | None:
     elif kind == CONTAINERS:
         match = next(filter(None, (re.search(pattern, path) for pattern in _CONTAINER)), None)
         name = match[1] if match else name
-    elif is_journal and kind in {OTHER, INSTALLER}:
-        kind, name = JOURNAL, ""  # of many units, whatever its name
+    elif (is_journal and kind in {OTHER, INSTALLER}) or (kind == JOURNAL and name.startswith("journal")):
+        kind, name = JOURNAL, ""  # of many units: only other names are those of a unit
     elif kind == OTHER:
         kind = {FileForm.KERNEL: KERNEL, FileForm.CONTAINER: CONTAINERS}.get(form, OTHER)
     is_earlier = re.search(_EARLIER_BOOT, path) is not None
@@ -363,6 +363,13 @@ _OTHER_NAMES: Final = {
     "rke2-agent": frozenset({"rke2"}),
 }
 """Unit -> other names under which its programs log: `kubelet` of OpenShift logs as `kubenswrapper`."""
+_PROGRAMS_OF_KINDS: Final = {".mount": ("mount",), ".swap": ("swapon",)}
+"""Kind of unit, other than a service -> the programs that systemd runs for it."""
+SCRIPT_RUNNERS: Final = (
+    *("bash", "dash", "env", "java", "node", "perl", "python", "python3", "ruby", "sh", "sudo"),
+    *("timeout", "flock", "docker", "podman", "curl", "wget"),
+)
+"""Programs that many units run as their command. A log without units does not show for which unit one ran."""
 _SCRIPT: Final = r"\.(?:sh|py)$"
 
 
@@ -443,8 +450,8 @@ def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:
 
 
 def _service_name(unit: str) -> str:
-    """Return the service name of a unit in records; empty for a unit that is not a service."""
-    return unit.removesuffix(".service") if unit.endswith(".service") else ""
+    """Return the label of a unit whose programs log: a service, a mount or a swap device; else empty."""
+    return unit.removesuffix(".service") if unit.endswith((".service", *_PROGRAMS_OF_KINDS)) else ""
 
 
 def time_in_journal(text: str, era: Era) -> datetime | None:
@@ -551,6 +558,11 @@ def is_own_line(line: LogLine, service: str) -> bool:
     return service in line.services or _is_written_by(line, service)
 
 
+def is_of_unnamed_unit(line: LogLine) -> bool:
+    """Return True if a program that runs for many units wrote the line, and nothing shows for which unit."""
+    return not line.unit and not line.services and line.name in SCRIPT_RUNNERS
+
+
 def _is_written_by(line: LogLine, unit: str) -> bool:
     """Return True if a unit or one of its programs wrote a line."""
     program = re.sub(_SCRIPT, "", line.name)
@@ -563,4 +575,6 @@ def program_names(unit: str) -> frozenset[str]:
     An instance logs as its template, and a snap's program without the prefix: `systemd-fsck@dev-sdb2` as
     `systemd-fsck`, `snap.microk8s.daemon-kubelite` as `microk8s.daemon-kubelite`.
     """
-    return _OTHER_NAMES.get(unit, frozenset()) | {unit, unit.partition("@")[0], unit.removeprefix("snap.")}
+    of_kind = next((names for suffix, names in _PROGRAMS_OF_KINDS.items() if unit.endswith(suffix)), ())
+    own = {unit, unit.partition("@")[0], unit.removeprefix("snap."), *of_kind}
+    return _OTHER_NAMES.get(unit, frozenset()) | own

@@ -27,6 +27,7 @@ from service_record.diagnosis.evidence.log_lines import (
     JOURNAL,
     KERNEL,
     OTHER,
+    SCRIPT_RUNNERS,
     Era,
     LinePlace,
     LogLine,
@@ -34,6 +35,7 @@ from service_record.diagnosis.evidence.log_lines import (
     classify_file,
     find_home,
     find_top,
+    is_of_unnamed_unit,
     log_line,
     split_sections,
 )
@@ -79,6 +81,9 @@ _UNIT_LISTINGS: Final = frozenset(
 
 _WITH_UNITS: Final = frozenset({JOURNAL, INSTALLER, KERNEL, OTHER})
 """Kinds of files that can have lines of systemd about units. Consoles have them as well."""
+
+_UNNAMED: Final = ""
+"""The key for lines of programs that run for many units, in `Scanner._own`."""
 
 _Tag = TypeVar("_Tag")
 
@@ -130,13 +135,15 @@ class Scanner:
             + names
             + rb")(?:\.sh|\.service)?\[\d+\]: | [^\s;]+;("  # see journal_forms
             + names
-            + rb")\.service;[0-7]?(?:;boot)? | (?:systemd\[1\]|\([^\s()]{1,20}\)\[\d+\]): ("
+            + rb")(?:\.service)?;[0-7]?(?:;boot)? | (?:systemd\[1\]|\([^\s()]{1,20}\)\[\d+\]): ("
             + names
             # Before systemd 254, the forked process of a service logs `systemd[PID]: NAME.service: Failed at
             # step EXEC`. Other lines with such a pid are from user managers, with services of users.
-            + rb")\.service: | systemd\[\d+\]: ("
+            + rb")(?:\.service)?: | systemd\[\d+\]: ("
             + names
-            + rb")\.service: Failed (?:at step|to) ",
+            + rb")\.service: Failed (?:at step|to) |(?m:^| )("
+            + b"|".join(name.encode() for name in SCRIPT_RUNNERS)
+            + rb")\[\d+\]: ",
             options,
         )
         self._unit_lines: deque[tuple[LogStream, int, bytes]] = deque(maxlen=_MAX_UNIT_LINES)
@@ -267,7 +274,7 @@ class Scanner:
         while match := self._writer.search(block, at):
             start, end = block.rfind(b"\n", 0, match.start()) + 1, end_of_line(block, match.end())
             name = match[2] or match[3] or match[4] or match[5]
-            service = name.decode() if name else self._pids.get(match[1])
+            service = name.decode() if name else _UNNAMED if match[6] else self._pids.get(match[1])
             if service is not None and match.end() <= start + _MAX_LINE_BYTES:
                 yield start, end, service
             at = end + 1
@@ -337,6 +344,9 @@ class Scanner:
         own: dict[str, list[LogLine]] = {}
         for (service, stream), own_lines in self._own.items():
             own.setdefault(service, []).extend(self._parse_line(stream, *one) for one in own_lines)
+        unnamed = [line for line in own.pop(_UNNAMED, ()) if is_of_unnamed_unit(line)]
+        for service in self._services.difference(self._pids.values()) if unnamed else ():
+            own.setdefault(service, []).extend(unnamed)
         return Evidence(
             lines={test: _sort_lines(groups) for test, groups in lines.items()},
             own={service: _sort_lines(groups) for service, groups in own.items()},

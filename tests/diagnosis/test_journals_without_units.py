@@ -1,0 +1,74 @@
+"""A journal as text does not say which unit a program ran for."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import service_record
+
+MOUNT_FAILED = """\
+Jan 03 10:00:00 node1 systemd[1]: Mounting data.mount - /data...
+Jan 03 10:00:01 node1 {line}
+Jan 03 10:00:02 node1 systemd[1]: data.mount: Mount process exited, code=exited, status=32/n/a
+Jan 03 10:00:02 node1 systemd[1]: data.mount: Failed with result 'exit-code'.
+Jan 03 10:00:02 node1 systemd[1]: Failed to mount data.mount - /data.
+"""
+SCRIPT_FAILED = """\
+Jan 03 09:58:00 node1 bash[600]: /usr/local/bin/earlier.sh: line 3: mvn: command not found
+Jan 03 10:00:00 node1 systemd[1]: Starting setup.service - Set up...
+Jan 03 10:00:01 node1 bash[744]: {line}
+Jan 03 10:00:02 node1 systemd[1]: setup.service: Main process exited, code=exited, status=1/FAILURE
+Jan 03 10:00:02 node1 systemd[1]: setup.service: Failed with result 'exit-code'.
+Jan 03 10:00:02 node1 systemd[1]: Failed to start setup.service - Set up.
+"""
+
+
+def analyze(journal: str, directory: Path) -> str:
+    """Return the first line of the analysis of this journal."""
+    file = directory / "journal.txt"
+    file.write_text(journal)
+    return service_record("analyze", "--from", file, COLUMNS="300").out.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        (
+            "mount[715]: mount.nfs: access denied by server while mounting nfs1:/export",
+            "the NFS server does not let this host mount nfs1:/export",
+        ),
+        (
+            "kernel: XFS (sdb1): Filesystem has duplicate UUID 8a3c1a1c - can't mount",
+            "the file system on sdb1 is there twice",
+        ),
+    ],
+)
+def test_cause_of_a_failed_mount_is_named(line: str, cause: str, tmp_path: Path) -> None:
+    assert analyze(MOUNT_FAILED.format(line=line), tmp_path).endswith(f"failed: data.mount: {cause}")
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("/usr/local/bin/setup.sh: line 12: jq: command not found", "jq is not installed, or not on PATH"),
+        (
+            "curl: (60) SSL certificate problem: self-signed certificate in certificate chain",
+            "this host does not trust who signed a certificate",
+        ),
+    ],
+)
+def test_line_of_a_script_points_to_the_cause(line: str, cause: str, tmp_path: Path) -> None:
+    first = analyze(SCRIPT_FAILED.format(line=line), tmp_path)
+    assert first.endswith(f"failed: setup: exit 1; points to: {cause}")
+
+
+def test_script_that_ran_earlier_is_not_the_cause(tmp_path: Path) -> None:
+    first = analyze(SCRIPT_FAILED.format(line="setting up"), tmp_path)
+    assert first.endswith("failed: setup: exit 1")
+
+
+def test_line_with_another_unit_is_not_the_cause(tmp_path: Path) -> None:
+    journal = SCRIPT_FAILED.format(line="setting up").replace(
+        "setting up\n", "setting up\nJan 03 10:00:01 node1 backup.service[745]: jq: command not found\n"
+    )
+    assert analyze(journal, tmp_path).endswith("failed: setup: exit 1")
