@@ -81,6 +81,7 @@ _GOES_ON: Final = r"""(?xi)
 """A line that itself says that its program goes on: without a part, with a new try, or with other clients."""
 WORKS_LATER: Final = "a later line shows that it works"
 OF_UNNAMED_UNIT: Final = "the log does not show for which unit the program ran"
+MAY_HAVE_PASSED: Final = "another program logged it, and it may have passed"
 _WENT_ON: Final = "the line says that its program went on"
 _OF_UNIT: Final = frozenset({"service", "unit"})
 """Placeholders of commands about the unit of the failed service."""
@@ -454,6 +455,7 @@ class CauseMatcher:
             doubt = _WENT_ON
         if not doubt and proximity is Proximity.UNEXPECTED:
             doubt = "another run logged it" if is_own else "another program logged it"
+            doubt = MAY_HAVE_PASSED if rule.heals and not is_own else doubt
         return proximity, doubt
 
     def _find_doubt(self, line: LogLine, rule: CauseRule, trouble: TroubleFacts) -> str:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from service_record.diagnosis.evidence.log_lines import is_own_line
 from service_record.diagnosis.findings import QuotedLine
-from service_record.diagnosis.fitting import OF_UNNAMED_UNIT
+from service_record.diagnosis.fitting import MAY_HAVE_PASSED, OF_UNNAMED_UNIT
 from service_record.diagnosis.stands_out import (
     NEAR_IN_TIME,
     StandingOut,
@@ -84,8 +84,11 @@ def _score_candidates(
         if cause.place is not None and cause.of is None:
             yield _FACT_SCORE, cause
             continue
-        score = scores.get(cause.line.strip(), score_text(cause.line)) + _RULE_BONUS
-        yield max(score, _UNNAMED_UNIT_SCORE if cause.doubt == OF_UNNAMED_UNIT else score), cause
+        score = scores.get(cause.line.strip(), score_text(cause.line))
+        if cause.doubt == OF_UNNAMED_UNIT:
+            yield max(score + _RULE_BONUS, _UNNAMED_UNIT_SCORE), cause
+        elif cause.doubt != MAY_HAVE_PASSED or score >= LEAST_ELSEWHERE:
+            yield score + _RULE_BONUS, cause
     for one in ranked:
         if is_shallow(one.text) or is_healthy_line(one.line):
             continue

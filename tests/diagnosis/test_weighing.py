@@ -18,7 +18,7 @@ from service_record.diagnosis.causes import (
 )
 from service_record.diagnosis.evidence.working import named_things
 from service_record.diagnosis.expectations import add_units
-from service_record.diagnosis.fitting import WORKS_LATER
+from service_record.diagnosis.fitting import MAY_HAVE_PASSED, WORKS_LATER
 from service_record.diagnosis.trouble_facts import Evidence, TroubleFacts
 from service_record.diagnosis.units import Unit
 from service_record.diagnosis.yaml_files import read_rules
@@ -146,15 +146,15 @@ def test_line_as_rare_as_on_healthy_hosts_is_pointer() -> None:
 
 
 def test_line_of_an_unnamed_program_is_a_pointer() -> None:
-    for where, doubt in (
-        ("own", "another program logged it"),
-        ("kernel", "another program logged it"),
-        ("any", None),
+    for where, doubt, doubt_of_passing in (
+        ("own", "another program logged it", MAY_HAVE_PASSED),
+        ("kernel", "another program logged it", MAY_HAVE_PASSED),
+        ("any", None, None),
     ):
         rules = f"- {{name: far, says: far, message: [far], where: [{where}]}}"
-        for heals in ("", "heals: true, "):
-            own = rules.replace("says: far", f"{heals}says: far")
-            assert weighed(own, {KUBELET: at(3, "kubelet[9]: far")}, None) == [("far", doubt)]
+        passing = rules.replace("says: far", "heals: true, says: far")
+        assert weighed(rules, {KUBELET: at(3, "kubelet[9]: far")}, None) == [("far", doubt)]
+        assert weighed(passing, {KUBELET: at(3, "kubelet[9]: far")}, None) == [("far", doubt_of_passing)]
         symptom = rules.replace("says: far", "says: far, symptom: true")
         assert weighed(symptom, {KUBELET: at(3, "kubelet[9]: far")}, None) == (
             [] if doubt else [("far", None)]
