@@ -7,7 +7,13 @@ from sqlalchemy import select
 
 from service_record.collector.domain.access import Grant, TokenKind
 from service_record.collector.domain.reports import UnreadableReport, event_of, step_of, update_of
-from service_record.collector.domain.steps import LONGEST_LOGS, ReportedStep, StepStatus, label_of
+from service_record.collector.domain.steps import (
+    LONGEST_LOGS,
+    ReportedStep,
+    StepStatus,
+    identify_report,
+    label_of,
+)
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.reporting import Report, record_steps
 from service_record.collector.store.schema import steps
@@ -85,7 +91,7 @@ def test_step_adds_no_audit_entry(server: Served) -> None:
 def differing(step: ReportedStep) -> dict[str, Any]:
     """Return the fields of a step in which it differs from one that has a name only."""
     bare = ReportedStep(label="step", name="-", status=StepStatus.REPORTED)
-    every = {name: getattr(step, name) for name in ReportedStep.__slots__}
+    every = {name: getattr(step, name) for name in ReportedStep.__struct_fields__}
     return {name: value for name, value in every.items() if value != getattr(bare, name)}
 
 
@@ -302,3 +308,11 @@ def test_update_at_full_percentage_can_be_a_failure(status: str, expected: str) 
     _, step = update_of({"name": "web1", "status": status, "percentage": 100})
 
     assert step.status == expected
+
+
+def test_same_report_of_two_hosts_has_two_identities() -> None:
+    step = step_of({"name": "Disk setup", "status": "done"})
+
+    assert identify_report("web1", step) == identify_report("web1", step)
+    assert identify_report("web1", step).number != identify_report("web2", step).number
+    assert identify_report("web1", step, "k").number != identify_report("web2", step, "k").number

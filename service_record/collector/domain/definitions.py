@@ -4,7 +4,7 @@ Reports of other steps are refused, but stored, so that no report is lost becaus
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 import msgspec
@@ -69,9 +69,9 @@ class Definitions:
             return step
         definition = self.of(step.label)
         if definition is None:
-            return replace(step, is_known=False)
+            return msgspec.structs.replace(step, is_known=False)
         is_done = step.status in {StepStatus.DONE, StepStatus.REPORTED}
-        return replace(
+        return msgspec.structs.replace(
             step,
             name=definition.name or step.name,
             priority=definition.priority,

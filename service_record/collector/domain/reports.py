@@ -6,9 +6,10 @@ Invalid values are dropped or corrected with a note, because a refused report wo
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
+
+import msgspec
 
 from service_record.collector.domain.progress import COMPLETE
 from service_record.collector.domain.steps import (
@@ -105,7 +106,9 @@ def event_of(fields: Mapping[str, Any], *, has_failed: bool) -> ReportedStep:
         "time": fields.get("timestamp"),
     }
     step = step_of({field: value for field, value in values.items() if value is not None})
-    return replace(step, notes=(*step.notes, "cloud-init warned")) if result == "WARN" else step
+    if result == "WARN":
+        return msgspec.structs.replace(step, notes=(*step.notes, "cloud-init warned"))
+    return step
 
 
 _RESULTS: Final = {"SUCCESS": StepStatus.DONE, "WARN": StepStatus.DONE, "FAIL": StepStatus.FAILED}
@@ -134,10 +137,14 @@ def _status(fields: Mapping[str, Any], notes: list[str]) -> StepStatus:
     word = _text(fields, "status", notes).lower()
     if not word:
         return StepStatus.REPORTED
-    if word in set(StepStatus):
-        return StepStatus(word)
-    notes.append(f"status was {word}")
-    return StepStatus.REPORTED
+    status = _STATUSES.get(word)
+    if status is None:
+        notes.append(f"status was {word}")
+        return StepStatus.REPORTED
+    return status
+
+
+_STATUSES: Final = {status.value: status for status in StepStatus}
 
 
 def _priority(fields: Mapping[str, Any], notes: list[str]) -> int:

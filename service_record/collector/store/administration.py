@@ -13,7 +13,7 @@ from service_record.collector.domain.access import Forbidden, Grant, TokenKind, 
 from service_record.collector.domain.progress import Progress
 from service_record.collector.store import tokens
 from service_record.collector.store.cluster_rows import refresh
-from service_record.collector.store.dialects import inserting
+from service_record.collector.store.dialects import inserting, write_rows
 from service_record.collector.store.judging import UPDATE_VERDICTS, final_verdicts
 from service_record.collector.store.reporting import build_row
 from service_record.collector.store.schema import audit, builds, hosts, installations
@@ -108,7 +108,7 @@ def begin_build(connection: Connection, name: str, key: str, action: str, now: f
         return None
     if row.progress:
         overtaken = msgspec.json.decode(row.progress, type=Progress)
-        UPDATE_VERDICTS.execute(connection, final_verdicts(connection, [(row, overtaken)]))
+        write_rows(connection, (UPDATE_VERDICTS, final_verdicts(connection, [(row, overtaken)])))
     progress = Progress(
         number=row.build + 1, started_at=now, updated_at=now, key=key, action=action, fresh_at=now
     )

@@ -79,7 +79,14 @@ class Database:
             pool_timeout=30,
             connect_args={}
             if self.is_sqlite
-            else {"options": _SERVER_OPTIONS, **_CLIENT_OPTIONS, **self.url.query},
+            else {
+                "options": _SERVER_OPTIONS,
+                # psycopg prepares no statements: after each rollback, and reads end with one, it would
+                # deallocate those of `pipeline`, too.
+                "prepare_threshold": None,
+                **_CLIENT_OPTIONS,
+                **self.url.query,
+            },
         )
         if self.is_sqlite:
             event.listen(self.engine, "connect", _prepare_sqlite)

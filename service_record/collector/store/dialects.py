@@ -5,15 +5,17 @@ locks, so nothing here needs them. They also abort transactions with serializati
 writer repeats those.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
 import psycopg
-from psycopg.rows import namedtuple_row
+from psycopg.adapt import Transformer
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -35,6 +37,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.dml import ReturningUpdate
 
+from service_record.collector.store.pipeline import Statement, execute
 from service_record.collector.store.schema import counters, step_numbers
 
 Rows = Sequence[Mapping[str, Any]]
@@ -92,47 +95,94 @@ Question = tuple[Select[Any] | ReturningUpdate[Any], Mapping[str, Any]]
 
 
 def ask(connection: Connection, *questions: Question) -> list[Sequence[Any]]:
-    """Return the rows of each query. With PostgreSQL all queries together cost one round trip.
+    """Return the rows of each query, in a transaction that changes the database.
+
+    With PostgreSQL all queries together cost one round trip: other threads of the process run meanwhile, and
+    getting the turn again takes longer than the answer itself.
 
     Values of parameters and columns are the driver's: SQLAlchemy converts none of them.
     """
+    compiled = [_compile(query, is_on_sqlite=is_sqlite(connection)) for query, _ in questions]
     if is_sqlite(connection):
-        answers = []
-        for query, values in questions:
-            statement, constants = _compile(query, is_on_sqlite=True)
-            answers.append(connection.exec_driver_sql(statement, {**constants, **values}).all())
-        return answers
+        return [
+            connection.exec_driver_sql(query.text, {**query.constants, **values}).all()
+            for query, (_, values) in zip(compiled, questions, strict=True)
+        ]
+    statements = []
+    for query, (_, values) in zip(compiled, questions, strict=True):
+        given = {**query.constants, **values}
+        literals = [_parameter(given[name]) for name in query.names]
+        statements.append(Statement(query.text.encode(), literals))
     with _driver(connection) as driver:
-        cursors = []
-        with driver.pipeline():
-            for query, values in questions:
-                statement, constants = _compile(query, is_on_sqlite=False)
-                cursor = driver.cursor(row_factory=namedtuple_row)
-                cursors.append(cursor.execute(statement.encode(), {**constants, **values}))
-        # Outside of the pipeline: fetching within it would cost a second round trip.
-        return [cursor.fetchall() for cursor in cursors]
+        results = execute(driver, _prepared(connection), statements)
+        answers: list[Sequence[Any]] = []
+        for query, result in zip(compiled, results, strict=True):
+            loading = Transformer(driver)
+            loading.set_pgresult(result)
+            answers.append(loading.load_rows(0, result.ntuples, query.make_row))
+        return answers
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """A query as the driver gets it."""
+
+    text: str
+    constants: Mapping[str, Any]
+    """Values that SQLAlchemy turned into parameters."""
+    names: Sequence[str]
+    """The names of PostgreSQL's parameters `$1`, `$2` and so on."""
+    make_row: Callable[[Iterable[Any]], Any]
 
 
 @cache
-def _compile(query: Any, *, is_on_sqlite: bool) -> tuple[str, Mapping[str, Any]]:
-    """Return a query's text for the driver, and the constants that SQLAlchemy turned into parameters."""
-    dialect = sqlite.dialect(paramstyle="named") if is_on_sqlite else postgresql.psycopg.dialect()  # type: ignore[no-untyped-call]
+def _compile(query: Any, *, is_on_sqlite: bool) -> _Compiled:
+    dialect = (
+        sqlite.dialect(paramstyle="named")
+        if is_on_sqlite
+        else postgresql.psycopg.dialect(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]
+    )
     compiled = query.compile(dialect=dialect)
-    return str(compiled), compiled.params
+    row: Any = namedtuple("row", query.exported_columns.keys())  # type: ignore[misc]  # noqa: PYI024
+    return _Compiled(str(compiled), compiled.params, compiled.positiontup or (), row._make)
 
 
-@contextmanager
-def at_once(connection: Connection) -> Iterator[None]:
-    """Send all `ManyRows` statements in this block to PostgreSQL in one round trip.
+def _parameter(value: Any) -> bytes | None:
+    """Return a value in PostgreSQL's text format."""
+    match value:
+        case None:
+            return None
+        case list():
+            is_text = any(isinstance(each, str) for each in value)
+            return (_text_array if is_text else _plain_array)(value).encode()
+        case bytes():
+            return rb"\x" + value.hex().encode()
+    return str(value).encode()
 
-    Execute nothing else in the block. A round trip is expensive because other threads of the process run
-    meanwhile: getting the turn again takes longer than the answer itself.
+
+def _prepared(connection: Connection) -> dict[bytes, bytes]:
+    """Return the names of prepared statements, which live as long as the driver's connection."""
+    names: dict[bytes, bytes] = connection.info.setdefault("prepared", {})
+    return names
+
+
+Change = tuple["ManyRows", Rows]
+"""A statement, and the rows that it inserts or updates."""
+
+
+def write_rows(connection: Connection, *changes: Change) -> None:
+    """Execute these statements in this order. With PostgreSQL all together cost one round trip.
+
+    Does nothing for a statement without rows.
     """
+    changes = tuple((statement, rows) for statement, rows in changes if rows)
     if is_sqlite(connection):
-        yield
-        return
-    with _driver(connection) as driver, driver.pipeline():
-        yield
+        for statement, rows in changes:
+            connection.exec_driver_sql(statement.one, [statement.values_of(row) for row in rows])
+    elif changes:
+        with _driver(connection) as driver:
+            statements = [Statement(statement.many, statement.arrays(rows)) for statement, rows in changes]
+            execute(driver, _prepared(connection), statements)
 
 
 @contextmanager
@@ -191,27 +241,20 @@ class ManyRows:
         `keys` maps the columns of the WHERE clause to the names of their values. `also` is another SQL
         assignment for SET.
         """
-        self._columns = tuple(columns)
-        self._types = {name: table.c[name].type for name in columns}
-        self._types |= {value: table.c[name].type for name, value in (keys or {}).items()}
-        self._values = itemgetter(*self._types)
-        self._writers = [_array_writer(kind) for kind in self._types.values()]
+        types = {name: table.c[name].type for name in columns}
+        types |= {value: table.c[name].type for name, value in (keys or {}).items()}
+        self.values_of: Callable[[Mapping[str, Any]], tuple[Any, ...]] = itemgetter(*types)
+        """Returns the values of a row, in the order of the parameters."""
+        self._writers = [_array_writer(kind) for kind in types.values()]
         if keys is None:
-            self._one, self._many = _insert_statements(table, self._types)
+            self.one, self.many = _insert_statements(table, types)
         else:
-            self._one, self._many = _update_statements(table, self._types, self._columns, keys, also)
+            self.one, self.many = _update_statements(table, types, columns, keys, also)
 
-    def execute(self, connection: Connection, rows: Rows) -> None:
-        """Execute the statement for these rows. Does nothing without rows."""
-        if not rows:
-            return
-        if is_sqlite(connection):
-            connection.exec_driver_sql(self._one, [self._values(row) for row in rows])
-            return
-        columns = zip(*map(self._values, rows), strict=True)
-        arrays = [write(values) for write, values in zip(self._writers, columns, strict=True)]
-        with _driver(connection) as driver:
-            driver.execute(self._many, arrays)
+    def arrays(self, rows: Rows) -> list[bytes]:
+        """Return the columns of these rows, as array literals."""
+        columns = zip(*map(self.values_of, rows), strict=True)
+        return [write(values).encode() for write, values in zip(self._writers, columns, strict=True)]
 
 
 def _insert_statements(table: Table, types: Mapping[str, Any]) -> tuple[str, bytes]:
@@ -239,7 +282,7 @@ def _update_statements(
 
 
 def _unnest(types: Mapping[str, Any]) -> str:
-    arrays = (f"CAST(%s AS {_type_name(kind)}[])" for kind in types.values())
+    arrays = (f"CAST(${place} AS {_type_name(kind)}[])" for place, kind in enumerate(types.values(), 1))
     return f"unnest({', '.join(arrays)})"
 
 

@@ -30,7 +30,7 @@ from service_record.collector.domain.verdicts import (
     judge_overtaken,
 )
 from service_record.collector.store.cluster_rows import refresh
-from service_record.collector.store.dialects import ManyRows, among, ask, at_once, is_among, is_sqlite
+from service_record.collector.store.dialects import ManyRows, among, ask, is_among, is_sqlite, write_rows
 from service_record.collector.store.mute_rows import active_mutes
 from service_record.collector.store.schema import builds, durations, hosts, installations, notices
 
@@ -85,10 +85,12 @@ def judge_due(
     changed = [(row, verdict) for row, verdict in judged if _is_changed(row, verdict)]
     others = [(row, verdict) for row, verdict in changed if row.verdict != verdict.verdict]
     news = _unmuted(connection, [each for each in others if _is_news(*each)], now)
-    with at_once(connection):
-        _UPDATE_HOSTS.execute(connection, [_host_row(row, verdict, budgets, now) for row, verdict in judged])
-        UPDATE_VERDICTS.execute(connection, [_build_row(row, verdict) for row, verdict in changed])
-        _INSERT_NOTICES.execute(connection, [_notice(row, verdict, now) for row, verdict in news])
+    write_rows(
+        connection,
+        (_UPDATE_HOSTS, [_host_row(row, verdict, budgets, now) for row, verdict in judged]),
+        (UPDATE_VERDICTS, [_build_row(row, verdict) for row, verdict in changed]),
+        (_INSERT_NOTICES, [_notice(row, verdict, now) for row, verdict in news]),
+    )
     refresh(connection, {row.cluster_id for row, _ in judged if row.cluster_id is not None}, now)
     return [Judged(row.name, row.verdict, verdict) for row, verdict in others]
 
@@ -99,8 +101,10 @@ def final_verdicts(
     """Return the parameters of UPDATE_VERDICTS for builds that a newer build replaces, given (host row,
     build).
     """
+    # Only a bad verdict can become that of the build, so most calls need no query.
     is_judged = _have_judged_builds(
-        connection, [row for row, build in overtaken if build.number == row.build]
+        connection,
+        [row for row, build in overtaken if build.number == row.build and FleetVerdict(row.verdict).is_bad],
     )
     return [_final_verdict(row, build, is_judged=row.id in is_judged) for row, build in overtaken]
 

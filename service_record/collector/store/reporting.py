@@ -33,10 +33,10 @@ from service_record.collector.store.dialects import (
     among,
     ask,
     ask_with_numbers,
-    at_once,
     inserting,
     is_among,
     is_sqlite,
+    write_rows,
 )
 from service_record.collector.store.judging import UPDATE_VERDICTS, final_verdicts
 from service_record.collector.store.schema import builds, bundles, durations, hosts, steps
@@ -281,8 +281,7 @@ def _latest_statement(is_on_sqlite: bool, name: str) -> Select[Any]:
     return select(latest, builds.c.updated_at).join(builds, is_latest)
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True, gc=False):
     """A reported step, with the context of its request."""
 
     host: str
@@ -297,8 +296,7 @@ class Report:
     """The sender's id of this report, or empty."""
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(msgspec.Struct, frozen=True, gc=False):
     """The ids of an accepted report."""
 
     id: int
@@ -335,7 +333,7 @@ def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequen
 
     The result of a report that is not stored is an exception: `Forbidden` or `ReusedKeyError`.
     """
-    identities = [identify_report(report.step, report.key) for report in reports]
+    identities = [identify_report(report.host, report.step, report.key) for report in reports]
     by_name, numbers, seen = _lock_hosts(connection, reports, identities)
     earlier = _EarlierBuilds(connection, by_name, reports)
     rows: list[dict[str, Any]] = []
@@ -367,8 +365,7 @@ def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequen
     return results
 
 
-@dataclass(frozen=True, slots=True)
-class _SeenReport:
+class _SeenReport(msgspec.Struct, frozen=True, gc=False):
     accepted: Accepted
     label: str
     status: str
@@ -541,15 +538,17 @@ def _write(
         for host in host_rows
         if host.hardware not in {"", host.row.hardware}
     ]
-    with at_once(connection):
-        _INSERT_STEPS.execute(connection, step_rows)
-        _INSERT_DURATIONS.execute(connection, duration_rows)
-        _INSERT_BUILDS.execute(connection, new_builds)
-        _UPDATE_HOSTS.execute(connection, changed_hosts)
-        _UPDATE_BUILDS.execute(connection, changed_builds)
-        UPDATE_VERDICTS.execute(connection, overtaken)
-        _UPDATE_EARLIER_BUILDS.execute(connection, late)
-        _UPDATE_HARDWARE.execute(connection, changed_hardware)
+    write_rows(
+        connection,
+        (_INSERT_STEPS, step_rows),
+        (_INSERT_DURATIONS, duration_rows),
+        (_INSERT_BUILDS, new_builds),
+        (_UPDATE_HOSTS, changed_hosts),
+        (_UPDATE_BUILDS, changed_builds),
+        (UPDATE_VERDICTS, overtaken),
+        (_UPDATE_EARLIER_BUILDS, late),
+        (_UPDATE_HARDWARE, changed_hardware),
+    )
     changed = {host.row.id for host in host_rows if host.late or host.has_unknown}
     if changed:
         connection.execute(_INCREASE_REVISION, [{"of": host_id} for host_id in sorted(changed)])
