@@ -112,27 +112,28 @@ __sr_limits=("${COMPREPLY[@]}")
 # --- The public API ------------------------------------------------------------------------------
 # The first command of each function switches off options of the service (see __sr_quieten), the
 # last one sets them again. Under -x bash would print the first one. So it runs without descriptor
-# 2: the word after `2>&` is `-` if $- contains an x, otherwise 2. Not a function: this is the hot
-# path.
+# 2: the word after `2>&` is `-` if $- contains an x, otherwise 2. Not a function, and no local
+# variable in the usual case: this is the hot path. __sr_off is not empty if a handler calls one of
+# these functions while another call has switched off options.
 record_service_stage_start() { # NAME
-  { builtin local __sr_off && [[ $- != *[akvxT]* ]] && __sr_off='' || __sr_quieten; } \
+  { [[ $-${__sr_off:+x} != *[akvxT]* ]] || { builtin local __sr_off && __sr_quieten; }; } \
     2>&"${__sr_stderr[_${-//[!x]/}]-2}"
   [[ ! ${__sr_pid-} ]] || __sr_start_stage ${1+"${1:0:1024}"} || builtin true
-  [[ ! $__sr_off ]] || builtin set "-$__sr_off"
+  [[ ! ${__sr_off-} ]] || builtin set "-$__sr_off"
 }
 
 record_service_stage_success() {
-  { builtin local __sr_off && [[ $- != *[akvxT]* ]] && __sr_off='' || __sr_quieten; } \
+  { [[ $-${__sr_off:+x} != *[akvxT]* ]] || { builtin local __sr_off && __sr_quieten; }; } \
     2>&"${__sr_stderr[_${-//[!x]/}]-2}"
   [[ ! ${__sr_pid-} ]] || __sr_end_stage success || builtin true
-  [[ ! $__sr_off ]] || builtin set "-$__sr_off"
+  [[ ! ${__sr_off-} ]] || builtin set "-$__sr_off"
 }
 
 record_service_stage_failure() {
-  { builtin local __sr_off && [[ $- != *[akvxT]* ]] && __sr_off='' || __sr_quieten; } \
+  { [[ $-${__sr_off:+x} != *[akvxT]* ]] || { builtin local __sr_off && __sr_quieten; }; } \
     2>&"${__sr_stderr[_${-//[!x]/}]-2}"
   [[ ! ${__sr_pid-} ]] || __sr_fail_stage || builtin true
-  [[ ! $__sr_off ]] || builtin set "-$__sr_off"
+  [[ ! ${__sr_off-} ]] || builtin set "-$__sr_off"
 }
 
 # --- How our code runs inside the service --------------------------------------------------------
@@ -213,28 +214,42 @@ __sr_tell() {
 
 # --- Stages --------------------------------------------------------------------------------------
 __sr_start_stage() { # [NAME]
-  [[ ! ${__sr_ulimit-} ]] || __sr_can_redirect || builtin return 0
+  __sr_answer=${1-}
+  [[ $__sr_answer && ! ${__sr_open_stage-}${__sr_ulimit-} &&
+    $__sr_answer != *[!a-zA-Z0-9_\ ./:-]* && ${#__sr_answer} -lt 255 ]] ||
+    __sr_prepare_start "$@" || builtin return 0
+  __sr_append 'stage start' '' ",\"stage\":\"$__sr_answer\""
+  [[ ! ${__sr_notice-} && (${__sr_trap_method-} != looks ||
+    ${__sr_exit_trap-} == "$__sr_hook_shown"*) ]] || __sr_finish_call
+}
+
+# Handles an unusual start of a stage. Sets __sr_answer to its name as JSON. Returns 1 if nothing
+# can be recorded.
+__sr_prepare_start() { # [NAME]
+  [[ ! ${__sr_ulimit-} ]] || __sr_can_redirect || builtin return 1
   [[ ${1-} && ! ${__sr_open_stage-} ]] || { __sr_load && __sr_mend_start "$@"; }
   __sr_answer=${1:-unnamed}
   [[ $__sr_answer != *[!a-zA-Z0-9_\ ./:-]* && ${#__sr_answer} -lt 255 ]] ||
     { __sr_load && __sr_shorten "$__sr_answer"; }
-  __sr_append 'stage start' '' '' "$__sr_answer"
-  [[ ${__sr_trap_method-} != looks || ${__sr_exit_trap-} == "trap -- '$__sr_hook_begins"* ]] ||
-    __sr_look_at_traps
+  builtin return 0
+}
+
+# Runs after an entry of a stage if the EXIT trap may be new, or there is a message to print.
+__sr_finish_call() {
+  __sr_look_at_traps
   [[ ! ${__sr_notice-} ]] || __sr_tell
 }
 
 __sr_end_stage() { # RESULT [MEMBERS]
   [[ ! ${__sr_ulimit-} ]] || __sr_can_redirect || builtin return 0
   if [[ ${__sr_open_stage-} ]]; then
-    __sr_append 'stage end' "$1" "${2-}"
+    __sr_append 'stage end' ",\"result\":\"$1\"${2-}"
   else
     __sr_load && __sr_end_no_stage "$@"
   fi
   [[ $1 == success ]] || __sr_sync
-  [[ ${__sr_trap_method-} != looks || ${__sr_exit_trap-} == "trap -- '$__sr_hook_begins"* ]] ||
-    __sr_look_at_traps
-  [[ ! ${__sr_notice-} ]] || __sr_tell
+  [[ ! ${__sr_notice-} && (${__sr_trap_method-} != looks ||
+    ${__sr_exit_trap-} == "$__sr_hook_shown"*) ]] || __sr_finish_call
 }
 
 __sr_fail_stage() { # the recorded line is that of the call, since the service handled the failure
@@ -284,7 +299,8 @@ __sr_begin() { # initializes the state; texts for entries are stored as JSON
     [err]='' [err_ends]='' [err_command]='' [err_pipe]=''
   )
   # State that each entry reads is not in the array: an element takes three times as long to read.
-  __sr_open_stage='' __sr_run_command='' __sr_notice=''
+  __sr_open_stage='' # the JSON member `stage` of the open stage
+  __sr_run_command='' __sr_notice=''
   __sr_earlier_time='' __sr_earlier_uptime='' # set by service-record-close.sh for a past event
   __sr_minute=-1 __sr_clock='' __sr_zone=''
   __sr_more='' # members of the next entry only
@@ -293,8 +309,8 @@ __sr_begin() { # initializes the state; texts for entries are stored as JSON
   [[ ${__sr[home]-} == /* ]] || __sr[home]=${PWD-}/${__sr[home]-}
   # The commands before and after the service's own commands in the EXIT trap.
   __sr_answer=' 2>&"${__sr_stderr[_${-//[!x]/}]-2}"'
-  __sr_hook_begins='{ __sr_guarded __sr_on_exit '
-  __sr[hook]=$__sr_hook_begins'"$?" "${BASH_COMMAND-}" "$-"; }'$__sr_answer
+  __sr_hook_shown="trap -- '{ __sr_guarded __sr_on_exit " # the first words of `trap -p EXIT`
+  __sr[hook]='{ __sr_guarded __sr_on_exit "$?" "${BASH_COMMAND-}" "$-"; }'$__sr_answer
   __sr[hook]+=" && { \\builtin true; }$__sr_answer; "
   __sr[tail]=$'\n'"{ __sr_guarded __sr_after_exit; }$__sr_answer"
   __sr_choose_path
@@ -385,13 +401,17 @@ __sr_read_unit() {
 # --- Entries -------------------------------------------------------------------------------------
 # Appends an entry: one line of at most 4096 bytes with its newlines, which bash writes at once (see
 # __sr_begin). The file is opened for each entry, so that it may be removed or rotated at any time.
-# MEMBERS and __sr_more are JSON members. This is the hot path: each command takes 2 us, and bash
-# copies the whole text of a function for each call. Therefore rare cases are separate functions.
-__sr_append() { # PHASE [RESULT [MEMBERS [STAGE [MESSAGE]]]]
+# MEMBERS, STAGE and __sr_more are JSON members.
+#
+# This is the hot path: each command takes 2 us, bash copies the whole text of a function for each
+# call, and it searches the local variables of all callers for each name. Therefore rare cases are
+# separate functions, the variables of __sr_write are declared here, and variables that __sr_begin
+# sets are expanded without a default.
+__sr_append() { # PHASE [MEMBERS [STAGE]]
   # An assignment in `local` is expanded as a word, and takes several times as long as a plain one.
-  builtin local __sr_time __sr_fraction __sr_facts __sr_stage __sr_entry
-  __sr_time=${__sr_earlier_time:-${EPOCHREALTIME-}} __sr_fraction='' __sr_facts=${3-}
-  __sr_stage=${4-${__sr_open_stage-}}
+  builtin local __sr_time __sr_fraction __sr_stage __sr_entry __sr_head __sr_written
+  __sr_stage=${3-$__sr_open_stage}
+  __sr_time=${__sr_earlier_time:-${EPOCHREALTIME-}} __sr_fraction=''
   if [[ $__sr_time == *[.,]* ]]; then # a comma in some locales
     __sr_fraction=.${__sr_time: -6:3} __sr_time=${__sr_time%[.,]*}
   else
@@ -399,15 +419,12 @@ __sr_append() { # PHASE [RESULT [MEMBERS [STAGE [MESSAGE]]]]
   fi
   ((__sr_time / 60 == __sr_minute)) || __sr_format_minute "$((__sr_time / 60))"
   __sr_time=$((__sr_time % 60 + 100)) # 1SS: the seconds with a leading zero
-  __sr_entry="{\"timestamp\":\"${__sr_clock-}:${__sr_time:1}$__sr_fraction${__sr_zone-}\"\
-${__sr_run_command-}${__sr_stage:+",\"stage\":\"$__sr_stage\""}\
-,\"phase\":\"$1\"${2:+",\"result\":\"$2\""}"
-  [[ ! ${5-} ]] || { __sr_load && __sr_explain '' "$5"; }
   # Descriptor 9 is usually free. Otherwise bash must move it away and back.
   builtin mapfile -t -n 1 -u 9 __sr_uptime 9</proc/uptime || __sr_uptime[0]=''
   __sr_answer=${__sr_earlier_uptime:-${__sr_uptime[0]-}}
-  __sr_entry+="$__sr_facts${__sr_identity-}\
-${__sr_answer:+",\"uptime\":${__sr_answer%% *}"}${__sr_more-}}"
+  __sr_entry="{\"timestamp\":\"$__sr_clock:${__sr_time:1}$__sr_fraction$__sr_zone\"\
+$__sr_run_command$__sr_stage,\"phase\":\"$1\"${2-}${__sr_identity}\
+${__sr_answer:+",\"uptime\":${__sr_answer%% *}"}$__sr_more}"
   # Immediately before the write: if a signal ends the shell in between, the stage is neither
   # recorded twice nor lost.
   case $1 in
@@ -433,14 +450,13 @@ __sr_format_minute() { # MINUTES since 1970
   __sr_minute=$1
 }
 
-# Writes __sr_entry. SIGXFSZ is ignored meanwhile: a write beyond `ulimit -f` would kill the
-# service. __sr_xfsz is not empty if that is not our task: the service has a trap for the signal
-# (taken), or the caller ignores it already (ignored, child). __sr_moved has the descriptors to
-# which bash moves 2 and 1 for the redirection (see __sr_find_free_descriptors). Sets __sr_exit_trap
-# to the EXIT trap if the service may have set one.
+# Writes __sr_entry. The caller declares __sr_head and __sr_written. SIGXFSZ is ignored meanwhile: a
+# write beyond `ulimit -f` would kill the service. __sr_xfsz is not empty if that is not our task:
+# the service has a trap for the signal (taken), or the caller ignores it already (ignored, child).
+# __sr_moved has the descriptors to which bash moves 2 and 1 for the redirection (see
+# __sr_find_free_descriptors). Sets __sr_exit_trap to the EXIT trap if the service may have set one.
 __sr_write() {
-  builtin local __sr_head='' __sr_written=''
-  __sr_exit_trap[0]=''
+  __sr_head='' __sr_written='' __sr_exit_trap[0]=''
   if [[ ! ${__sr_torn-} && -f ${__sr_record-} && ! -L ${__sr_record-} ]] || __sr_prepare_file; then
     [[ ${__sr_xfsz-} ]] || builtin trap '' XFSZ
     [[ -e /proc/self/fd/10 || -e /proc/self/fd/11 || -e /proc/self/fd/12 ]] &&
@@ -481,16 +497,15 @@ __sr_count_lost() {
 # SIGXFSZ. If no file can be used, __sr_exit_trap stays empty, and the caller calls
 # __sr_look_at_traps.
 __sr_read_exit_trap() {
-  [[ ! ${__sr_more-} && ${__sr_captures-} && ${BASHPID-} == "${__sr_pid-}" &&
+  [[ ! $__sr_more && $__sr_captures && ${BASHPID-} == "${__sr_pid-}" &&
     ${BASH_COMPAT+${BASH_COMPAT@a}}${TMPDIR+${TMPDIR@a}} != *r* ]] || builtin return 0
   builtin local __sr_file='' TMPDIR=/dev/shm
+  __sr_moved=${__sr_free#* }
   if ((__sr_bash <= 501)); then
-    __sr_moved=${__sr_free#* }
     builtin trap -p EXIT {__sr_file}<<<"$__sr_here" 2>&- >|"/proc/self/fd/$__sr_file"
   else
-    ! builtin shopt -q varredir_close || builtin return 0
-    __sr_moved=${__sr_free#* }
-    BASH_COMPAT=50 builtin trap -p EXIT {__sr_file}<<<0 2>&- >|"/proc/self/fd/$__sr_file"
+    ! builtin shopt -q varredir_close &&
+      BASH_COMPAT=50 builtin trap -p EXIT {__sr_file}<<<0 2>&- >|"/proc/self/fd/$__sr_file"
   fi && __sr_moved='' && builtin mapfile -t -u 9 __sr_exit_trap 9<&"$__sr_file"- ||
     __sr_discard_file
 }
@@ -683,7 +698,7 @@ __sr_look_at_traps() { # [ends | tracks]; ends: the shell ends now; tracks: call
   [[ ${__sr_trap_method-} == looks || ${__sr_trap_method-} == "${1-looks}" ]] &&
     [[ ${BASHPID-} == "${__sr_pid-}" ]] || builtin return 0
   __sr_capture builtin trap -p EXIT
-  [[ ${__sr_printed[0]-} != "trap -- '$__sr_hook_begins"* ]] || builtin return 0
+  [[ ${__sr_printed[0]-} != "$__sr_hook_shown"* ]] || builtin return 0
   [[ ${__sr_trap_method-} != ends ]] || __sr_trap_method=looks
   __sr_read_traps EXIT && __sr_adopt_traps
 }
@@ -906,8 +921,8 @@ __sr_after_exit() { # the last command of the EXIT trap
 
 __sr_end() { # RESULT MEMBERS
   __sr[ended]=1 __sr_trap_method=''
-  [[ ! ${__sr_open_stage-} ]] || __sr_append 'stage end' "$1" "$2"
-  __sr_append "${__sr[kind]-} end" "$1" "$2"
+  [[ ! ${__sr_open_stage-} ]] || __sr_append 'stage end' ",\"result\":\"$1\"$2"
+  __sr_append "${__sr[kind]-} end" ",\"result\":\"$1\"$2"
   __sr_sync
 }
 
@@ -1366,7 +1381,7 @@ __sr_end_no_stage() { # RESULT [MEMBERS]
   __sr_note 'no stage is open; recorded as the end of a stage without a name'
   [[ $__sr_members == *'"errorMessage":'* ]] ||
     __sr_members=',"errorMessage":"no stage was open"'$__sr_members
-  __sr_append 'stage end' "$1" "$__sr_members"
+  __sr_append 'stage end' ",\"result\":\"$1\"$__sr_members"
 }
 
 __sr_note() { # TEXT; sets the message for __sr_tell, with the file and line of the service's call
@@ -1380,9 +1395,9 @@ __sr_end_open_stage() { # NAME of the next stage
   builtin local __sr_members=''
   __sr_describe call "not ended before stage \"$1\" started"
   __sr_answer=${__sr_place:+"${__sr_place#* * }:${__sr_place%% *}"}
-  __sr_notice="service-record: ${__sr_answer:-$0}: stage \"${__sr_open_stage-}\" was still open"
+  __sr_notice="service-record: ${__sr_answer:-$0}: stage ${__sr_open_stage#*:} was still open"
   __sr_notice+=" when stage \"$1\" started; recorded as failed"
-  __sr_append 'stage end' failure "$__sr_members"
+  __sr_append 'stage end' ",\"result\":\"failure\"$__sr_members"
   __sr_sync
 }
 
@@ -1394,8 +1409,7 @@ __sr_describe() { # call [MESSAGE] | failure STATUS COMMAND
 }
 
 __sr_print_members() { # as __sr_describe; sets __sr_answer to code with the assignments
-  builtin local LC_ALL=C __sr_command='' __sr_facts='' __sr_entry='' __sr_members=''
-  builtin local __sr_message="${2-}" __sr_head=''
+  builtin local LC_ALL=C __sr_command='' __sr_facts='' __sr_members='' __sr_message="${2-}"
   if [[ $1 == failure ]]; then
     # After `exit`, $3 is a command of our function `exit`.
     __sr_command=${__sr[exit_command]:-$3} __sr_facts=",\"exitCode\":$2" __sr_message=
@@ -1411,11 +1425,7 @@ __sr_print_members() { # as __sr_describe; sets __sr_answer to code with the ass
     __sr_read_journal
     __sr_message=$__sr_answer
   fi
-  # Leave room for the members that precede these in the longest entry.
-  builtin printf -v __sr_entry '%*s' "$((130 + ${#__sr_run_command} + ${#__sr_open_stage}))" ''
-  __sr_head=${#__sr_entry}
-  __sr_explain "$__sr_place" "$__sr_message"
-  __sr_members=${__sr_entry:__sr_head}$__sr_facts
+  __sr_explain "$__sr_place" "$__sr_message" "$__sr_facts"
   builtin printf -v __sr_answer '__sr_members=%q __sr_place=%q __sr[hung]=%q' \
     "$__sr_members" "$__sr_place" "${__sr[hung]-}"
 }
@@ -1603,19 +1613,25 @@ __sr_escape_part() { # TEXT BYTES ESCAPED_BYTES [end]
     __sr_answer=$'\342\200\246'$__sr_answer __sr_truncated=',"truncated":true'
 }
 
-# Adds errorLine and errorMessage to __sr_entry, and `truncated` to __sr_facts if the message was
-# cut.
-__sr_explain() { # ERROR_LINE MESSAGE
-  builtin local LC_ALL=C __sr_truncated='' __sr_room=0
+# Sets __sr_members to the JSON members of a failure: errorLine, errorMessage, FACTS and, if the
+# message was cut, `truncated`.
+__sr_explain() { # ERROR_LINE MESSAGE FACTS
+  builtin local LC_ALL=C __sr_truncated='' __sr_room=0 __sr_entry=''
   __sr_escape "$1"
   # A very long path would leave no room for the message. It is omitted, since a cut path is wrong.
-  ((${#__sr_answer} == 0 || ${#__sr_answer} > 700)) || __sr_entry+=",\"errorLine\":\"$__sr_answer\""
-  [[ $2 ]] || builtin return 0
-  # 99 bytes for uptime, newlines, the words around the message, and the mark
-  __sr_room=$((4096 - ${#__sr_entry} - ${#__sr_facts} - ${#__sr_identity} - ${#__sr_more} - 99))
-  __sr_escape_part "$2" "$__sr_room" "$__sr_room" end
-  __sr_entry+=",\"errorMessage\":\"$__sr_answer\""
-  [[ $__sr_facts == *',"truncated":true' ]] || __sr_facts+=$__sr_truncated
+  __sr_members=
+  ((${#__sr_answer} == 0 || ${#__sr_answer} > 700)) ||
+    __sr_members=",\"errorLine\":\"$__sr_answer\""
+  if [[ $2 ]]; then
+    __sr_entry=$__sr_run_command$__sr_open_stage$__sr_members$3$__sr_identity$__sr_more
+    # 130 bytes for timestamp, phase and result; 99 for uptime, newlines, the words around the
+    # message, and the mark
+    __sr_room=$((4096 - 130 - ${#__sr_entry} - 99))
+    __sr_escape_part "$2" "$__sr_room" "$__sr_room" end
+    __sr_members+=",\"errorMessage\":\"$__sr_answer\""
+  fi
+  __sr_members+=$3
+  [[ $3 == *',"truncated":true' ]] || __sr_members+=$__sr_truncated
 }
 
 # --- The array layout ----------------------------------------------------------------------------

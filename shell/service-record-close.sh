@@ -362,7 +362,7 @@ collect_left_files() {
 # was checked, its owner may have replaced it by a link, a FIFO or a larger file, so dd follows no link,
 # does not wait for a writer, and reads at most 16 MiB.
 take_file() { # FILE INVOCATION
-  local line='' __sr_entry='' lost=0 taken=0 until=$((SECONDS + 5))
+  local line='' __sr_entry='' __sr_head='' __sr_written='' lost=0 taken=0 until=$((SECONDS + 5))
   while IFS= read -r line; do
     __sr_entry=${line%,}
     [[ $__sr_entry == '{"timestamp":"'*\} ]] && ((${#__sr_entry} < 4096 && SECONDS < until)) &&
@@ -500,27 +500,28 @@ select_run() { # PID, or 0 for none
   __sr[kind]=${kind[$1]:-service}
 }
 
-append_end() { # KIND
+append_end() { # KIND STAGE
+  local __sr_members='' __sr_open_stage="${2:+",\"stage\":\"$2\""}"
   read_message
   __sr_more=$systemd_facts${__sr_more}
-  __sr_append "$1 end" "$end_result" "$facts" "$__sr_open_stage" "$message"
+  __sr_explain '' "$message" "$facts"
+  __sr_append "$1 end" ",\"result\":\"$end_result\"$__sr_members"
 }
 
 # Appends the ends of a run and of its open stages. They get the time at which this program was
 # started, so that its own duration is not part of the run.
 close_run() { # PID
-  local stage='' id='' open="${open_stages[$1]-}"
+  local stage='' stage_name='' id='' open="${open_stages[$1]-}"
   select_run "$1"
   set_time "$ended"
   while [[ $open ]]; do # innermost first
     stage=${open##*$'\n'} open=${open%$'\n'*}
-    __sr_open_stage=${stage%%$'\t'*} stage=${stage#*$'\t'}
+    stage_name=${stage%%$'\t'*} stage=${stage#*$'\t'}
     id=${stage%$'\t'*} stage=${stage#*$'\t'}
     __sr_more+=${id:+",\"stageId\":\"$id\""}${stage:+",\"parent\":\"$stage\""}
-    append_end stage
+    append_end stage "$stage_name"
   done
-  __sr_open_stage=
-  append_end "${__sr[kind]}"
+  append_end "${__sr[kind]}" ''
   set_time ''
 }
 
@@ -528,7 +529,7 @@ close_run() { # PID
 # later end. The entry names the stage that ended together with the run, because upstream's analyzer
 # takes the failed stage from the entry before the last one, which is now an end of the run.
 amend_run() { # PID
-  local facts="$facts" systemd_facts="$systemd_facts" recorded=''
+  local facts="$facts" systemd_facts="$systemd_facts" recorded='' stage="${last_stage[$1]}"
   local message="$message" is_message_read="$is_message_read"
   if [[ $1 == "$main" ]]; then
     ! is_agreed "$1" || lacks_journal "$1" || return 0
@@ -547,10 +548,8 @@ amend_run() { # PID
   fi
   [[ $outcome == failure ]] || message=
   select_run "$1"
-  __sr_open_stage=${last_stage[$1]}
-  [[ $end_result == success || ${last_stage[$1]} ]] || __sr_open_stage=${failed_stage[$1]}
-  append_end "${__sr[kind]}"
-  __sr_open_stage=
+  [[ $end_result == success || $stage ]] || stage=${failed_stage[$1]}
+  append_end "${__sr[kind]}" "$stage"
 }
 
 # Appends start and end of a service that does not record itself, or that ended before it started its
