@@ -18,7 +18,7 @@ from service_record.display.text import escape_invisible, utc
 from service_record.history import History, ServiceHistory
 from service_record.history.outcome import NOTHING, Command, Facts, Location, Run, Span, Stage
 from service_record.record.entry import NO_UNKNOWN_FIELDS, Entry, Malformed, Piece
-from service_record.record.line import mended
+from service_record.record.line import make_encodable
 from service_record.record.visible import UNSEEN
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def write_jsonl(records: Iterable[tuple[str, Iterable[Piece]]], stream: IO[bytes
 def _lines(service: str, pieces: Sequence[Piece]) -> bytes:
     """Return the lines of these pieces. Entries without unknown fields are encoded in one call."""
     is_plain = all(isinstance(piece, Entry) and piece.extra is NO_UNKNOWN_FIELDS for piece in pieces)
-    if not is_plain or service != mended(service):  # a file name need not be UTF-8
+    if not is_plain or service != make_encodable(service):  # a file name need not be UTF-8
         return "".join(f"{encoded(piece_document(service, piece))}\n" for piece in pieces).encode()
     begin = b'{"service":%b,"' % orjson.dumps(service)
     rest = _ENCODER.encode_lines(pieces).removeprefix(_NEXT_LINE[1:])
@@ -258,7 +258,7 @@ def as_yaml(document: object) -> str:
 
 
 def _represented(dumper: "yaml.SafeDumper", any_text: str) -> "yaml.Node":
-    text = mended(any_text)
+    text = make_encodable(any_text)
     if UNSEEN.search(text):
         return dumper.represent_scalar(_TEXT, text, '"')  # so that `as_yaml` may write escapes
     return dumper.represent_scalar(_TEXT, text, "|" if "\n" in text else None)

@@ -1,6 +1,6 @@
-"""One event of a service: the words on disk, and the way between an `Entry` and its line.
+"""The entries of a record: their fields and values, and their conversion from and to JSON.
 
-The format is specified in docs/record-format.md; nothing here reads or writes a file.
+docs/record-format.md specifies the format. This module reads and writes no file.
 """
 
 import re
@@ -12,11 +12,11 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 
 MAX_EXCERPT_CHARACTERS: Final = 4096
-"""The limit of a damaged piece that is shown or held: its file has the whole of it."""
+"""Maximum length of the excerpt of a damaged piece. Its file has all of it."""
 LEAST_ENTRY_BYTES: Final = len('{"phase":"stage end"}')
-"""No shorter object is an entry."""
+"""Length of the shortest entry."""
 MAX_REGION_BYTES: Final = 4 << 20
-"""The part of a file held at once. A longer line is read in pieces; no entry is longer."""
+"""Maximum part of a file in memory. No entry is longer, and a longer line is read in pieces."""
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
@@ -42,21 +42,21 @@ class Phase(StrEnum):
 
 
 class Result(StrEnum):
-    """A service's, stage's or command's own result, recorded at its end."""
+    """The result of a service, stage or command, recorded at its end."""
 
     SUCCESS = "success"
     FAILURE = "failure"
 
 
 FOR_SIZE: Final = "size"
-"""The reason: the record had outgrown its limit."""
+"""The reason that the record had become too long."""
 
 
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
 
 
 class RunsLeftOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, rename="camel"):
-    """The runs that were left out right before the run whose first entry carries this."""
+    """Counts of the runs that a rotation removed. The first entry of the next run has them."""
 
     reason: str = msgspec.field(default_factory=lambda: FOR_SIZE)  # so that it is always written
     succeeded: _Count = 0
@@ -64,31 +64,34 @@ class RunsLeftOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     failed: _Count = 0
     """Runs that failed, were interrupted, or continued after a failure."""
     alike: _Count = 0
-    """The number of them, in a row up to this run, with the same end in the same place as this run."""
+    """The number of consecutive runs right before this one that ended like it in the same place."""
     boots: _Count = 0
-    """Earlier boots of which no run is left."""
+    """The number of earlier boots without a remaining run."""
     boot_runs: _Count = 0
-    """The runs of those boots, which are in no other number here."""
+    """The runs of those boots. They are in no other count."""
     rotations: _Count = 0
-    """On the first entry of a file: the number of its rotations. No two beginnings of it are the same."""
+    """In the first entry of a file, the number of its rotations. So the file begins differently each time."""
 
     @property
     def runs(self) -> int:
-        """Return how many runs of the same boot were left out."""
+        """Return the number of removed runs of the same boot."""
         return self.succeeded + self.stopped + self.failed
 
     def to_json(self) -> dict[str, object]:
-        """Return the numbers that are not 0, under their names on disk."""
+        """Return the counts that are not 0, with their names on disk."""
         values: dict[str, object] = msgspec.to_builtins(self)
         return values
 
 
 class UnknownFields(dict[str, object]):
-    """Fields that this version does not know. No JSON value is one, so that a decoder refuses their name."""
+    """Fields that this version does not know.
+
+    A class of its own, because the decoder must not accept a field `extra` in a line.
+    """
 
 
 NO_UNKNOWN_FIELDS: Final = UnknownFields()
-"""The value for an entry that was decoded at once; a codec leaves out this very value."""
+"""The default. The encoder leaves out a field only if it has this very object."""
 _Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 _Whole: TypeAlias = Annotated[int, msgspec.Meta(gt=-(2**53), lt=2**53)]
 _Number: TypeAlias = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]  # which all encoders write alike
@@ -109,36 +112,37 @@ class Entry(
     gc=False,
     rename="camel",
 ):
-    """One event of a service. A field that is not known is None, empty, False or 0, and not on disk.
+    """One event of a service. Unknown fields are None, empty, False or 0, and are not written.
 
-    The fields are in the order of writing. Their types are what a line may hold to be decoded at once.
+    The fields are in the order of writing. Lines with values of these types are decoded by msgspec; `_CHECKS`
+    is for all others.
     """
 
     timestamp: _Text | None = None
-    """RFC 3339, in UTC when written here: `2026-11-21T01:05:10.123Z`. Our recorders always write it."""
+    """RFC 3339: `2026-11-21T01:05:10.123Z`. Our recorders always write it, in UTC."""
     pre_command: _Text | None = None
-    """Name of the pre-command (`ExecStartPre=`) that the entry belongs to."""
+    """The pre-command (`ExecStartPre=`) to which the entry belongs."""
     post_command: _Text | None = None
     stage: _Text | None = None
-    """Name of the stage that starts or ends, or that is open meanwhile."""
+    """The stage that starts or ends, or that is open at this event."""
     phase: Phase
     result: Result | None = None
-    """The result; on ends only."""
+    """The result, only in entries of an end."""
     error_line: _Text | None = None
     """`LINE FUNCTION FILE` of the innermost frame of a failure; FUNCTION is `main` at top level."""
     error_message: _Text | None = None
     """The last lines of the journal of this invocation, oldest first."""
     exit_code: _Whole | None = None
     signal: _Text | None = None
-    """The signal without SIG: `TERM`; `unknown` where only the fact of a signal is known."""
+    """The name of a signal without SIG: `TERM`. `unknown` if it was some signal."""
     command: _Text | None = None
-    """The failing command as the script has it, nothing expanded."""
+    """The failed command as it is written in the script, without expansions."""
     stack: tuple[str, ...] = ()
     """Frames like `error_line`, innermost first."""
     error_line_approximate: bool = False
-    """True when `error_line` is only the nearest call site known."""
+    """True if `error_line` is only the nearest known call site."""
     truncated: bool = False
-    """True when something was cut to keep the line within `MAX_LINE_BYTES`."""
+    """True if a value was cut to keep the line within `MAX_LINE_BYTES`."""
     boot_id: _Text | None = None
     """32 hexadecimal digits."""
     invocation_id: _Text | None = None
@@ -146,41 +150,37 @@ class Entry(
     pid: _Whole | None = None
     """The id of the service's main process."""
     uptime: _Seconds | None = None
-    """Seconds since boot, so that durations survive a clock step."""
+    """Seconds since boot. Durations calculated from it are right even if the clock is set."""
     service_result: _Text | None = None
-    """systemd's $SERVICE_RESULT, known to what runs after the service's death."""
+    """systemd's $SERVICE_RESULT, which is set when the service has ended."""
     stop_request: _Text | None = None
-    """The request to systemd behind the stop signal that ended the service: `stop`, `restart` or
-    `shutdown`.
-    """
+    """Why systemd sent the stop signal that ended the service: `stop`, `restart` or `shutdown`."""
     stopped_with: _Text | None = None
     """The unit in BindsTo= whose end made systemd stop the service."""
     time_limit: _Text | None = None
-    """The setting whose time was up: `TimeoutStartSec`, `TimeoutStopSec` or `RuntimeMaxSec`."""
+    """The setting of the exceeded time limit: `TimeoutStartSec`, `TimeoutStopSec` or `RuntimeMaxSec`."""
     dropped: _Whole = 0
     """The number of entries before this one that could not be written."""
     recorder: _Text | None = None
-    """Name and version of what wrote the run's entries: `bash/0.1.0`; on the start of a run or a command."""
+    """Name and version of the recorder, `bash/0.1.0`, in the start entry of a run or command."""
     stage_id: _Text | None = None
-    """The id of an execution, unique within the run, on entries of a stage whose recorder knows what it is
-    in.
-    """
+    """An id of this execution of a stage, unique within the run, if the recorder tracks nested stages."""
     parent: _Text | None = None
-    """The `stage_id` of the stage around it; None for a stage right in its run or command."""
+    """The `stage_id` of the stage around it; None for a stage directly in its run or command."""
     attributes: dict[str, _Attribute] | None = None
-    """Facts about this execution of a stage, from the service: `{"image": "quay.io/x", "layers": 7}`."""
+    """Facts that the service recorded about this stage: `{"image": "quay.io/x", "layers": 7}`."""
     left_out: RunsLeftOut | None = None
-    """The runs that a rotation left out right before this entry's."""
+    """Counts of the runs that a rotation removed right before the run of this entry."""
     extra: UnknownFields = NO_UNKNOWN_FIELDS
-    """Fields this version does not know, kept as they were."""
+    """Fields that this version does not know, unchanged."""
 
     @classmethod
     def from_json(cls, value: object) -> "Entry":
-        """Return the entry that a decoded JSON value holds; raise `EntryError` when it holds none."""
+        """Convert a decoded JSON value to an entry. Raises EntryError if it is not one."""
         return _read_entry(value)
 
     def to_json(self) -> dict[str, object]:
-        """Return the fields that are known, under their names on disk and in their order there."""
+        """Return the known fields with their names on disk, in the order of writing."""
         if self.extra is not NO_UNKNOWN_FIELDS:
             return msgspec.structs.replace(self, extra=NO_UNKNOWN_FIELDS).to_json() | self.extra
         values: dict[str, object] = msgspec.to_builtins(self)
@@ -189,10 +189,8 @@ class Entry(
         return values
 
     def to_line(self, limit: int | None = None) -> bytes:
-        """Return the entry as one line of JSON with its newline, at most `limit` bytes: see
-        `line.line_of`.
-        """
-        from service_record.record.line import MAX_LINE_BYTES, line_of  # who reads writes none
+        """Return the entry as one line of JSON with its newline, at most `limit` bytes; see `line_of`."""
+        from service_record.record.line import MAX_LINE_BYTES, line_of  # readers do not need it
 
         return line_of(self.to_json(), MAX_LINE_BYTES if limit is None else limit)
 
@@ -206,13 +204,13 @@ class Malformed(msgspec.Struct, frozen=True, gc=False):
     """A piece of a record that is not an entry."""
 
     line: int
-    """The line at which it begins in its file, from 1."""
+    """The number of its first line in the file, from 1."""
     text: str
     """The whole damaged text; bytes that are not UTF-8 as backslash escapes."""
     reason: str
 
     def abridge(self) -> "Malformed":
-        """Return the piece with the beginning and the end of a long text, and how much is missing."""
+        """Return the piece with a long text reduced to its beginning and end."""
         missing = len(self.text) - MAX_EXCERPT_CHARACTERS
         if missing <= 0:
             return self
@@ -231,12 +229,12 @@ _MAX_INTEGER: Final = 2**53  # RFC 8259 section 6: what every JSON implementatio
 _RFC_3339: Final = re.compile(
     r"(?!0|9999)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,15})?(Z|[+-]\d\d:\d\d)", re.ASCII
 )
-"""A time of a year that Python has in every time zone."""
+"""A time in a year that Python supports in every time zone."""
 _MAX_SHOWN_CHARACTERS: Final = 40
-_MAX_DEPTH: Final = 100  # well below what encoders take: what is read can be written again
+_MAX_DEPTH: Final = 100  # well below the limits of encoders, so that every read value can be written again
 
 _Check: TypeAlias = Callable[[str, object], object]
-"""Takes a field's name and the value found; raises `EntryError` on any other kind of value."""
+"""A function that gets a field's name and value, and returns the value or raises EntryError."""
 
 
 class EntryError(ValueError):
@@ -274,10 +272,7 @@ def _flag(name: str, value: object) -> bool:
 
 
 def check_time(name: str, value: object) -> str:
-    """Return an RFC 3339 time, kept as written.
-
-    A leap second (`:60`) is not one to Python, nor to a Linux clock.
-    """
+    """Return an RFC 3339 time unchanged. A leap second (`:60`) is refused: Linux clocks never show one."""
     written = _text(name, value)
     try:
         moment = _RFC_3339.fullmatch(written) and datetime.fromisoformat(written)
@@ -302,7 +297,7 @@ def _word(kind: type[StrEnum]) -> _Check:
 
 
 def _unknown(name: str, value: object, depth: int = _MAX_DEPTH) -> object:
-    """Return the value of a field that this version does not know: any JSON that can be written again."""
+    """Return the value of an unknown field, if it can be written again as JSON."""
     if isinstance(value, int | float) and not abs(value) <= _MAX_DOUBLE:
         raise EntryError(f"{describe_value(name)}: a number too large")
     if isinstance(value, dict | list):
@@ -314,8 +309,8 @@ def _unknown(name: str, value: object, depth: int = _MAX_DEPTH) -> object:
 
 
 def describe_value(value: object) -> str:
-    """Return a JSON value for a one-line message, short whatever it is."""
-    import json  # only where something is wrong
+    """Return a short description of a JSON value, for an error message of one line."""
+    import json  # needed only for an error
 
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
@@ -337,7 +332,7 @@ _NUMBERS: Final = {
 
 
 def _read_left_out(name: str, content: object) -> RunsLeftOut:
-    """Return what an entry says was left out before it. Raises `EntryError` on any other kind of value."""
+    """Return the counts of removed runs in an entry. Raises EntryError for any other value."""
     if not isinstance(content, Mapping):
         raise EntryError(f"{name}: expected an object, found {describe_value(content)}")
     counts: dict[str, int] = {}
@@ -351,7 +346,7 @@ def _read_left_out(name: str, content: object) -> RunsLeftOut:
 
 
 def _read_attributes(name: str, content: object) -> dict[str, AttributeValue]:
-    """Return the attributes of an entry. Raises `EntryError` on any value that is not a text or a number."""
+    """Return the attributes of an entry. Raises EntryError for a value that is not a text or a number."""
     if not isinstance(content, Mapping):
         raise EntryError(f"{name}: expected an object, found {describe_value(content)}")
     attributes: dict[str, AttributeValue] = {}
@@ -379,19 +374,19 @@ _CHECKS: Final[Mapping[str, _Check]] = {
     "attributes": _read_attributes,
     "left_out": _read_left_out,
 }
-"""Attribute -> what checks and converts its value; all others are texts."""
+"""Attribute -> the function that checks and converts its value. All other attributes are texts."""
 _FIELDS: Final = {
     name: (attribute, _CHECKS.get(attribute, _text))
     for name, attribute in zip(Entry.__struct_encode_fields__, Entry.__struct_fields__, strict=True)
     if attribute != "extra"
 }
-"""Name on disk -> attribute, and the check."""
+"""Name on disk -> attribute, and the function that checks it."""
 
 
 def _read_entry(value: object) -> Entry:
-    """Return the entry that a decoded JSON value holds. Raises `EntryError` when it holds none.
+    """Convert a decoded JSON value to an entry. Raises EntryError if it is not one.
 
-    In an optional field null and the empty string mean absent, as upstream's readers take them.
+    In optional fields, null and the empty string mean that the field is absent, as for upstream's readers.
     """
     if not isinstance(value, dict):
         raise EntryError(f"not an object: {describe_value(value)}")

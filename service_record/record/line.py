@@ -100,7 +100,7 @@ def without_lone_surrogates(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def mended(text: str) -> str:
+def make_encodable(text: str) -> str:
     r"""Return the text with escaped bytes (PEP 383) as `\xNN`, and other lone surrogates as U+FFFD."""
     try:
         return text.encode(errors="surrogateescape").decode(errors="backslashreplace")

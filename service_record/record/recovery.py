@@ -22,7 +22,7 @@ from service_record.record.entry import (
     Malformed,
     Piece,
 )
-from service_record.record.line import mended
+from service_record.record.line import make_encodable
 
 STRUCTURE: Final = b"[], \t\r\n"
 """Bytes allowed around an entry: white space, and the brackets and commas of an array."""
@@ -186,17 +186,17 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _mended(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    return {mended(name): _mended_value(value) for name, value in pairs}
+    return {make_encodable(name): _encodable_value(value) for name, value in pairs}
 
 
 _STRICT: Final = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_mended)
 _LENIENT: Final = json.JSONDecoder(strict=False, parse_constant=_refuse, object_pairs_hook=_mended)
 
 
-def _mended_value(value: object) -> object:
+def _encodable_value(value: object) -> object:
     if isinstance(value, str):
-        return mended(value)
-    return [_mended_value(item) for item in value] if isinstance(value, list) else value
+        return make_encodable(value)
+    return [_encodable_value(item) for item in value] if isinstance(value, list) else value
 
 
 def _reason(text: bytes) -> str:

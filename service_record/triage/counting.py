@@ -21,7 +21,7 @@ _SIMILARITY: Final = 0.6
 that have only their form in common.
 """
 _MAX_CHILDREN: Final = 1000
-"""Words that a node of Drain's tree tells apart; all others are one."""
+"""The limit of different words in a node of Drain's tree. All other words count as one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

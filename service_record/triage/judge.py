@@ -40,6 +40,7 @@ from service_record.read.derived import add_derived
 from service_record.read.host_files import host_files
 from service_record.read.source import SourceError, liveness_for, open_source
 from service_record.record.directory import RECORD_DIRECTORIES
+from service_record.record.line import make_encodable
 from service_record.redaction import LeakError, outgoing_text
 from service_record.redaction.rules import Rules
 from service_record.triage.rows import (
@@ -51,7 +52,6 @@ from service_record.triage.rows import (
     cluster_member,
     is_cluster_member,
     make_row,
-    printable,
     unreadable_row,
     within_cluster,
 )
@@ -82,7 +82,7 @@ def judge_path(path: str, reference: Reference) -> Iterator[BundleRow]:
         # Two bundles whose few readable files are equal need not be copies of each other.
         if row.verdict == UNREADABLE:
             row = msgspec.structs.replace(row, digest="")  # noqa: PLW2901
-        masked = _masked(row, printable(path), reference.uri)
+        masked = _masked(row, make_encodable(path), reference.uri)
         yield msgspec.structs.replace(masked, judged=time.time(), version=__version__)
 
 
@@ -96,12 +96,10 @@ def _rows(path: str, reference: Reference) -> Iterator[BundleRow]:
             yield unreadable_row(reference, copy)
         else:
             row = within_cluster(_row(str(copy), reference), member)
-            yield msgspec.structs.replace(row, digest=content.by_host.get(_normal(member), ""))
-
-
-def _normal(member: str) -> str:
-    """Return the name of a member as `Content.path` has it: without `./`."""
-    return "/".join(part for part in member.split("/") if part not in {"", "."})
+            name = "/".join(
+                part for part in member.split("/") if part not in {"", "."}
+            )  # as in `Content.path`
+            yield msgspec.structs.replace(row, digest=content.by_host.get(name, ""))
 
 
 def _row(path: str, reference: Reference) -> BundleRow:
@@ -149,9 +147,9 @@ class _Digests(msgspec.Struct, frozen=True):
 
 
 def _content_digests(path: str) -> _Digests:
-    """Hash the files of a bundle, each by itself, so that packing, order and names make no difference.
+    """Hash each file of a bundle by itself, so that packing, order and names make no difference.
 
-    An archive with records of its own is that of one host, even if archives of hosts are in it.
+    An archive with records of its own belongs to one host, even if it contains archives of other hosts.
     """
     place = Path(path)
     hashes: dict[str, set[bytes]] = {}
@@ -170,7 +168,7 @@ def _content_digests(path: str) -> _Digests:
 
 
 _ONE_HOST: Final = "/"
-"""Stands for records outside the archives of hosts; no member of an archive has this name."""
+"""The key for records outside the archives of hosts. No member of an archive has this name."""
 
 
 def _hash_each(contents: Iterator[Content], hashes: dict[str, set[bytes]]) -> None:
@@ -215,15 +213,15 @@ def _hosts_of_cluster(path: str) -> Iterator[tuple[str, Path | str]]:
 
 
 def _masked(row: BundleRow, path: str, uri: str) -> BundleRow:
-    """Return the row without secrets: it is kept beside those of other hosts, and shown to many.
+    """Return the row without secrets, because an index has rows of many hosts and is shown to many people.
 
-    Its texts can be stored: names of files may have bytes that are not UTF-8.
+    Its texts can be stored: bytes of file names that are not UTF-8 are escaped.
     """
     rules = Rules(())
-    stages = {printable(name): seconds for name, seconds in row.stages.items()}
+    stages = {make_encodable(name): seconds for name, seconds in row.stages.items()}
     names = (field.name for field in msgspec.structs.fields(BundleRow) if field.type is str)
     row = msgspec.structs.replace(
-        row, stages=stages, **{name: printable(getattr(row, name)) for name in names}
+        row, stages=stages, **{name: make_encodable(getattr(row, name)) for name in names}
     )
     texts = {name: getattr(row, name).replace(path, uri) for name in _SHOWN_TEXTS}
     try:

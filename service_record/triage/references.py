@@ -20,8 +20,9 @@ from service_record.http.collector_answers import Hosts, StoredRecords
 from service_record.http.collector_client import CollectorClient, connect, host_path
 from service_record.read.examples import resolve_example
 from service_record.read.source import SourceError, recorded_services
+from service_record.record.line import make_encodable
 from service_record.record.recognition import ARCHIVES, HEAD_BYTES, LOGS, FileForm, recognise
-from service_record.triage.rows import Reference, printable
+from service_record.triage.rows import Reference
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -47,7 +48,7 @@ class Skipped(msgspec.Struct, frozen=True):
 Skip: TypeAlias = Callable[[Skipped], None]
 """A function that is called with each skipped file."""
 _LOGS: Final = (LOGS | {FileForm.RECORD}) - {FileForm.TEXT, FileForm.UTF_16}
-"""The forms of a file that is judged without being named: only hosts write these."""
+"""Forms of files that are judged although the user did not name them: only hosts write these."""
 _HOST_NAMES: Final = frozenset(
     {
         *("bootstrap", "control-plane", "journals", "var", "etc", "proc", "sos_commands", "sos_logs"),
@@ -63,7 +64,7 @@ _HOST_NAMES: Final = frozenset(
         ),
     }
 )
-"""Names of files and directories that stand at the top of what a gatherer collects from a host."""
+"""Names of files and directories at the top of an archive that a gatherer makes of a host."""
 
 
 class TriageError(Exception):
@@ -125,15 +126,15 @@ def _copy() -> Iterator[tuple[BinaryIO, bytes]]:
 
 
 def is_store(place: str) -> bool:
-    """Return whether a place is in an object store."""
+    """Return True if a place is in an object store."""
     return place.startswith(_STORES)
 
 
 def open_store(uri: str) -> "tuple[FileSystem, str]":
-    """Return the object store that a URI names, and the path in it.
+    """Return the object store of a URI, and the path in it.
 
-    The environment has keys, region and AWS_ENDPOINT_URL, as every S3 client reads them. Raises TriageError
-    if no bucket is named: all buckets of an account are never meant.
+    Keys, region and AWS_ENDPOINT_URL come from the environment, as for every S3 client. Raises TriageError if
+    no bucket is named, because nobody wants to read all buckets of an account.
     """
     from pyarrow import fs  # an extra
 
@@ -314,4 +315,4 @@ def _fingerprint(directory: Path) -> str:
 
 
 def _place(path: Path) -> str:
-    return printable(str(path))
+    return make_encodable(str(path))

@@ -29,10 +29,10 @@ _CLUSTER_MEMBER: Final = re.compile(
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """The place of a bundle, with what changes when the bundle changes."""
+    """The place of a bundle, with values that change when the bundle changes."""
 
     uri: str
-    """The place for people. A file name that is not UTF-8 has its bytes written out here."""
+    """The displayed place. Bytes of a file name that are not UTF-8 are escaped."""
     size: int = 0
     changed: float = 0.0
     """Seconds since 1970; 0 if unknown."""
@@ -72,7 +72,7 @@ class BundleRow(msgspec.Struct, frozen=True, kw_only=True):
     rank: str = ""
     """The rank of the rule: `cause`, `contributing`, `symptom` or `form of death`; empty if no rule fits."""
     signature: str = ""
-    """The telling line without what differs each time."""
+    """The telling line without parts that differ each time, such as numbers."""
     line: str = ""
     """The telling line."""
     service: str = ""
@@ -95,7 +95,10 @@ def make_row(
     diagnosis: Diagnosis | None, history: History, reference: Reference, facts: Mapping[str, Any]
 ) -> BundleRow:
     """Return the row of a host: its verdict, root cause and telling line, with the columns `facts`."""
-    latest = max((run.last_entry for run in _runs(history) if run.last_entry), default=None)
+    latest = max(
+        (run.last_entry for service in history.services for run in service.runs if run.last_entry),
+        default=None,
+    )
     row = BundleRow(
         key=reference.key,
         uri=reference.uri,
@@ -154,14 +157,6 @@ def unreadable_row(reference: Reference, reason: str) -> BundleRow:
     return BundleRow(
         key=reference.key, uri=reference.uri, left_out=reason[:_MAX_LINE], latest=reference.changed or None
     )
-
-
-def printable(text: str) -> str:
-    r"""Return a text that can be stored: bytes of a file name that are not UTF-8 become `\xe9`."""
-    try:
-        return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    except UnicodeEncodeError:  # half of a pair of surrogates, as JSON may have it
-        return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _runs(history: History) -> Iterator[Run]:
