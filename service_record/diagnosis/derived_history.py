@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from service_record.diagnosis.units import FAULTS, OTHER_SUFFIXES, UnitLog
+from service_record.diagnosis.units import FAULTS, OTHER_SUFFIXES, Hindrance, UnitLog
 from service_record.history import History, ServiceHistory
 from service_record.history.outcome import Outcome
 
@@ -30,12 +30,12 @@ def choose_services(history: History, logs: Mapping[str, UnitLog]) -> History:
 
     These are runs of mounts, devices and other units that are not services, and starts that failed before the
     service ran. Runs named by a unit's description are left out if anything else failed, because systemd logs
-    the same failure with the unit's name.
+    the same failure with the unit's name. A failed dependency is no such failure: it follows from another.
     """
     services = [one for one in history.services if not is_derived(one) or _is_judged(one)]
     named = [one for one in services if not is_derived(one) or re.fullmatch(_UNIT_NAME, one.name)]
     has_failure = any(one.outcome is not None and one.outcome.is_bad for one in named) or any(
-        log.result is not None or log.hindrance in FAULTS for log in logs.values()
+        log.result is not None or log.hindrance in FAULTS - {Hindrance.DEPENDENCY} for log in logs.values()
     )
     return replace(history, services=tuple(named if has_failure else services))
 

@@ -34,6 +34,7 @@ _ERROR_LABELS: Final = r"""(?xia)
     | ^ [EF] \d{4} \s \d\d:\d\d:\d\d                                              # klog
     | ^ (?:ERROR|FATAL|CRITICAL|PANIC) \b | ^ \[ (?:alert|emerg|crit|critical|error|fatal) \]
     | ^ [\d:,\s-]{8,24} (?:ERR|ERROR|CRT|CRITICAL) \s                              # Anaconda, subiquity
+    | (?:^|[\s:]) [a-z_][\w.]{0,100} (?:Error|Exception) : \s                       # the end of a traceback
     """
 """Labels by which programs mark an error line."""
 
@@ -43,7 +44,8 @@ _AFTERMATH: Final = r"""(?xia)(?:[^\s:]{1,40}:\s)? (?:re-?try(?:ing)?|will\s(?:r
 
 _ASIDES: Final = r"""(?xia)
       ^ goroutine \s \d+ | ^ \S+\.go:\d+ \s \+0x | ^ (?:main|runtime)\.[\w.*()]+\(      # frames of Go
-    | ^ File \s "[^"]*", \s line \s \d+ | ^ Traceback \s \( | ^ at \s [\w.$<>]+\( | ^ \#\d+ \s+ 0x
+    | ^ File \s "[^"]*", \s line \s \d+ | \b Traceback \s \(most \s recent
+    | (?:^|:\s{2,}) raise \s [\w.]+\( | ^ at \s [\w.$<>]+\( | ^ \#\d+ \s+ 0x
     | ^ \d+: \s+ 0x[0-9a-f]+ \s - | ^ stack \s backtrace: | ^ note: \s run \s with
     | ^ Usage: | ^ -{1,2} \w [\w-]* ,? \s | ^ (?:Available\sCommands|Flags|Options|Examples): | --help\b
     | stack \s trace \s of \s this \s error | execute \s with \s --v= | make \s a \s check \s non-fatal

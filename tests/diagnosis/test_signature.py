@@ -110,6 +110,15 @@ def test_hostile_messages_take_linear_time(piece: str) -> None:
             ),
             "E: Failed to fetch http://a.lab/x  404  Not Found",
         ),
+        (
+            (
+                "Payloads:ERROR:Thread Install has failed: Traceback (most recent call last):\n"
+                'Payloads:  File "/usr/lib64/python3.12/threads.py", line 280, in run\n'
+                "Payloads:    raise TransactionError(str(e)) from None\n"
+                "Payloads:anaconda.errors.TransactionError: DNF done\nPayloads:INFO:Thread Failed: Install"
+            ),
+            "Payloads:anaconda.errors.TransactionError: DNF done",
+        ),
         ("ovs: cannot add br-ex\nconfigure-ovs exited with error: 4", "ovs: cannot add br-ex"),
         ("adding br-ex\nconfigure-ovs exited with error: 4", "configure-ovs exited with error: 4"),
         ("", None),

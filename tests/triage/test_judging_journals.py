@@ -76,6 +76,14 @@ def test_failure_with_cause_is_root_of_unrelated_ones(tmp_path: Path) -> None:
     assert (row.service, row.rank) == ("pull", "cause"), row.says
 
 
+def test_unit_with_failed_dependency_does_not_hide_the_failure(tmp_path: Path) -> None:
+    lines = (
+        "Failed to start The moon (fetch).",
+        "moon.target: Job moon.target/start failed with result 'dependency'.",
+    )
+    assert judged(tmp_path, journal(*lines)).service == "The moon (fetch)"
+
+
 def test_unit_that_often_fails_is_named_without_verdict(tmp_path: Path) -> None:
     waited = "systemd-networkd-wait-online[9]: Timeout occurred while waiting for network connectivity."
     row = judged(tmp_path, journal(waited, *failed("systemd-networkd-wait-online.service")))
