@@ -6,26 +6,27 @@ from dataclasses import dataclass, field, replace
 
 from service_record.diagnosis import Verdict
 from service_record.http.answers import Answered, Outcome
+from service_record.reporter.assisted_service import HostView, View
 from service_record.reporter.due import is_due_at
-from service_record.reporter.host_state import HostEvidence, Traces
-from service_record.reporter.host_view import HostView, View
-from service_record.reporter.policy.deciding import decide
+from service_record.reporter.host_state import HostEvidence
+from service_record.reporter.policy.decisions import decide
 from service_record.reporter.policy.round_context import (
     RoundContext,
     RoundPlan,
     Shipment,
     StageReport,
-    StepResult,
 )
-from service_record.reporter.policy.shipments import PROBE_BYTES, asks, spool_is_delivered, with_offer
+from service_record.reporter.policy.shipments import PROBE_BYTES, reads_view, spool_is_delivered
 from service_record.reporter.policy.transitions import (
-    apply_results,
+    apply_report,
+    apply_shipment,
+    apply_view,
     begin_round,
-    count_step,
+    count_report,
+    count_shipment,
     has_moved,
     with_bundle,
-    with_view,
-    without_bundle,
+    with_reported,
 )
 from service_record.reporter.settings import AssistedServiceSettings, Settings
 from service_record.reporter.state import ReporterState
@@ -100,43 +101,46 @@ def steps(
     settings: Settings, state: ReporterState, evidence: HostEvidence, service: Answering, size: int
 ) -> Generator[ReporterState, None, RoundPlan]:
     """Yield each state that a round saves; return its last plan. Closing the generator kills the round."""
-    state = with_offer(settings, begin_round(state, evidence), evidence)
+    state = begin_round(settings, state, evidence)
     yield state
-    view = service.get() if asks(settings, state, evidence) else None
-    state = with_view(state, view, evidence)
+    view = service.get() if reads_view(RoundContext(settings, state, evidence)) else None
+    state = apply_view(state, view, evidence)
     yield state
     is_view_old = False
     for _ in range(_MOST_PLANS):
-        plan = decide(settings, state, view, evidence)
+        context = RoundContext(settings, state, evidence, view)
+        plan = decide(context)
         if plan.report and is_view_old:
             view, is_view_old = service.get(), False
-            plan = decide(settings, state, view, evidence)
-        if plan.told:
-            state = apply_results(state, plan, (), evidence)
-            yield state
-        results: list[StepResult] = []
-        gathers = plan.gather and not plan.report
-        is_view_old = is_view_old or gathers
-        if gathers:
-            state = with_bundle(state, evidence)
-            yield state
-        planned: tuple[StageReport | Shipment, ...] = plan.report or plan.ship
-        for step in planned:
-            sent = min(size, step.most) if isinstance(step, Shipment) else 0
-            state = count_step(state, step, evidence, sent)
-            yield state
-            outcome = service.upload(step, sent) if isinstance(step, Shipment) else service.put(step)
-            results.append(StepResult(step=step, outcome=outcome, size=sent))
-            is_told = isinstance(step, StageReport) and isinstance(outcome, Answered) and outcome.good
-            is_view_old = is_view_old or is_told
-            state = apply_results(state, plan, results[-1:], evidence)
+            continue
+        if plan.is_reported:
+            state = with_reported(state, context.fact)
             yield state
         if plan.is_last:
-            if spool_is_delivered(RoundContext(settings, state, evidence, view)):
-                yield without_bundle(state)
+            if spool_is_delivered(context):
+                yield replace(state, bundle=None)
             return plan
-        if has_moved(state, results):
-            view, is_view_old = service.get(), False
+        if plan.report:
+            state = count_report(state, plan.report)
+            yield state
+            outcome = service.put(plan.report)
+            is_view_old = is_view_old or (isinstance(outcome, Answered) and outcome.good)
+            state = apply_report(state, plan.report, outcome, evidence)
+            yield state
+            if has_moved(state, plan.report, outcome):
+                view, is_view_old = service.get(), False
+            continue
+        if plan.gather:
+            is_view_old = True
+            state = with_bundle(state, evidence)
+            yield state
+        for shipment in plan.ship:
+            sent = min(size, shipment.most)
+            state = count_shipment(state, shipment, evidence, sent)
+            yield state
+            outcome = service.upload(shipment, sent)
+            state = apply_shipment(state, shipment, outcome, evidence, sent)
+            yield state
     raise AssertionError(f"no end of plans: {plan}")
 
 
@@ -187,7 +191,7 @@ def failing(boot: int, uptime: float, fingerprint: str = "the same") -> HostEvid
     return HostEvidence(
         boot_id=f"{boot:032x}",
         uptime=uptime,
-        traces=Traces(is_pending=True),
+        is_pending=True,
         verdict=Verdict.FAILED,
         fingerprint=fingerprint,
     )

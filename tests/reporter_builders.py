@@ -2,19 +2,19 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from bench.simulated import ID, settings
 from service_record.diagnosis import Verdict
-from service_record.reporter.host_state import HostEvidence, Traces
-from service_record.reporter.host_view import HostView
+from service_record.reporter.assisted_service import HostView
+from service_record.reporter.host_state import HostEvidence
 from service_record.reporter.paths import Places
 from service_record.reporter.policy.transitions import begin_round
 from service_record.reporter.state import ReporterState
 
 BOOT = "b0" * 16
 NEXT_BOOT = "b1" * 16
-PENDING = Traces(is_pending=True)
-APPLIED = Traces(is_applied=True, has_kubelet=True)
+APPLIED: dict[str, Any] = {"is_pending": False, "is_applied": True, "has_kubelet": True}
 SERVICE = f"""\
 [assisted_service]
 url = "https://assisted.example:8090/"
@@ -43,7 +43,7 @@ def evidence(uptime: float = 60.0, *, wrong: bool = False, **fields: object) -> 
     plain = HostEvidence(
         boot_id=BOOT,
         uptime=uptime,
-        traces=PENDING,
+        is_pending=True,
         verdict=Verdict.FAILED if wrong else Verdict.RUNNING,
         fingerprint="wrong" if wrong else "well",
     )
@@ -60,5 +60,5 @@ def seen(*rounds: HostEvidence, state: ReporterState | None = None) -> ReporterS
     """The state after these rounds in which nothing was done, the last having just begun."""
     state = state or ReporterState()
     for found in rounds:
-        state = begin_round(state, found)
+        state = begin_round(settings(), state, found)
     return state

@@ -6,7 +6,7 @@ Nothing here uses the network, except the kubelet's health endpoint on the loopb
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
@@ -53,18 +53,6 @@ _KUBELET_FILES: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traces:
-    """Files on the disk that show how far the machine-config daemon and the kubelet came."""
-
-    is_pending: bool = False
-    """True if the machine configuration is on the disk but not applied: a boot with local ignition."""
-    is_applied: bool = False
-    """True if the machine configuration is applied, or will be after the next reboot."""
-    has_kubelet: bool = False
-    """True if a kubelet has run on this host."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HostEvidence:
     """Everything that a round knows about its host."""
 
@@ -72,14 +60,21 @@ class HostEvidence:
     uptime: float
     """Seconds since boot. Unlike the clock, it is never set."""
     kubelet_healthy: bool = False
-    traces: Traces = field(default_factory=Traces)
+    is_pending: bool = False
+    """True if the machine configuration is on the disk but not applied: a boot with local ignition."""
+    is_applied: bool = False
+    """True if the machine configuration is applied, or will be after the next reboot."""
+    has_kubelet: bool = False
+    """True if a kubelet has run on this host."""
     diagnosis: Diagnosis | None = field(default=None, repr=False)
     """The diagnosis shown to people; it includes failed units. None if there is nothing to judge."""
     history: History | None = field(default=None, repr=False)
     unread: str | None = None
-    """The reason why there is no history, in one line; None if there is one."""
+    """The reason why no run can be judged, in one line; None if there is one."""
     verdict: Verdict | None = None
-    """The verdict on the records alone. The rules use this one. None if there is no history."""
+    """The verdict on the records alone. The rules use this one. None if there is no run."""
+    has_lost_record: bool = False
+    """True if a record has damaged parts and not one run: what its service did is unknown."""
     is_only_reboot: bool = False
     """True if every trouble is a run that an earlier boot interrupted: a reboot alone may explain it."""
     fingerprint: str = ""
@@ -94,7 +89,53 @@ class HostEvidence:
 
     @property
     def is_wrong(self) -> bool:
-        return self.verdict is not None and self.verdict.is_bad
+        return self.has_lost_record or (self.verdict is not None and self.verdict.is_bad)
+
+    @property
+    def round(self) -> str:
+        """Return the unique name of the round with this evidence."""
+        return f"{self.boot_id} {self.uptime:.2f}"
+
+
+def observe(places: Places) -> HostEvidence:
+    """Return the present evidence of this host. Damaged or unreadable records raise nothing."""
+    known_boot, uptime = systemd.boot_id(), systemd.uptime()
+    boot_id = known_boot or "unknown"
+    if uptime is None:
+        uptime = clock_gettime(CLOCK_BOOTTIME)
+    history, unread = _read_history(places.records, known_boot)
+    lost = [each.name for each in history.services if each.malformed and not each.runs] if history else []
+    now = Now(time=datetime.now(UTC), boot_id=boot_id, uptime=uptime)
+    rules = _load_causes()
+    # The rules use the verdict on the records alone. Failed units and live files only explain it to people.
+    diagnosis = judge(history, rules, now=now).diagnosis if history else None
+    if lost and diagnosis is None:
+        unread = f"the record of {lost[0]} is damaged, and no run in it can be read"
+    # The reporter's own failures are ignored.
+    failed = [unit for unit in systemd.failed_units() if unit != places.service.name]
+    files: HostFiles | None = None
+    root = diagnosis.root if diagnosis else None
+    if root is not None and not (root.cause is not None and root.cause.is_cause):
+        files = ((path, BytesIO(data).read) for path, data in _read_live_files(places))
+    failed_now = [Unit(name=unit, is_failed=True) for unit in failed]
+    explained = judge(history or History(()), rules, failed_now, files=files, now=now).diagnosis
+    is_applied = any(is_there(places.at(path)) for path in _APPLIED_FILES)
+    return HostEvidence(
+        boot_id=boot_id,
+        uptime=uptime,
+        kubelet_healthy=is_healthy(KUBELET),
+        is_pending=is_there(places.at(_MACHINE_CONFIG)) and not is_applied,
+        is_applied=is_applied,
+        has_kubelet=any(is_there(places.at(path)) for path in _KUBELET_FILES),
+        diagnosis=explained,
+        history=history,
+        unread=unread,
+        verdict=diagnosis.verdict if diagnosis else None,
+        has_lost_record=bool(lost),
+        is_only_reboot=diagnosis is not None and _is_only_reboot(diagnosis, boot_id),
+        fingerprint=fingerprint(history, diagnosis, sorted({signature(unit) for unit in failed})),
+        trouble=_digest(_trouble_key(root)) if root else "",
+    )
 
 
 def _read_live_files(places: Places) -> Iterable[tuple[str, bytes]]:
@@ -102,71 +143,11 @@ def _read_live_files(places: Places) -> Iterable[tuple[str, bytes]]:
 
     Returns nothing if the root is not `/`: the programs would describe the running host.
     """
-    if places.at("/") != Path("/"):
+    if places.root != Path("/"):
         return ()
     from service_record.read.live_host import live_contents  # few rounds need it
 
     return live_contents()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostProbes:
-    """The functions and the URL that `observe` uses to query the host. Tests replace them."""
-
-    boot_id: Callable[[], str | None] = systemd.boot_id
-    uptime: Callable[[], float | None] = systemd.uptime
-    failed_units: Callable[[], tuple[str, ...]] = systemd.failed_units
-    kubelet: str = KUBELET
-    files: Callable[[Places], Iterable[tuple[str, bytes]]] = _read_live_files
-    """Returns evidence other than the records, such as the journal, as paths and contents."""
-
-
-def observe(places: Places, probes: HostProbes | None = None, own: Iterable[str] = ()) -> HostEvidence:
-    """Return the present evidence of this host.
-
-    `own` are the reporter's units: their failures are ignored. Damaged or unreadable records raise nothing.
-    """
-    probes = probes or HostProbes()
-    known_boot, uptime = probes.boot_id(), probes.uptime()
-    boot_id = known_boot or "unknown"
-    if uptime is None:
-        uptime = clock_gettime(CLOCK_BOOTTIME)
-    history, unread = _read_history(places.records, known_boot)
-    now = Now(time=datetime.now(UTC), boot_id=boot_id, uptime=uptime)
-    rules = _load_causes()
-    # The rules use the verdict on the records alone. Failed units and live files only explain it to people.
-    diagnosis = judge(history, rules, now=now).diagnosis if history else None
-    failed = [unit for unit in probes.failed_units() if unit not in set(own)]
-    files: HostFiles | None = None
-    root = diagnosis.root if diagnosis else None
-    if root is not None and not (root.cause is not None and root.cause.is_cause):
-        files = ((path, BytesIO(data).read) for path, data in probes.files(places))
-    failed_now = [Unit(name=unit, is_failed=True) for unit in failed]
-    explained = judge(history or History(()), rules, failed_now, files=files, now=now).diagnosis
-    units = tuple(sorted({signature(unit) for unit in failed} - set(own)))
-    return HostEvidence(
-        boot_id=boot_id,
-        uptime=uptime,
-        kubelet_healthy=is_healthy(probes.kubelet),
-        traces=read_traces(places),
-        diagnosis=explained,
-        history=history,
-        unread=unread,
-        verdict=diagnosis.verdict if diagnosis else None,
-        is_only_reboot=diagnosis is not None and _is_only_reboot(diagnosis, boot_id),
-        fingerprint=fingerprint(history, diagnosis, units),
-        trouble=_digest(_trouble_key(root)) if root else "",
-    )
-
-
-def read_traces(places: Places) -> Traces:
-    """Return the signs of progress on the disk. A file that the disk cannot read counts as missing."""
-    is_applied = any(is_there(places.at(path)) for path in _APPLIED_FILES)
-    return Traces(
-        is_pending=is_there(places.at(_MACHINE_CONFIG)) and not is_applied,
-        is_applied=is_applied,
-        has_kubelet=any(is_there(places.at(path)) for path in _KUBELET_FILES),
-    )
 
 
 def is_healthy(url: str) -> bool:
@@ -182,24 +163,22 @@ def is_healthy(url: str) -> bool:
         connection.close()
 
 
-def fingerprint(history: History | None, diagnosis: Diagnosis | None, units: Iterable[str]) -> str:
+def fingerprint(history: History | None, diagnosis: Diagnosis | None, units: Sequence[str]) -> str:
     """Return a digest of the verdict, the failed units, the progress of services and their failures.
 
     Times and repetitions are left out, so a failure that happens again does not change the digest.
     """
-    reached = {row for service in (history.services if history else ()) for row in _end_rows(service.runs)}
-    troubles = _list_troubles(diagnosis) if diagnosis else []
-    wrong = {_trouble_key(trouble) for trouble in troubles}
-    damaged = {service.name for service in (history.services if history else ()) if service.malformed}
-    document = [
-        diagnosis.verdict if diagnosis else None,
-        _trouble_key(diagnosis.root) if diagnosis and diagnosis.root else None,
-        sorted(wrong),
-        sorted(reached),
-        sorted(damaged),
-        sorted(units),
-    ]
-    return _digest(document)
+    services = history.services if history else ()
+    return _digest(
+        [
+            diagnosis.verdict if diagnosis else None,
+            _trouble_key(diagnosis.root) if diagnosis and diagnosis.root else None,
+            sorted({_trouble_key(trouble) for trouble in _list_troubles(diagnosis)}),
+            sorted({row for service in services for row in _end_rows(service.runs)}),
+            sorted({service.name for service in services if service.malformed}),
+            units,
+        ]
+    )
 
 
 def _digest(document: object) -> str:
@@ -283,5 +262,7 @@ def _is_only_reboot(diagnosis: Diagnosis, boot_id: str) -> bool:
     )
 
 
-def _list_troubles(diagnosis: Diagnosis) -> list[Trouble]:
+def _list_troubles(diagnosis: Diagnosis | None) -> list[Trouble]:
+    if diagnosis is None:
+        return []
     return [trouble for trouble in (diagnosis.root, *diagnosis.followers, *diagnosis.others) if trouble]

@@ -1,21 +1,29 @@
-"""The log of a round, with fields if it goes to the journal; and the phrases in its lines."""
+r"""The log of a round, the verdict above the login prompts of the consoles, and the phrases in both.
+
+agetty(8) prints the files of issue.d, and expands backslash sequences (`\n` is the host's name), so
+backslashes are doubled. This early, a console may have no font beyond ASCII: other characters become `?`.
+"""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Final
 
 from service_record.display.phrases import location_text
 from service_record.display.sentences import verdict_sentence
+from service_record.display.text import cut_within, wrap
 from service_record.http.answers import Answered, Outcome
 from service_record.record import systemd
+from service_record.record.atomic_write import write_whole
 from service_record.record.journal_sending import MessageKind, is_journal, send_message
+from service_record.record.programs import Deadline, ProgramError, run
 from service_record.record.visible import visible
+from service_record.reporter.assisted_service import HostView, NoHost, Refused, View
 from service_record.reporter.host_state import HostEvidence
-from service_record.reporter.host_view import HostView, NoHost, Refused, View
-from service_record.reporter.policy.round_context import RoundPlan
+from service_record.reporter.paths import Places
 
 _STDERR: Final = 2
 
@@ -123,8 +131,48 @@ def outcome_text(outcome: Outcome) -> str:
     return outcome.reason
 
 
-def plan_lines(plan: RoundPlan) -> Iterator[str]:
-    """Yield the rules behind the plan, and the reason to stop if the plan has one."""
-    yield from plan.why
-    if plan.stop is not None:
-        yield f"stops: {plan.stop.reason}"
+_ISSUE_WIDTH: Final = 79
+"""The width of a row in cells. One less than 80, because some consoles add an empty row after a full one."""
+_MAX_ISSUE_ROWS: Final = 2
+"""The most rows of one message."""
+
+
+def format_issue(verdict: str, advice: str = "") -> bytes:
+    """Return the content of the issue file: verdict and advice, each in at most two rows of 79 cells."""
+    rows = [*_wrap(f"service-record: {verdict}"), *_wrap(advice), ""]
+    return "".join(f"{row}\n" for row in rows).replace("\\", r"\\").encode("ascii", "replace")
+
+
+def write_issue(places: Places, content: bytes) -> None:
+    """Write the issue file if it changed, and have waiting prompts show it. Raises OSError."""
+    with suppress(OSError):
+        if places.issue.read_bytes() == content:
+            return
+    write_whole(places.issue, content, mode=0o644)
+    run_on_host(places, "agetty", "--reload")
+
+
+def _wrap(text: str) -> list[str]:
+    """Wrap the text between words into at most two rows. The middle of a longer text is left out."""
+    text = " ".join(visible(text).split())
+    if not text:
+        return []
+    for room in range(_MAX_ISSUE_ROWS * _ISSUE_WIDTH, _ISSUE_WIDTH, -1):
+        rows = wrap(cut_within(text, room, " ... "), _ISSUE_WIDTH)
+        if len(rows) <= _MAX_ISSUE_ROWS:
+            return list(rows)
+    return list(wrap(cut_within(text, _ISSUE_WIDTH, " ... "), _ISSUE_WIDTH))
+
+
+def run_systemctl(places: Places, *arguments: str) -> None:
+    """Run systemctl with these arguments, if systemd runs and the root is this host. Errors are ignored."""
+    if systemd.is_running():
+        run_on_host(places, "systemctl", "--quiet", *arguments)
+
+
+def run_on_host(places: Places, *command: str) -> None:
+    """Run a program for at most ten seconds, unless the root is a mounted disk. Errors are ignored."""
+    if places.root != Path("/"):
+        return
+    with suppress(ProgramError):
+        run(command, os.environ, Deadline(10), 1 << 20)

@@ -1,5 +1,8 @@
 """The paths of the reporter's files on a host."""
 
+import errno
+import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -112,3 +115,30 @@ def is_there(path: Path) -> bool:
         return path.exists()
     except OSError:
         return False
+
+
+def read_small(path: Path, most: int, *, follows: bool = True) -> tuple[bytes, int]:
+    """Return the content and the mode of a regular file. Never blocks, not even on a pipe.
+
+    Raises OSError, and ValueError if it is not a regular file or has more than `most` bytes. With `follows`
+    false, a link is not a regular file.
+    """
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        descriptor = os.open(path, flags if follows else flags | os.O_NOFOLLOW)
+    except OSError as error:
+        is_link = error.errno == errno.ELOOP and not follows
+        if is_link or error.errno == errno.ENXIO:  # a socket
+            raise ValueError("no regular file") from error
+        raise
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("no regular file")
+        with os.fdopen(descriptor, "rb", closefd=False) as stream:
+            data = stream.read(most + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) > most:
+        raise ValueError(f"larger than {most:,} bytes")
+    return data, stat.S_IMODE(status.st_mode)

@@ -5,47 +5,48 @@ network and disk are logged and end no round; the next round continues. A dry ru
 do.
 """
 
+import platform
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from time import monotonic
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
+from service_record.http.answers import Outcome, Unreachable
 from service_record.record import systemd
 from service_record.record.atomic_write import clear_the_way
+from service_record.record.directory import Records
 from service_record.record.journal_sending import MessageKind
-from service_record.reporter import console, log
-from service_record.reporter.assisted_service import succeeded
-from service_record.reporter.bundle_queue import BundleQueue
+from service_record.record.visible import visible
+from service_record.reporter import log
+from service_record.reporter.assisted_service import HostView, View, succeeded
 from service_record.reporter.due import is_due_at
 from service_record.reporter.host_state import HostEvidence, observe
-from service_record.reporter.host_view import HostView, View
-from service_record.reporter.log import Log, outcome_text, plan_lines, view_text
+from service_record.reporter.log import Log, outcome_text, view_text
 from service_record.reporter.paths import Places, is_there
-from service_record.reporter.policy.deciding import PLACE, VOLATILE_PLACE, decide
-from service_record.reporter.policy.round_context import (
-    RoundPlan,
-    Shipment,
-    StageReport,
-    StepResult,
-    Stop,
-)
-from service_record.reporter.policy.shipments import asks, with_offer
+from service_record.reporter.policy.decisions import decide, spool_place
+from service_record.reporter.policy.round_context import RoundContext, RoundPlan, Shipment, StageReport
+from service_record.reporter.policy.shipments import reads_view
 from service_record.reporter.policy.transitions import (
     Call,
     ResponseClass,
-    apply_results,
+    apply_report,
+    apply_shipment,
+    apply_view,
     begin_round,
     classify,
-    count_step,
+    classify_report,
+    count_report,
+    count_shipment,
     has_moved,
-    with_view,
-    without_bundle,
+    with_reported,
 )
-from service_record.reporter.record_care import rotate_records, send_records
-from service_record.reporter.settings import Settings, read_settings, secrets_in
+from service_record.reporter.settings import COLLECTOR, Settings, read_settings, secrets_in
 from service_record.reporter.shipping import Clients
+from service_record.reporter.spool import BundleQueue
 from service_record.reporter.state import ReporterState, load, newest_state_file, save
 from service_record.reporter.stopping import (
     HeldError,
@@ -55,6 +56,7 @@ from service_record.reporter.stopping import (
     read_tombstone,
     stop_as_configured,
 )
+from service_record.rotation import RotationError, max_bytes, rotate
 
 if TYPE_CHECKING:
     from service_record.redaction import Rules
@@ -63,6 +65,11 @@ _MAX_PLANS: Final = 8
 """The limit of plans in one round. The rules need at most seven: two forms of a fact, both again after the
 host has reached another stage, two slots for logs, and the report of the bundle's place.
 """
+_ROUND_SECONDS: Final = 780.0
+"""The time in a round after which shipments end. The unit kills a round after 900 s."""
+_MIN_SECONDS: Final = 30.0
+"""The least remaining time with which a shipment begins."""
+_LOG_IN: Final = "Log in: service-record analyze"
 
 
 class RoundResult(StrEnum):
@@ -91,10 +98,25 @@ def run_round(
             if only_if_due and not is_due_at(settings, state, *now):
                 send_records(places, environ, settings, say)
                 return RoundResult.NOT_DUE
-            return Round(places, environ, say, settings, state, is_saved=is_known, may_save=is_known).run()
+            return Round(places, environ, say, settings, state, may_save=is_known).run()
     except HeldError:
         say.info("another round is running; this one leaves it to that")
         return RoundResult.BUSY
+
+
+def _load_state(places: Places, say: Log) -> tuple[ReporterState, bool]:
+    """Return the state, and whether it could be read; if not, it must not be saved."""
+    try:
+        state = load(newest_state_file(places))
+    except OSError as error:
+        say.error(f"{places.state_file}: {error.strerror}; without it nothing is reported or shipped")
+        return ReporterState(is_careful=True), False
+    if state.is_careful:
+        say.warning(
+            f"{places.state_file}: an earlier one was damaged, or no file; it is beside it as "
+            "`.damaged`, and at most one bundle is shipped"
+        )
+    return state, True
 
 
 @dataclass(slots=True)
@@ -106,6 +128,10 @@ class Round:
     say: Log
     settings: Settings
     state: ReporterState
+    may_save: bool = True
+    """False if the earlier state could not be read: it must not be overwritten, as the next round may be
+    able to read it. Then no step is taken.
+    """
     evidence: HostEvidence = field(init=False)
     view: View | None = None
     plan: RoundPlan = field(default_factory=RoundPlan)
@@ -115,25 +141,22 @@ class Round:
     """True if this round gathers and ships no more."""
     tried: set[tuple[str, ...]] = field(default_factory=set)
     """The steps that this round has tried."""
-    is_saved: bool = True
+    is_saved: bool = False
     """True if the present state is saved."""
     rules: "Rules | None" = None
     """The rules that mask the verdict. They are made once, because that takes a tenth of a second."""
     words: str = ""
     """The verdict with the script line of the failure, masked. Empty if a secret could not be masked."""
-    may_save: bool = True
-    """False if the earlier state could not be read: it must not be overwritten, as the next round may be
-    able to read it.
-    """
+    ends: float = field(default_factory=lambda: monotonic() + _ROUND_SECONDS)
 
     def run(self) -> RoundResult:
         for fault in self.settings.faults:
             self.say.warning(fault, MessageKind.SETTING)
         self._clean_up_leftovers()
-        self.evidence = observe(self.places, own=(self.places.service.name,))
-        self._save(with_offer(self.settings, begin_round(self.state, self.evidence), self.evidence))
+        self.evidence = observe(self.places)
+        self._save(begin_round(self.settings, self.state, self.evidence))
         clients = Clients(self.settings)
-        if asks(self.settings, self.state, self.evidence):
+        if reads_view(self._context()):
             self._read_view(clients)
             self.say.notice(f"the service says: {view_text(self.view)}")
         self.plan = self._decide()
@@ -158,11 +181,14 @@ class Round:
         send_records(self.places, self.environ, self.settings, self.say)
         rotate_records(self.places, self.environ, self.say)
         if self.plan.stop is not None:
-            return self._stop(self.plan.stop)
+            return self._stop(self.plan.stop.reason, is_undelivered=self.plan.is_undelivered)
         return RoundResult.LEAK if bundles.leak is not None else RoundResult.DONE
 
+    def _context(self) -> RoundContext:
+        return RoundContext(self.settings, self.state, self.evidence, self.view)
+
     def _decide(self) -> RoundPlan:
-        return decide(self.settings, self.state, self.view, self.evidence, is_settled=self.is_settled)
+        return decide(self._context(), is_settled=self.is_settled)
 
     def _carry_out(self, clients: Clients, bundles: BundleQueue) -> bool:
         """Take the steps of the plan that this round has not tried; return whether there were any.
@@ -170,16 +196,14 @@ class Round:
         Facts come first, because making a bundle takes minutes. Sending another stage than the current one
         would change the installation, so an outdated view is read again before a report.
         """
-        self._save(apply_results(self.state, self.plan, (), self.evidence))
+        if self.plan.is_reported:
+            self._save(with_reported(self.state, self._context().fact))
         if self.plan.report and self.is_view_old:
             self._read_view(clients)
             self.plan = self._decide()
-        reports = [
-            report for report in self.plan.report if self._is_new((report.stage, report.info, report.place))
-        ]
-        for report in reports:
+        report = self.plan.report
+        if report is not None and self._is_new((report.stage, report.info, report.place)):
             self._report(clients, report)
-        if reports:
             return True
         gathers = self.plan.gather and not bundles.is_spent
         if gathers:
@@ -188,7 +212,7 @@ class Round:
         shipments = [shipment for shipment in self.plan.ship if self._is_new((shipment.kind,))]
         for shipment in shipments:
             self._ship(clients, bundles, shipment)
-        return bool(gathers or shipments or self.plan.told)
+        return bool(gathers or shipments or self.plan.is_reported)
 
     def _is_new(self, step: tuple[str, ...]) -> bool:
         """Return whether this round has not tried the step yet. Each step is tried once in a round."""
@@ -197,17 +221,15 @@ class Round:
         return is_new
 
     def _report(self, clients: Clients, report: StageReport) -> None:
-        if not self._save(count_step(self.state, report, self.evidence)):
+        if not self._save(count_report(self.state, report)):
             return
         with clients.service() as service:
-            if service is None:
-                return
             outcome = service.report_stage(report.stage, report.words(self.words))
         text = f"{'the verdict' if report.place else report.fact} (stage {report.stage})"
         if succeeded(outcome):
             self.is_view_old = True
             self.say.notice(f"reported to the service: {text}", MessageKind.DELIVERED)
-        elif classify(Call.STAGE if report.is_new_stage else Call.INFO, outcome) is ResponseClass.OTHER_FORM:
+        elif classify_report(report, outcome) is ResponseClass.OTHER_FORM:
             self.say.notice(
                 f"the service has no stage {report.stage}: reported as information", MessageKind.DELIVERED
             )
@@ -215,26 +237,39 @@ class Round:
             self.say.warning(
                 f"not reported to the service: {text}: {outcome_text(outcome)}", MessageKind.UNDELIVERED
             )
-        results = [StepResult(step=report, outcome=outcome)]
-        self._save(apply_results(self.state, self.plan, results, self.evidence))
-        if has_moved(self.state, results):
+        self._save(apply_report(self.state, report, outcome, self.evidence))
+        if has_moved(self.state, report, outcome):
             self._read_view(clients)
 
     def _read_view(self, clients: Clients) -> None:
         self.view, self.is_view_old = clients.view(), False
-        self._save(with_view(self.state, self.view, self.evidence))
+        self._save(apply_view(self.state, self.view, self.evidence))
 
     def _ship(self, clients: Clients, bundles: BundleQueue, shipment: Shipment) -> None:
-        bundle = bundles.bundle(shipment)
-        if bundle is None:
-            self._save(without_bundle(self.state))
+        bundle, kind = bundles.bundle(), shipment.kind
+        size = bundle.stat().st_size if bundle is not None else 0
+        if bundle is None or size > shipment.most:
+            self._save(replace(self.state, bundle=None))
             return
-        if not self._save(count_step(self.state, shipment, self.evidence, bundle.bytes)):
+        is_known = kind in self.state.accepted
+        if not self._save(count_shipment(self.state, shipment, self.evidence, size)):
             return
-        is_known = shipment.kind in self.state.accepted
-        outcome = bundles.ship(clients, shipment, bundle, is_known=is_known)
-        result = StepResult(step=shipment, outcome=outcome, size=bundle.bytes)
-        self._save(apply_results(self.state, self.plan, [result], self.evidence))
+        remaining = self.ends - monotonic()
+        if remaining < _MIN_SECONDS:
+            outcome: Outcome = Unreachable("no time is left in this round", tries=0)
+        else:
+            outcome = clients.ship(shipment, bundle, remaining, is_known=is_known)
+        if succeeded(outcome):
+            self.say.notice(f"{kind}: shipped {bundle.name}, {size} bytes", MessageKind.DELIVERED)
+        elif classify(Call.UPLOAD, outcome) is ResponseClass.NEVER_AGAIN:
+            self.say.warning(
+                f"{kind}: refused, and not tried again: {outcome_text(outcome)}", MessageKind.UNDELIVERED
+            )
+        else:
+            self.say.warning(
+                f"{kind}: not shipped, and kept: {outcome_text(outcome)}", MessageKind.UNDELIVERED
+            )
+        self._save(apply_shipment(self.state, shipment, outcome, self.evidence, size))
 
     def _save(self, state: ReporterState) -> bool:
         """Save the state, and return whether that worked. A step that cannot be counted must not be taken."""
@@ -297,9 +332,9 @@ class Round:
             advice = outgoing_text(advice, rules)
             self.words = mask(log.describe_cause(self.evidence))
         except LeakError:
-            sentence, advice = "the verdict holds a secret of this host", "Log in: service-record analyze"
+            sentence, advice = "the verdict holds a secret of this host", _LOG_IN
         try:
-            console.show(self.places, console.issue(sentence, advice))
+            log.write_issue(self.places, log.format_issue(sentence, advice))
         except OSError as error:
             self.say.warning(f"{self.places.issue}: {error.strerror}")
 
@@ -327,43 +362,28 @@ class Round:
         if service is not None and not service.is_usable:
             return "Not reported: the token is unusable. Log in: journalctl -u boot-reporter"
         if self.plan.keeps:
-            return f"{self._bundle_place()}. Log in: service-record analyze"
+            return f"{spool_place(self.state)}. {_LOG_IN}"
         if self.view is None and self.state.denial is not None:
-            return "Not reported: the service refuses this host. Log in: service-record analyze"
+            return f"Not reported: the service refuses this host. {_LOG_IN}"
         if self.view is None or isinstance(self.view, HostView):
-            return "Log in: service-record analyze"
-        return f"Not reported: {view_text(self.view)}. Log in: service-record analyze"
+            return _LOG_IN
+        return f"Not reported: {view_text(self.view)}. {_LOG_IN}"
 
-    def _bundle_place(self) -> str:
-        bundle = self.state.bundle
-        return VOLATILE_PLACE if bundle is not None and bundle.is_volatile else PLACE
-
-    def _stop(self, end: Stop) -> RoundResult:
-        self.say.notice(f"stopped permanently: {end.reason}", MessageKind.STOPPED)
-        if end.is_undelivered:
-            self.show_verdict(f"{self._bundle_place()}. Log in: service-record analyze")
-        remains = stop_as_configured(
-            self.places, self.settings, end.reason, is_undelivered=end.is_undelivered
-        )
-        for line in remains:
+    def _stop(self, reason: str, *, is_undelivered: bool) -> RoundResult:
+        self.say.notice(f"stopped permanently: {reason}", MessageKind.STOPPED)
+        if is_undelivered:
+            self.show_verdict(f"{spool_place(self.state)}. {_LOG_IN}")
+        for line in stop_as_configured(self.places, self.settings, reason, is_undelivered=is_undelivered):
             self.say.error(line)
-        log_undelivered(self.places, self.say, is_undelivered=end.is_undelivered)
+        log_undelivered(self.places, self.say, is_undelivered=is_undelivered)
         return RoundResult.STOPPED
 
 
-def _load_state(places: Places, say: Log) -> tuple[ReporterState, bool]:
-    """Return the state, and whether it could be read; if not, it must not be saved."""
-    try:
-        state = load(newest_state_file(places))
-    except OSError as error:
-        say.error(f"{places.state_file}: {error.strerror}; without it nothing is reported or shipped")
-        return ReporterState(is_careful=True), False
-    if state.is_careful:
-        say.warning(
-            f"{places.state_file}: an earlier one was damaged, or no file; it is beside it as "
-            "`.damaged`, and at most one bundle is shipped"
-        )
-    return state, True
+def plan_lines(plan: RoundPlan) -> Iterator[str]:
+    """Yield the rules behind the plan, and the reason to stop if the plan has one."""
+    yield from plan.why
+    if plan.stop is not None:
+        yield f"stops: {plan.stop.reason}"
 
 
 def dry_run_lines(places: Places, environ: Mapping[str, str]) -> Iterator[str]:
@@ -378,9 +398,81 @@ def dry_run_lines(places: Places, environ: Mapping[str, str]) -> Iterator[str]:
         state = load(newest_state_file(places), sets_aside=False)
     except OSError as error:
         yield f"{places.state_file}: {error.strerror}; without it nothing is reported or shipped"
-    evidence = observe(places, own=(places.service.name,))
-    state = with_offer(settings, begin_round(state, evidence), evidence)
+    evidence = observe(places)
+    state = begin_round(settings, state, evidence)
     yield f"verdict: {log.describe_verdict(evidence)}"
-    view = Clients(settings).view() if asks(settings, state, evidence) else None
+    view = Clients(settings).view() if reads_view(RoundContext(settings, state, evidence)) else None
     yield f"service: {view_text(view)}"
-    yield from plan_lines(decide(settings, state, view, evidence))
+    yield from plan_lines(decide(RoundContext(settings, state, evidence, view)))
+
+
+_REQUEST_SECONDS: Final = 20.0
+"""The time limit of a request to a collector. The round waits for it."""
+_BATCH_SECONDS: Final = 120.0
+"""The time limit of a batch of 1 MiB. It allows for a line of 9 kB/s."""
+_COLLECTOR_SECONDS: Final = 40.0
+"""The time limit for one collector. The rest waits for a later round."""
+
+
+def send_records(places: Places, environ: Mapping[str, str], settings: Settings, say: Log) -> None:
+    """Send new entries of the records to each collector in `records_to`. Failures are logged, not raised.
+
+    Sending has no budget. Without new entries it costs one request. The collector knows how much it has of
+    each record, so the reporter keeps no position.
+    """
+    if not settings.records_to:
+        return
+    from service_record.http.address import CollectorError, NotTaken  # most hosts send no records
+    from service_record.http.collector_client import CollectorClient
+    from service_record.http.record_sending import Sender
+    from service_record.redaction import HostMask, LeakError
+
+    mask = HostMask(places.root, environ, secrets_in(settings)) if settings.redact else bytes
+    for target in settings.records_to:
+        url = urlsplit(target.removeprefix(COLLECTOR))
+        where, named = f"{url.scheme}://{url.netloc}", url.path.strip("/")
+        host = named or (settings.service.host_id if settings.service else platform.node())
+        try:
+            with CollectorClient(
+                where,
+                settings.collector_token or "",
+                ca_bundle=settings.service.ca_bundle if settings.service else None,
+                seconds=_REQUEST_SECONDS,
+                transfer_seconds=_BATCH_SECONDS,
+                proxies=settings.proxies,
+            ) as client:
+                sender = Sender(client, host.lower(), Records(places.records), mask=mask)
+                sender.send(_COLLECTOR_SECONDS)
+        except (NotTaken, CollectorError, LeakError) as fault:
+            say.warning(f"{where}: records were not sent: {visible(str(fault))}", MessageKind.UNDELIVERED)
+        except OSError as error:
+            say.warning(f"{error.filename or places.records}: {error.strerror}; its records were not sent")
+        else:
+            say.info(f"{where}: {sender.sent_bytes} bytes of records were sent", MessageKind.DELIVERED)
+
+
+_MAX_ROTATED_BYTES: Final = 16 << 20
+"""The largest record that a round rotates. Rotation holds it in memory, see `MemoryMax=` of the unit."""
+
+
+def rotate_records(places: Places, environ: Mapping[str, str], say: Log) -> None:
+    """Rotate the records that are longer than the limit. Failures are logged, not raised.
+
+    This is for services without the exit helper, which otherwise rotates a record after each run.
+    """
+    limit, records = max_bytes(environ), Records(places.records)
+    try:
+        services = records.services()
+    except OSError:
+        return
+    for service in services:
+        path = records.path(service)
+        try:
+            if limit and path.stat().st_size > _MAX_ROTATED_BYTES:
+                say.warning(f"{path}: too long to be rotated here; run: service-record rotate {service}")
+            elif rotate(path, limit) is not None:
+                say.info(f"{path}: rotated")
+        except RotationError as error:
+            say.info(str(error))
+        except OSError as error:
+            say.info(f"{path}: not rotated: {error.strerror}")

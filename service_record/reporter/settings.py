@@ -19,8 +19,8 @@ from urllib.parse import SplitResult
 from service_record.http.proxies import Proxies, split_url
 from service_record.record.config_file import ConfigError, Value, find_nearest, parse_toml
 from service_record.record.quantities import parse_duration, parse_size
-from service_record.reporter.paths import Places, is_there
-from service_record.reporter.token import TokenRead, read_collector_token, read_small, read_token, reason
+from service_record.reporter.paths import Places, is_there, read_small
+from service_record.reporter.token import TokenRead, read_collector_token, read_token, reason
 
 if TYPE_CHECKING:
     from service_record.redaction import Secret

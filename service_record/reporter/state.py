@@ -5,14 +5,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
 from service_record.record.appending import DAMAGED_SUFFIX
 from service_record.record.atomic_write import set_aside, write_whole
-from service_record.reporter.paths import Places, is_there
-from service_record.reporter.token import read_small
+from service_record.reporter.paths import Places, is_there, read_small
 
 VERSION: Final = 1
 _MAX_FILE_BYTES: Final = 1 << 18
@@ -43,7 +42,7 @@ class Spent:
     fingerprints: tuple[str, ...] = ()
     """The fingerprints of the bundles that the destination has."""
     round: str | None = None
-    """The round that shipped the latest bundle; see `RoundContext.round`."""
+    """The round that shipped the latest bundle; see `HostEvidence.round`."""
     bundle_boot: str | None = None
     """The boot in which the latest of these bundles was made."""
     last_word: str | None = None
@@ -103,7 +102,7 @@ class ReporterState:
     """The number of boots before those in `boots`."""
     earlier_uptime: _Seconds = 0.0
     """The total uptime of those earlier boots."""
-    told: tuple[str, ...] = ()
+    reported: tuple[str, ...] = ()
     """The facts and verdicts that the service has received."""
     dropped: tuple[str, ...] = ()
     """The facts that the service refused. They are not reported again."""
@@ -150,10 +149,6 @@ class ReporterState:
         """Return the total uptime of all other boots, in seconds, up to the last round of each."""
         return self.earlier_uptime + sum(boot.uptime for boot in self.boots if boot.boot_id != boot_id)
 
-    def is_paused(self, destination: str, boot_id: str, uptime: float) -> bool:
-        pause = self.pauses.get(destination)
-        return pause is not None and pause.boot_id == boot_id and uptime < pause.uptime
-
     def is_delivered(self, fingerprint: str) -> bool:
         """Return whether any destination has a bundle with this fingerprint."""
         return any(fingerprint in spent.fingerprints for spent in self.spent.values())
@@ -172,8 +167,11 @@ def read(path: Path) -> ReporterState | None:
     """Return the saved state, or None if it is damaged or not a regular file. Raises OSError."""
     try:
         data, _ = read_small(path, _MAX_FILE_BYTES, follows=False)  # the reporter creates no links
-        state = msgspec.json.decode(data, type=ReporterState)
-    except ValueError:  # includes msgspec's errors
+        document = msgspec.json.decode(data, type=dict[str, Any])
+        if "told" in document:  # the name of `reported` in files of earlier versions
+            document["reported"] = document.pop("told")
+        state = msgspec.convert(document, ReporterState)
+    except (ValueError, RecursionError):  # ValueError includes msgspec's errors
         return None
     return state if state.version == VERSION else None
 

@@ -22,8 +22,7 @@ from service_record.record import systemd
 from service_record.record.array_file import is_locked
 from service_record.record.atomic_write import clear_the_way_of_all, sync_directory, write_whole
 from service_record.record.journal_sending import MessageKind
-from service_record.reporter.console import run_systemctl
-from service_record.reporter.log import Log
+from service_record.reporter.log import Log, run_systemctl
 from service_record.reporter.paths import Places, is_there
 from service_record.reporter.policy.round_context import Fact
 from service_record.reporter.settings import Settings, read_settings
@@ -140,7 +139,7 @@ def _has_undelivered(places: Places) -> bool:
         return True
     if state is None or state.bundle is None:
         return state is None
-    return Fact.KEPT in state.told or not state.is_delivered(state.bundle.fingerprint)
+    return Fact.KEPT in state.reported or not state.is_delivered(state.bundle.fingerprint)
 
 
 def stop_as_configured(

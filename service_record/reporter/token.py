@@ -1,16 +1,14 @@
 """Read the tokens for the assisted-service and for collectors."""
 
-import errno
 import json
 import os
 import re
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from service_record.reporter.paths import Places
+from service_record.reporter.paths import Places, read_small
 
 CREDENTIAL: Final = "token"
 """The name of systemd's credential: `LoadCredential=token:/etc/service-record/token`."""
@@ -79,33 +77,6 @@ def _read_first(name: str, file: Path, environ: Mapping[str, str], whose: str) -
             faults.append(f"{path}:1: {error}; until then {whose} sent nothing")
             is_usable = False
     return TokenRead(None, tuple(faults), is_usable)
-
-
-def read_small(path: Path, most: int, *, follows: bool = True) -> tuple[bytes, int]:
-    """Return the content and the mode of a regular file. Never blocks, not even on a pipe.
-
-    Raises OSError, and ValueError if it is not a regular file or has more than `most` bytes. With `follows`
-    false, a link is not a regular file.
-    """
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-    try:
-        descriptor = os.open(path, flags if follows else flags | os.O_NOFOLLOW)
-    except OSError as error:
-        is_link = error.errno == errno.ELOOP and not follows
-        if is_link or error.errno == errno.ENXIO:  # a socket
-            raise ValueError("no regular file") from error
-        raise
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError("no regular file")
-        with os.fdopen(descriptor, "rb", closefd=False) as stream:
-            data = stream.read(most + 1)
-    finally:
-        os.close(descriptor)
-    if len(data) > most:
-        raise ValueError(f"larger than {most:,} bytes")
-    return data, stat.S_IMODE(status.st_mode)
 
 
 def reason(error: OSError | ValueError) -> str:

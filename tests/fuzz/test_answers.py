@@ -12,12 +12,11 @@ from bench.simulated import Answering, failing, whole_round
 from bench.simulated import settings as reporter_settings
 from service_record.http.answers import Answered, Outcome, RetryPolicy, Unreachable
 from service_record.record.visible import visible
-from service_record.reporter.assisted_service import AssistedService
-from service_record.reporter.host_view import HostView, NoHost, Refused, View
+from service_record.reporter.assisted_service import AssistedService, HostView, NoHost, Refused, View
 from service_record.reporter.log import Log
 from service_record.reporter.paths import Places
 from service_record.reporter.policy.round_context import Shipment, StageReport
-from service_record.reporter.record_care import send_records
+from service_record.reporter.round import send_records
 from service_record.reporter.settings import AssistedServiceSettings, Settings
 from service_record.reporter.state import ReporterState
 from tests.builders import failed_run, write_lines

@@ -1,7 +1,7 @@
 """Settings that hold anything: a line for what is bad, with its place, and the rest goes on."""
 
 import re
-from contextlib import nullcontext, redirect_stderr, suppress
+from contextlib import redirect_stderr
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Final
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import service_record as recorder
 from service_record.collector.domain.definitions import parse
 from service_record.http.address import is_collector
+from service_record.http.answers import Unreachable
 from service_record.record.config_file import ConfigError
 from service_record.record.entry import Entry
 from service_record.record.layout import read_entries
@@ -19,7 +20,7 @@ from service_record.record.visible import UNSEEN
 from service_record.reporter.log import open_log
 from service_record.reporter.paths import Places
 from service_record.reporter.policy.round_context import Shipment
-from service_record.reporter.record_care import send_records
+from service_record.reporter.round import send_records
 from service_record.reporter.settings import read_settings
 from service_record.reporter.shipping import Clients
 from tests.fuzz.command import Watched, bounded, environment_is, service_record
@@ -82,14 +83,14 @@ def test_each_bad_setting_of_the_reporter_is_a_line_and_the_rest_can_be_used(
         if not is_used:  # to read whom to trust takes longer than all the rest
             return
         send_records(places, environ, found, open_log(environ))
-        clients = Clients(found)
-        with clients.service():
-            pass
-        for place in found.ship_to:
-            shipment = Shipment(kind="x", most=1, fingerprint="f", to=place)
-            wanted = nullcontext() if found.service else suppress(ValueError)  # no ids for a collector
-            with wanted, clients.destination(shipment, 1.0, is_known=False):
+        if found.service is not None:
+            with Clients(found).service():
                 pass
+        for place in found.ship_to:
+            if not place.startswith("/"):
+                shipment = Shipment(kind="x", most=1, fingerprint="f", to=place)
+                outcome = Clients(found).ship(shipment, directory / "gone", 1.0, is_known=False)
+                assert isinstance(outcome, Unreachable)
 
 
 def check_answer(answer: Watched, allowed: set[int]) -> None:

@@ -12,9 +12,9 @@ from bench.simulated import settings as reporter_settings
 from bench.traffic import CASES, PAGE, spent, table
 from service_record.diagnosis import Verdict
 from service_record.http.answers import Answered, Outcome, Unreachable
+from service_record.reporter.assisted_service import HostView, NoHost, Refused, View
 from service_record.reporter.due import is_due_at
-from service_record.reporter.host_state import HostEvidence, Traces
-from service_record.reporter.host_view import HostView, NoHost, Refused, View
+from service_record.reporter.host_state import HostEvidence
 from service_record.reporter.policy.round_context import Fact, RoundPlan
 from service_record.reporter.settings import HostLogsPolicy, Send, Settings, Stages
 from service_record.reporter.state import ReporterState
@@ -62,9 +62,17 @@ class Chance:
         if not self.one_in(2):
             return plain
         verdict = self.data.draw(st.sampled_from([None, *Verdict]))
-        traces = self.data.draw(st.sampled_from([Traces(), Traces(is_pending=True), Traces(is_applied=True)]))
+        is_pending, is_applied = self.data.draw(
+            st.sampled_from([(False, False), (True, False), (False, True)])
+        )
         number = self.data.draw(st.integers(0, 30))
-        return replace(plain, verdict=verdict, traces=traces, fingerprint=f"{verdict} {number}")
+        return replace(
+            plain,
+            verdict=verdict,
+            is_pending=is_pending,
+            is_applied=is_applied,
+            fingerprint=f"{verdict} {number}",
+        )
 
 
 class Unsteady(Answering):
@@ -155,8 +163,7 @@ def test_accepted_fact_is_not_reported_again_after_kills(data: st.DataObject) ->
     service = Answering(knows_stages=chance.one_in(2))
     disk = ReporterState()
     for boot, uptime in wakes([1200.0, 1200.0, 7200.0]):
-        applied = Traces(is_applied=True) if boot > 1 else Traces(is_pending=True)
-        seen = replace(failing(boot, uptime), traces=applied)
+        seen = replace(failing(boot, uptime), is_pending=boot == 1, is_applied=boot > 1)
         if is_due_at(reporter_settings(), disk, seen.boot_id, uptime):
             disk, _ = killed_round(reporter_settings(), disk, seen, service, chance)
     facts = Counter(report.fact for report in service.accepted)

@@ -28,14 +28,17 @@ from service_record.http.answers import (
 from service_record.http.deadline import LEAVE_SECONDS
 from service_record.http.proxies import Proxies, proxy_for
 from service_record.http.transport import trusted
-from service_record.reporter.assisted_service import _MOST_HOSTS, AssistedService, base_url
-from service_record.reporter.host_view import HostView, NoHost, Refused, view_of
-from service_record.reporter.policy.round_context import (
-    DENIED_ROUNDS,
-    DENIED_SECONDS,
-    LONGEST_INFO,
-    MOST_TRIES,
+from service_record.reporter.assisted_service import (
+    MAX_INFO_CHARACTERS,
+    MAX_LIST_BYTES,
+    AssistedService,
+    HostView,
+    NoHost,
+    Refused,
+    base_url,
+    find_host,
 )
+from service_record.reporter.policy.round_context import DENIED_ROUNDS, DENIED_SECONDS, MOST_TRIES
 from service_record.reporter.settings import SERVICE_LIMIT, AssistedServiceSettings
 from service_record.reporter.shipping import ASKING, SHIPPING
 from tests.assisted_contract import assert_contract_kept
@@ -159,34 +162,33 @@ def test_retry_after_date_uses_the_clock_of_the_server() -> None:
     ids=["object", "text", "null", "number", "numbers", "texts"],
 )
 def test_body_without_a_host_list_gives_no_view(document: object) -> None:
-    assert view_of(json.dumps(document).encode(), "id") is None
+    assert find_host(json.dumps(document).encode(), "id") is None
 
 
 @pytest.mark.parametrize("row", [{}, {"id": None}, {"id": 5}, {"name": "id"}], ids=repr)
 def test_host_list_with_an_invalid_row_is_rejected(row: object) -> None:
     """Lists without this host stop the reporter permanently, so an invalid row must not look like one."""
     for rows in ([{"id": "other"}, row], [{"id": "id"}, row]):
-        assert view_of(json.dumps(rows).encode(), "id") is None
+        assert find_host(json.dumps(rows).encode(), "id") is None
 
 
 def test_fields_of_wrong_types_are_ignored() -> None:
     row = {"id": "A", "status": 7, "progress": "none", "bootstrap": "yes"}
-    assert view_of(json.dumps([{"id": "b"}, row]).encode(), "a") == HostView()
-    assert view_of(b'[{"id": "a"}]', "A") == HostView()
+    assert find_host(json.dumps([{"id": "b"}, row]).encode(), "a") == HostView()
+    assert find_host(b'[{"id": "a"}]', "A") == HostView()
 
 
 def test_largest_host_list_needs_little_memory() -> None:
     """The unit has 256 MiB (`MemoryMax=`), of which a round without the list needs up to 128."""
     program = """
 import resource, sys
-from service_record.reporter.host_view import view_of
-from service_record.reporter.assisted_service import _MOST_HOSTS
+from service_record.reporter.assisted_service import MAX_LIST_BYTES, find_host
 tiny, ours = b'{"id":""},', b'{"id":"us","status":"installing","n":[' + b'{},' * 300000 + b'{}]}'
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-view = view_of(b"[" + tiny * ((_MOST_HOSTS - len(ours)) // len(tiny)) + ours + b"]", "us")
+view = find_host(b"[" + tiny * ((MAX_LIST_BYTES - len(ours)) // len(tiny)) + ours + b"]", "us")
 assert view.status == "installing", view
-large = b'[{"id":"us","n":[' + b"{}," * (_MOST_HOSTS // 3 - 9) + b"{}]}]"
-assert view_of(large, "us") is None
+large = b'[{"id":"us","n":[' + b"{}," * (MAX_LIST_BYTES // 3 - 9) + b"{}]}]"
+assert find_host(large, "us") is None
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -398,7 +400,7 @@ def test_tries_and_limits_are_documented() -> None:
         f"{MOST_TRIES} times without an answer, which are {MOST_TRIES * ASKING.tries}",
     )
     documented = {
-        "GET /v2/clusters": f"at most {_MOST_HOSTS >> 20} MiB of it | {tries} tries in a round |",
+        "GET /v2/clusters": f"at most {MAX_LIST_BYTES >> 20} MiB of it | {tries} tries in a round |",
         "PUT /v2/infra-envs": f"{tries} tries in a round, but never after a 500; {facts} tries",
         "POST /v2/clusters": f"| {SHIPPING.upload_tries} tries, the second only",
         "PUT …/logs-progress": f"| {SHIPPING.tries} tries |",
@@ -413,7 +415,7 @@ def test_tries_and_limits_are_documented() -> None:
         assert f"| {name} | {asking:g} s | {shipping:g} s |" in page
     assert f"| upload | | {SHIPPING.upload_total:g} s |" in page
     prose = " ".join(page.split())
-    assert f"the text is cut to {LONGEST_INFO} characters" in prose
+    assert f"the text is cut to {MAX_INFO_CHARACTERS} characters" in prose
     assert f"A file of more than {SERVICE_LIMIT} bytes is not sent" in prose
     assert f"printable line of at most {MAX_TEXT_CHARACTERS} characters" in prose
     assert ("`Retry-After` (at most an hour;" in prose, MAX_RETRY_AFTER_SECONDS) == (True, 3600)

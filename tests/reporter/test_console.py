@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from service_record.reporter.console import issue, show
+from service_record.reporter.log import format_issue, write_issue
 from service_record.reporter.paths import Places
 
 
 def test_issue_has_verdict_advice_and_an_empty_line() -> None:
-    assert issue("failed: bootkube in stage pull: no such image", "Log in: service-record show") == (
+    assert format_issue("failed: bootkube in stage pull: no such image", "Log in: service-record show") == (
         b"service-record: failed: bootkube in stage pull: no such image\nLog in: service-record show\n\n"
     )
 
@@ -29,11 +29,11 @@ def test_issue_has_verdict_advice_and_an_empty_line() -> None:
     ids=["escapes of agetty", "escapes of terminals", "line breaks", "not ASCII"],
 )
 def test_escapes_for_agetty_and_terminals_are_escaped(said: str, expected: bytes) -> None:
-    assert issue(said) == b"service-record: " + expected + b"\n\n"
+    assert format_issue(said) == b"service-record: " + expected + b"\n\n"
 
 
 def test_long_verdict_keeps_beginning_and_end_in_two_rows() -> None:
-    first, second, last = issue(f"failed: {'word ' * 100}no such image").splitlines()
+    first, second, last = format_issue(f"failed: {'word ' * 100}no such image").splitlines()
     assert first.startswith(b"service-record: failed: word word")
     assert second.endswith(b"word no such image")
     assert 70 < max(len(first), len(second)) <= 79
@@ -41,18 +41,18 @@ def test_long_verdict_keeps_beginning_and_end_in_two_rows() -> None:
 
 
 def test_word_longer_than_a_row_is_broken() -> None:
-    rows = issue(f"failed: {'x' * 500}").splitlines()
+    rows = format_issue(f"failed: {'x' * 500}").splitlines()
     assert len(rows) == 3
     assert max(map(len, rows)) <= 79
 
 
 def test_issue_is_written_only_if_its_text_changes(tmp_path: Path) -> None:
     places = Places(tmp_path)
-    show(places, b"one\n")
+    write_issue(places, b"one\n")
     before = places.issue.stat()
-    show(places, b"one\n")
+    write_issue(places, b"one\n")
     assert places.issue.stat().st_ino == before.st_ino
-    show(places, b"two\n")
+    write_issue(places, b"two\n")
     assert places.issue.read_bytes() == b"two\n"
     assert places.issue.stat().st_mode & 0o777 == 0o644
     assert [path.name for path in places.issue.parent.iterdir()] == ["80-service-record.issue"]
@@ -63,7 +63,7 @@ def test_agetty_shows_the_verdict_unchanged(tmp_path: Path) -> None:
         pytest.skip("no agetty, or not root")
     said = r"failed: \n \4 \\ C:\dir \e{red}"
     file = tmp_path / "issue"
-    file.write_bytes(issue(said))
+    file.write_bytes(format_issue(said))
     ours, its = pty.openpty()
     try:
         subprocess.run(

@@ -5,20 +5,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
+from unittest.mock import patch
 
 import pytest
 from msgspec.structs import replace
 
 from service_record.diagnosis import Verdict
+from service_record.record import systemd
 from service_record.record.entry import Entry, Phase, Result
-from service_record.reporter.host_state import (
-    HostEvidence,
-    HostProbes,
-    Traces,
-    is_healthy,
-    observe,
-    read_traces,
-)
+from service_record.reporter import host_state
+from service_record.reporter.host_state import HostEvidence, is_healthy, observe
 from service_record.reporter.log import Log, describe_verdict
 from service_record.reporter.paths import Places
 from service_record.reporter.round import Round
@@ -32,26 +28,26 @@ NEXT = "b1" * 16
 
 
 def observed(
-    root: Path, *, boot_id: str = BOOT_ID, uptime: float = 9000.0, units: tuple[str, ...] = ()
+    root: Path,
+    *,
+    boot_id: str | None = BOOT_ID,
+    uptime: float = 9000.0,
+    units: tuple[str, ...] = (),
+    files: tuple[tuple[str, bytes], ...] = (),
 ) -> HostEvidence:
-    asked = HostProbes(
-        boot_id=lambda: boot_id, uptime=lambda: uptime, failed_units=lambda: units, kubelet=NOBODY
-    )  # fmt: skip
-    return observe(Places(root), asked, own=("boot-reporter.service",))
+    """Observe a host below a root whose systemd answers with these values, and with these live files."""
+    with (
+        patch.multiple(systemd, boot_id=lambda: boot_id, uptime=lambda: uptime, failed_units=lambda: units),
+        patch.multiple(host_state, KUBELET=NOBODY, _read_live_files=lambda _: files),
+    ):
+        return observe(Places(root))
 
 
 def test_cause_from_logs_does_not_change_the_fingerprint(tmp_path: Path) -> None:
     waited = "Error: error while checking pod status: timed out waiting for the condition"
     record(tmp_path, "bootkube", *failed_run(error_message=waited))
     kernel = b"Out of memory: Killed process 6214 (hyperkube) total-vm:1586752kB\n"
-    asked = HostProbes(
-        boot_id=lambda: BOOT_ID,
-        uptime=lambda: 9000.0,
-        failed_units=lambda: (),
-        kubelet=NOBODY,
-        files=lambda _: [("kernel.log", kernel)],
-    )
-    found = observe(Places(tmp_path), asked)
+    found = observed(tmp_path, files=(("kernel.log", kernel),))
     plain = observed(tmp_path)
     assert found.diagnosis is not None
     assert found.diagnosis.root is not None
@@ -74,15 +70,8 @@ FLANNEL = f'E1121 1 main.go:325] Error registering: node "{SECRET}" pod cidr not
 def test_secrets_in_evidence_are_masked_on_the_console(tmp_path: Path, path: str, line: str) -> None:
     record(tmp_path, "bootkube", *failed_run(error_message="Use --help"))
     places = Places(tmp_path)
-    asked = HostProbes(
-        boot_id=lambda: BOOT_ID,
-        uptime=lambda: 9000.0,
-        failed_units=lambda: (),
-        kubelet=NOBODY,
-        files=lambda _: [(path, f"{line}\n".encode())],
-    )
     a_round = Round(places, {}, Log(2, is_journal=False), read_settings(places, {}), ReporterState())
-    a_round.evidence = observe(places, asked)
+    a_round.evidence = observed(tmp_path, files=((path, f"{line}\n".encode()),))
     assert SECRET in describe_verdict(a_round.evidence)
     a_round.show_verdict("Log in: service-record analyze")
     shown = places.issue.read_text()
@@ -143,24 +132,24 @@ CERTIFICATE = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 
 
 @pytest.mark.parametrize(
-    ("files", "found"),
+    ("files", "traces"),
     [
-        pytest.param([], Traces(), id="none"),
-        pytest.param([ENCAPSULATED], Traces(is_pending=True), id="configuration pending"),
-        pytest.param([f"{ENCAPSULATED}.bak"], Traces(is_applied=True), id="configuration applied"),
-        pytest.param(
-            [ENCAPSULATED, "/etc/machine-config-daemon/currentconfig"], Traces(is_applied=True), id="both"
-        ),
-        pytest.param([CERTIFICATE], Traces(has_kubelet=True), id="kubelet has run"),
-        pytest.param(["/etc/kubernetes/kubelet.conf"], Traces(), id="kubelet is only configured"),
+        pytest.param([], (), id="none"),
+        pytest.param([ENCAPSULATED], ("is_pending",), id="configuration pending"),
+        pytest.param([f"{ENCAPSULATED}.bak"], ("is_applied",), id="configuration applied"),
+        pytest.param([ENCAPSULATED, "/etc/machine-config-daemon/currentconfig"], ("is_applied",), id="both"),
+        pytest.param([CERTIFICATE], ("has_kubelet",), id="kubelet has run"),
+        pytest.param(["/etc/kubernetes/kubelet.conf"], (), id="kubelet is only configured"),
     ],
 )
-def test_traces_are_read_from_files(tmp_path: Path, files: list[str], found: Traces) -> None:
+def test_files_show_how_far_the_host_came(tmp_path: Path, files: list[str], traces: tuple[str, ...]) -> None:
     for name in files:
         path = Places(tmp_path).at(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("")
-    assert read_traces(Places(tmp_path)) == found
+    found = observed(tmp_path)
+    known = ("is_pending", "is_applied", "has_kubelet")
+    assert tuple(name for name in known if getattr(found, name)) == traces
 
 
 def test_host_without_records_has_no_verdict(tmp_path: Path) -> None:
@@ -205,6 +194,28 @@ def test_damaged_records_change_the_fingerprint(tmp_path: Path) -> None:
     Places(tmp_path).records.mkdir(parents=True)
     (Places(tmp_path).records / "job.json").write_bytes(b"\0\xff{" * 99)
     assert observed(tmp_path).fingerprint != observed(tmp_path / "other").fingerprint
+
+
+def test_lost_record_makes_the_host_wrong(tmp_path: Path) -> None:
+    record(tmp_path, "job", entry(), entry(Phase.SERVICE_END, 5))
+    assert not observed(tmp_path).is_wrong
+    (Places(tmp_path).records / "bootkube.json").write_bytes(b"\0\xff{" * 99)
+    found = observed(tmp_path)
+    assert found.is_wrong
+    assert "bootkube" in describe_verdict(found)
+    (Places(tmp_path).records / "job.json").unlink()
+    found = observed(tmp_path)
+    assert (found.verdict, found.is_wrong) == (None, True)
+    assert describe_verdict(found) == (
+        "unknown: the record of bootkube is damaged, and no run in it can be read"
+    )
+
+
+def test_torn_entry_beside_a_run_is_not_wrong(tmp_path: Path) -> None:
+    record(tmp_path, "job", entry(), entry(Phase.SERVICE_END, 5))
+    with (Places(tmp_path).records / "job.json").open("ab") as file:
+        file.write(b'{"timestamp": "20')
+    assert not observed(tmp_path).is_wrong
 
 
 def test_real_host_is_observed(tmp_path: Path) -> None:
@@ -308,10 +319,7 @@ def test_verdict_names_a_loss_of_power(tmp_path: Path) -> None:
 def test_unknown_boot_id_does_not_mean_another_boot(tmp_path: Path) -> None:
     record(tmp_path, "job", entry(pid=None))
 
-    found = observe(
-        Places(tmp_path),
-        HostProbes(boot_id=lambda: None, uptime=lambda: 5.0, failed_units=lambda: (), kubelet=NOBODY),
-    )
+    found = observed(tmp_path, boot_id=None, uptime=5.0)
 
     assert found.verdict is Verdict.RUNNING
 

@@ -250,6 +250,33 @@ def fails_on_day_two(scene: Scene) -> None:
     assert scene.page.stage == "Done"
 
 
+def fails_though_installed(scene: Scene) -> None:
+    scene.page.status, scene.page.stage = "installed", "Done"
+    scene.host.fail()
+    scene.round()
+    assert "failed: bootkube in stage pull-image" in scene.page.info
+    assert (scene.page.status, scene.page.stage) == ("installed", "Done")
+    assert scene.host.places.tombstone.exists()
+
+
+def was_reset(scene: Scene) -> None:
+    scene.page.status, scene.page.stage = "known", ""
+    scene.host.fail()
+    scene.round()
+    assert (scene.page.stage, scene.page.info) == ("", "")
+    assert len(scene.server.rules.objects) == 1
+    assert "failed: bootkube in stage pull-image" in scene.console
+
+
+def has_a_damaged_record(scene: Scene) -> None:
+    (scene.host.places.records / "bootkube.json").write_bytes(b"\0\xff{" * 99)
+    scene.round()
+    assert scene.page.info.startswith(
+        f"{LOCAL_IGNITION}. unknown: the record of bootkube is damaged, and no run in it can be read. "
+    )
+    assert len(scene.server.rules.objects) == 1
+
+
 def hangs_unrecorded(scene: Scene) -> None:
     share = scene.directory / "share"
     share.mkdir()
@@ -305,6 +332,9 @@ ROWS: Final[dict[str, Callable[[Scene], None]]] = {
     "failed or was cancelled at the service": failed_at_the_service,
     "fails while the service is away": fails_while_the_service_is_away,
     "fails on day two, after `Done`": fails_on_day_two,
+    "is installed, but a service failed on its way": fails_though_installed,
+    "was reset at the service while its disk still boots": was_reset,
+    "has a damaged record in which no run can be read": has_a_damaged_record,
     "hangs without a recorded service": hangs_unrecorded,
     "dies without a word in its first hour": dies_silently,
     "fails while the service has no database, and answers 401 for longer than half an hour": (

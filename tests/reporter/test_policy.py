@@ -9,43 +9,44 @@ import pytest
 from bench.simulated import Answering, whole_round
 from service_record.diagnosis import Verdict
 from service_record.http.answers import Answered, Outcome, Unreachable
+from service_record.reporter.assisted_service import HostView, NoHost, Refused, View
 from service_record.reporter.due import is_due_at
-from service_record.reporter.host_state import HostEvidence, Traces
-from service_record.reporter.host_view import HostView, NoHost, Refused, View
-from service_record.reporter.policy.deciding import ENDINGS, NO_REPORT_RULES, QUIET, decide
+from service_record.reporter.host_state import HostEvidence
+from service_record.reporter.policy.decisions import NO_REPORT_RULES, QUIET, STOP_RULES, decide
 from service_record.reporter.policy.round_context import (
     MOST_TRIES,
     Fact,
+    RoundContext,
     RoundPlan,
     Shipment,
-    StepResult,
     kind_of,
 )
-from service_record.reporter.policy.shipments import PROBE_BYTES, WANTS, asks
+from service_record.reporter.policy.shipments import PROBE_BYTES, SHIP_RULES, reads_view
 from service_record.reporter.policy.transitions import (
     ANSWERS,
     Answer,
     Call,
     ResponseClass,
-    apply_results,
+    apply_report,
+    apply_shipment,
+    apply_view,
     begin_round,
     classify,
-    count_step,
+    count_report,
+    count_shipment,
     has_moved,
     with_bundle,
-    with_view,
-    withheld,
-    without_bundle,
+    withhold_bundle,
 )
 from service_record.reporter.settings import HostLogsPolicy, Send, Settings, Stages
 from service_record.reporter.state import BootSeen, Denial, Pause, ReporterState, Spent
 from tests.builders import some
-from tests.reporter_builders import APPLIED, BOOT, NEXT_BOOT, PENDING, evidence, host_view, seen, settings
+from tests.reporter_builders import APPLIED, BOOT, NEXT_BOOT, evidence, host_view, seen, settings
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = (DOCS / "boot-reporter-rules.md", DOCS / "boot-reporter-requests.md")
 FIRST = evidence()
-SECOND = evidence(boot_id=NEXT_BOOT, traces=APPLIED)
+SECOND = evidence(boot_id=NEXT_BOOT, **APPLIED)
 LOST = Unreachable("no connection")
 SMALL = 1 << 20
 BASELINE_SENT = {"assisted-service": Spent(bundle_boot=BOOT)}
@@ -62,11 +63,16 @@ class Case:
     evidence: HostEvidence = FIRST
 
     def plan(self) -> RoundPlan:
-        return decide(self.settings, self.state, self.view, self.evidence)
+        return decide(RoundContext(self.settings, self.state, self.evidence, self.view))
 
 
 def second_boot(**fields: object) -> ReporterState:
     return replace(seen(FIRST, SECOND), stages_known=False, **fields)  # type: ignore[arg-type]
+
+
+def asks(state: ReporterState, found: HostEvidence, chosen: Settings | None = None) -> bool:
+    """Return whether a round reads the service's view of the host."""
+    return reads_view(RoundContext(chosen or settings(), state, found))
 
 
 def rows(cases: Mapping[str, Case]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -83,7 +89,7 @@ STOPPING = {
     "gone": Case(view=NoHost("deleted"), state=replace(OLD_STATE, denial=denied("gone"))),
     "installed": Case(view=host_view(status="installed", stage="Done")),
     "kubelet-up": Case(
-        state=second_boot(told=(str(Fact.CONTROL_PLANE),)), evidence=replace(SECOND, kubelet_healthy=True)
+        state=second_boot(reported=(str(Fact.CONTROL_PLANE),)), evidence=replace(SECOND, kubelet_healthy=True)
     ),
     "time-limit": Case(state=second_boot(), evidence=replace(SECOND, uptime=3600.0)),
     "lifetime": Case(
@@ -95,17 +101,17 @@ STOPPING = {
 @rows(STOPPING)
 def test_reporter_stops_permanently(name: str, case: Case) -> None:
     plan = case.plan()
-    assert some(plan.stop).rule == name
+    assert some(plan.stop).name == name
     assert plan.why[0].startswith(f"{name}: ")
 
 
 def test_each_stop_rule_has_a_case() -> None:
-    assert list(STOPPING) == [rule.name for rule in ENDINGS]
+    assert list(STOPPING) == [rule.name for rule in STOP_RULES]
 
 
 def test_host_in_stage_done_is_installed() -> None:
     plan = Case(view=host_view(stage="Done")).plan()
-    assert some(plan.stop).rule == "installed"
+    assert some(plan.stop).name == "installed"
     assert not plan.report
 
 
@@ -121,7 +127,7 @@ def test_day_two_host_is_watched_until_its_kubelet_is_up(view: HostView) -> None
     assert failed.stop is None
     assert failed.ship
     up = Case(view=view, state=TOLD_ALL, evidence=replace(SECOND, kubelet_healthy=True)).plan()
-    assert some(up.stop).rule == "kubelet-up"
+    assert some(up.stop).name == "kubelet-up"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +170,7 @@ def test_fact_is_reported_before_stopping_for_the_kubelet() -> None:
     up = replace(SECOND, kubelet_healthy=True)
     _, plan = whole_round(settings(), replace(seen(FIRST), stages_known=False), up, service, SMALL)
     assert [(found.stage, found.info) for found in service.accepted] == [("Rebooting", Fact.CONTROL_PLANE)]
-    assert some(plan.stop).rule == "kubelet-up"
+    assert some(plan.stop).name == "kubelet-up"
     assert not service.uploads
 
 
@@ -195,9 +201,9 @@ def test_first_boot_beyond_its_limit_waits_for_a_second() -> None:
     case = Case(state=seen(FIRST, long), evidence=long)
     plan = case.plan()
     assert plan == RoundPlan(why=plan.why)
-    assert not asks(case.settings, case.state, long)
+    assert not asks(case.state, long)
     later = replace(SECOND, uptime=30.0)
-    assert asks(case.settings, seen(later, state=case.state), later)
+    assert asks(seen(later, state=case.state), later)
 
 
 def test_new_failure_is_shipped_after_first_boot_limit() -> None:
@@ -229,7 +235,7 @@ def test_first_round_beyond_the_limit_ships_a_last_bundle() -> None:
 def test_nothing_is_sent_to_a_service_that_refuses_the_token(status: int) -> None:
     bad = evidence(wrong=True)
     plan = Case(view=Refused(status), evidence=bad, state=seen(bad)).plan()
-    assert (plan.ship, plan.report, plan.gather, plan.stop) == ((), (), True, None)
+    assert (plan.ship, plan.report, plan.gather, plan.stop) == ((), None, True, None)
 
 
 def stops_after_views(*rounds: tuple[str, float, View | None]) -> list[bool]:
@@ -237,8 +243,8 @@ def stops_after_views(*rounds: tuple[str, float, View | None]) -> list[bool]:
     state, stops = ReporterState(), []
     for boot_id, uptime, view in rounds:
         found = evidence(uptime, boot_id=boot_id)
-        state = with_view(begin_round(state, found), view, found)
-        stops.append(decide(settings(), state, view, found).stop is not None)
+        state = apply_view(begin_round(settings(), state, found), view, found)
+        stops.append(Case(state=state, view=view, evidence=found).plan().stop is not None)
     return stops
 
 
@@ -262,14 +268,14 @@ def test_trouble_is_shipped_elsewhere_before_stopping_or_kept(case: Case) -> Non
         assert plan.stop is not None
         assert plan.gather
         assert here in [found.kind for found in plan.ship]
-        assert plan.stop.is_undelivered
+        assert plan.is_undelivered
     arrived = replace(case.state, spent={here: Spent(fingerprints=("wrong",))})
     plan = replace(case, state=arrived).plan()
-    assert not some(plan.stop).is_undelivered
+    assert not plan.is_undelivered
 
 
 UP = replace(SECOND, kubelet_healthy=True, verdict=Verdict.FAILED)
-TOLD_ALL = second_boot(told=(str(Fact.LOCAL), str(Fact.CONTROL_PLANE)))
+TOLD_ALL = second_boot(reported=(str(Fact.LOCAL), str(Fact.CONTROL_PLANE)))
 
 
 @pytest.mark.parametrize(
@@ -287,16 +293,16 @@ def test_earlier_bundle_is_shipped_before_stopping_or_kept(case: Case) -> None:
     plan = case.plan()
     assert plan.stop is not None
     assert here in [found.kind for found in plan.ship]
-    assert plan.stop.is_undelivered
+    assert plan.is_undelivered
     plan = replace(case, state=replace(state, spent={here: Spent(fingerprints=("earlier",))})).plan()
-    assert not some(plan.stop).is_undelivered
+    assert not plan.is_undelivered
 
 
 @pytest.mark.parametrize("view", [NO, host_view(status="installed")], ids=["not ours", "installed"])
 def test_stopping_on_a_healthy_host_ships_and_keeps_nothing(view: View) -> None:
     state = replace(OLD_STATE, denial=denied("not-ours"))
     plan = Case(view=view, state=state, settings=settings(ship_to=("/mnt",))).plan()
-    assert (plan.ship, plan.gather, some(plan.stop).is_undelivered) == ((), False, False)
+    assert (plan.ship, plan.gather, plan.is_undelivered) == ((), False, False)
 
 
 @pytest.mark.parametrize("stage", ["Configuring", "Joined"])
@@ -342,12 +348,12 @@ def test_no_answer_neither_counts_nor_resets_denials(answer: View | None) -> Non
 
 
 def test_second_denial_in_a_round_does_not_count() -> None:
-    once = with_view(ReporterState(), NO, FIRST)
-    assert with_view(once, NO, FIRST) == once
+    once = apply_view(ReporterState(), NO, FIRST)
+    assert apply_view(once, NO, FIRST) == once
 
 
 NOT_REPORTED = {
-    "reported-before": Case(state=replace(OLD_STATE, told=(str(Fact.LOCAL),))),
+    "reported-before": Case(state=replace(OLD_STATE, reported=(str(Fact.LOCAL),))),
     "dropped": Case(state=replace(OLD_STATE, dropped=(str(Fact.LOCAL),))),
     "reports-refused": Case(state=replace(OLD_STATE, refused={"stage": 405})),
     "no-view": Case(view=LOST),
@@ -365,7 +371,7 @@ NOT_REPORTED = {
 @rows(NOT_REPORTED)
 def test_fact_is_not_reported(name: str, case: Case) -> None:
     plan = case.plan()
-    assert plan.report == ()
+    assert plan.report is None
     assert any(line.startswith(f"not reported: {name}: ") for line in plan.why), plan.why
 
 
@@ -380,9 +386,9 @@ def test_fact_is_reported_in_the_accepted_form(stages: Stages, known: bool | Non
     plan = Case(settings=settings(stages=stages), state=state).plan()
     as_stage = stages is Stages.NEW or (stages is Stages.AUTO and known is not False)
     if stages is Stages.NEW and known is False:
-        assert plan.report == ()
+        assert plan.report is None
         return
-    (report,) = plan.report
+    report = some(plan.report)
     expected = (Fact.LOCAL, "") if as_stage else ("Rebooting", Fact.LOCAL)
     assert (report.stage, report.info) == expected
 
@@ -391,7 +397,7 @@ def test_fact_is_reported_in_the_accepted_form(stages: Stages, known: bool | Non
     "stage", ["Rebooting", "Configuring", "Waiting for ignition", "Joined", "Writing image to disk"]
 )
 def test_information_is_sent_with_the_current_stage(stage: str) -> None:
-    (report,) = Case(view=host_view(stage=stage)).plan().report
+    report = some(Case(view=host_view(stage=stage)).plan().report)
     assert report.stage == stage
 
 
@@ -404,36 +410,38 @@ def test_fact_of_a_host_in_installation_is_reported(status: str) -> None:
     ("rounds", "fact"),
     [
         pytest.param([FIRST], Fact.LOCAL, id="first boot"),
-        pytest.param([evidence(traces=Traces())], Fact.LOCAL, id="first boot, no traces yet"),
-        pytest.param([evidence(traces=Traces(is_applied=True))], Fact.LOCAL, id="about to reboot"),
-        pytest.param([evidence(traces=APPLIED)], Fact.CONTROL_PLANE, id="only one boot from disk"),
+        pytest.param([evidence(is_pending=False)], Fact.LOCAL, id="first boot, no traces yet"),
+        pytest.param([evidence(is_pending=False, is_applied=True)], Fact.LOCAL, id="about to reboot"),
+        pytest.param([evidence(**APPLIED)], Fact.CONTROL_PLANE, id="only one boot from disk"),
         pytest.param(
-            [FIRST, evidence(700.0, traces=APPLIED)], Fact.CONTROL_PLANE, id="one boot, both facts in it"
+            [FIRST, evidence(700.0, **APPLIED)], Fact.CONTROL_PLANE, id="one boot, both facts in it"
         ),
         pytest.param([FIRST, SECOND], Fact.CONTROL_PLANE, id="second boot"),
         pytest.param(
-            [FIRST, replace(SECOND, traces=Traces())], Fact.CONTROL_PLANE, id="second boot, no traces known"
+            [FIRST, replace(SECOND, is_applied=False, has_kubelet=False)],
+            Fact.CONTROL_PLANE,
+            id="second boot, no traces known",
         ),
         pytest.param(
-            [FIRST, replace(SECOND, traces=PENDING)], Fact.LOCAL, id="power loss in the first boot"
+            [FIRST, replace(FIRST, boot_id=NEXT_BOOT)], Fact.LOCAL, id="power loss in the first boot"
         ),
     ],
 )  # fmt: skip
 def test_files_on_the_disk_distinguish_boots(rounds: list[HostEvidence], fact: Fact) -> None:
     state = replace(seen(*rounds), stages_known=False)
-    (report,) = Case(state=state, evidence=rounds[-1]).plan().report
+    report = some(Case(state=state, evidence=rounds[-1]).plan().report)
     assert report.fact is fact
 
 
 def test_joined_node_has_booted_with_control_plane_ignition() -> None:
-    found = evidence(traces=Traces())
-    (report,) = Case(evidence=found, view=host_view(stage="Joined")).plan().report
+    found = evidence(is_pending=False)
+    report = some(Case(evidence=found, view=host_view(stage="Joined")).plan().report)
     assert report.fact is Fact.CONTROL_PLANE
 
 
 def test_fact_is_never_taken_back() -> None:
-    state = replace(OLD_STATE, told=(str(Fact.CONTROL_PLANE),))
-    assert Case(state=state).plan().report == ()
+    state = replace(OLD_STATE, reported=(str(Fact.CONTROL_PLANE),))
+    assert Case(state=state).plan().report is None
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda row: row.name)
@@ -447,7 +455,7 @@ def test_answer_is_classified_as_documented(answer: Answer) -> None:
         and not any(call in row.calls and status in row.statuses for row in earlier)
     ]
     assert told, "this row is never reached"
-    assert {classify(call, Answered(status)) for call, status in told} == {answer.meaning}
+    assert {classify(call, Answered(status)) for call, status in told} == {answer.response}
 
 
 @pytest.mark.parametrize(
@@ -511,7 +519,7 @@ def test_fact_answered_500_is_tried_in_six_rounds() -> None:
     for number in range(1, 4):
         state, _ = whole_round(settings(), state, evidence(uptime=number * 60.0), service, SMALL)
     told, _ = whole_round(settings(), state, evidence(uptime=300.0), Answering(), SMALL)
-    assert str(Fact.LOCAL) in told.told
+    assert str(Fact.LOCAL) in told.reported
     for number in range(4, 12):
         state, _ = whole_round(settings(), state, evidence(uptime=number * 60.0), service, SMALL)
     assert service.calls["PUT"] == 6
@@ -522,12 +530,11 @@ def test_moved_stage_is_reported_on_the_new_stage() -> None:
     service = Answering()
     old = host_view()
     service.view = host_view(stage="Configuring")
-    plan = decide(settings(), OLD_STATE, old, FIRST)
-    outcome = service.put(plan.report[0])
-    results = [StepResult(step=plan.report[0], outcome=outcome)]
-    state = apply_results(count_step(OLD_STATE, plan.report[0], FIRST), plan, results, FIRST)
-    assert has_moved(state, results)
-    (again,) = decide(settings(), state, service.get(), FIRST).report
+    report = some(Case(view=old).plan().report)
+    outcome = service.put(report)
+    state = apply_report(count_report(OLD_STATE, report), report, outcome, FIRST)
+    assert has_moved(state, report, outcome)
+    again = some(Case(state=state, view=service.get()).plan().report)
     assert again.stage == "Configuring"
 
 
@@ -543,7 +550,7 @@ def test_error_answers_cost_no_tries_of_a_fact(status: int) -> None:
         assert (service.calls["PUT"], state.tries) == (number, {FACT: 0})
     service.faults = lambda _call: None
     state, _ = whole_round(settings(), state, evidence(uptime=960.0), service, SMALL)
-    assert state.told == (str(Fact.LOCAL),)
+    assert state.reported == (str(Fact.LOCAL),)
 
 
 def test_missing_answer_defers_a_fact_and_costs_a_try() -> None:
@@ -567,12 +574,14 @@ def test_refusal_ends_reports_permanently(status: int) -> None:
 def test_fact_that_the_service_has_is_recorded() -> None:
     service = Answering(view=host_view(info=str(Fact.LOCAL)))
     state, _ = whole_round(settings(), ReporterState(), FIRST, service, SMALL)
-    assert state.told == (str(Fact.LOCAL),)
+    assert state.reported == (str(Fact.LOCAL),)
     assert service.calls["PUT"] == 0
 
 
 WRONG = evidence(wrong=True)
-NO_BASELINE = replace(seen(WRONG), told=(str(Fact.LOCAL),), refused={"host_boot": 400}, stages_known=False)
+NO_BASELINE = replace(
+    seen(WRONG), reported=(str(Fact.LOCAL),), refused={"host_boot": 400}, stages_known=False
+)
 TOLD = replace(NO_BASELINE, spent=BASELINE_SENT)
 
 
@@ -599,7 +608,7 @@ def test_bundle_is_shipped(name: str, case: Case) -> None:
 
 
 def test_each_reason_to_ship_has_a_case() -> None:
-    assert list(WANTING) == [want.name for want in WANTS]
+    assert list(WANTING) == [rule.name for rule in SHIP_RULES]
 
 
 @pytest.mark.parametrize(
@@ -709,7 +718,7 @@ def test_agent_logs_are_kept_unless_settings_allow_overwriting(case: Case, kinds
 
 def test_only_an_upload_as_host_logs_makes_them_ours() -> None:
     (step,) = Case(state=TOLD, evidence=WRONG).plan().ship
-    counted = count_step(TOLD, step, WRONG, SMALL)
+    counted = count_shipment(TOLD, step, WRONG, SMALL)
     assert counted.host_uploads == step.tries
     for outcome, uploads in (
         (Answered(503), 0),
@@ -717,8 +726,7 @@ def test_only_an_upload_as_host_logs_makes_them_ours() -> None:
         (Unreachable("reset", sent=300), 1),
         (Unreachable("reset", sent=SMALL), 1),
     ):
-        result = StepResult(step=step, outcome=outcome, size=SMALL)
-        assert apply_results(counted, RoundPlan(ship=(step,)), [result], WRONG).host_uploads == uploads
+        assert apply_shipment(counted, step, outcome, WRONG, SMALL).host_uploads == uploads
 
 
 FACT, PLACE = str(Fact.LOCAL), "Boot logs kept on the host: /var/lib/service-record/spool"
@@ -732,7 +740,7 @@ def test_verdict_is_reported_once_after_the_fact() -> None:
         assert plan.keeps
     assert [report.words("why") for report in service.accepted] == [FACT, f"{FACT}. why. {PLACE}"]
     assert (service.uploads, state.bundle) == ([], with_bundle(ReporterState(), WRONG).bundle)
-    later = evidence(60.0, wrong=True, boot_id=NEXT_BOOT, traces=APPLIED)
+    later = evidence(60.0, wrong=True, boot_id=NEXT_BOOT, **APPLIED)
     state, _ = whole_round(settings(), state, later, service, SMALL)
     assert service.accepted[-1].words("why") == f"{Fact.CONTROL_PLANE}. why. {PLACE}"
     assert len(service.accepted) == 3
@@ -753,7 +761,8 @@ def test_verdict_names_every_place_of_the_bundle() -> None:
 def test_verdict_is_reported_without_a_bundle() -> None:
     case = Case(state=TOLD, evidence=WRONG)
     assert not case.plan().report
-    (report,) = decide(case.settings, TOLD, case.view, WRONG, is_settled=True).report
+    context = RoundContext(case.settings, TOLD, WRONG, case.view)
+    report = some(decide(context, is_settled=True).report)
     assert report.words("why") == "why. No boot logs"
 
 
@@ -783,7 +792,7 @@ def test_verdict_is_sent_with_the_current_stage() -> None:
 @pytest.mark.parametrize("status", ["error", "cancelled"])
 def test_verdict_of_a_failed_host_is_reported(status: str) -> None:
     view = replace(WITH_LOGS, status=status)
-    (report,) = Case(state=with_bundle(TOLD, WRONG), evidence=WRONG, view=view).plan().report
+    report = some(Case(state=with_bundle(TOLD, WRONG), evidence=WRONG, view=view).plan().report)
     assert (report.stage, report.words("")) == ("Rebooting", PLACE)
 
 
@@ -809,10 +818,16 @@ def test_nothing_is_reported_shortly_before_stage_limit(stage: str, minutes: int
 
 def test_day_two_verdict_is_sent_with_stage_done() -> None:
     view = replace(WITH_LOGS, stage="Done", status="added-to-existing-cluster")
-    (report,) = Case(state=with_bundle(TOLD, WRONG), evidence=WRONG, view=view).plan().report
+    report = some(Case(state=with_bundle(TOLD, WRONG), evidence=WRONG, view=view).plan().report)
     assert (report.stage, report.words("why")) == ("Done", f"why. {PLACE}")
-    installed = replace(view, status="installed")
-    assert not Case(state=with_bundle(TOLD, WRONG), evidence=WRONG, view=installed).plan().report
+
+
+@pytest.mark.parametrize(("status", "is_sent"), [("installed", True), ("installing-in-progress", False)])
+def test_verdict_is_sent_with_stage_done_once_the_host_is_installed(status: str, is_sent: bool) -> None:
+    view = replace(WITH_LOGS, stage="Done", status=status)
+    plan = Case(state=with_bundle(TOLD, WRONG), evidence=WRONG, view=view).plan()
+    assert some(plan.stop).name == "installed"
+    assert (plan.report is not None) is is_sent
 
 
 VERDICT = f"verdict wrong: {PLACE}"
@@ -824,7 +839,9 @@ VERDICT = f"verdict wrong: {PLACE}"
         pytest.param(Case(view=replace(WITH_LOGS, stage="Failed")), id="the stage Failed"),
         pytest.param(Case(view=replace(WITH_LOGS, stage="")), id="no stage"),
         pytest.param(Case(view=LOST), id="nobody answers"),
-        pytest.param(Case(view=WITH_LOGS, state=replace(TOLD, told=(FACT, VERDICT))), id="reported before"),
+        pytest.param(
+            Case(view=WITH_LOGS, state=replace(TOLD, reported=(FACT, VERDICT))), id="reported before"
+        ),
         pytest.param(Case(view=WITH_LOGS, state=replace(TOLD, refused={"stage": 405})), id="refused"),
         pytest.param(Case(view=WITH_LOGS, state=replace(TOLD, dropped=(VERDICT,))), id="dropped"),
         pytest.param(Case(view=WITH_LOGS, state=replace(TOLD, deferred=(VERDICT,))), id="deferred"),
@@ -835,7 +852,7 @@ VERDICT = f"verdict wrong: {PLACE}"
 )
 def test_verdict_is_not_reported(case: Case) -> None:
     state = TOLD if case.state is OLD_STATE else case.state
-    assert replace(case, state=with_bundle(state, WRONG), evidence=WRONG).plan().report == ()
+    assert replace(case, state=with_bundle(state, WRONG), evidence=WRONG).plan().report is None
 
 
 def baselines(boots: list[float], *, fingerprint: str = "well", **fields: object) -> list[tuple[str, float]]:
@@ -918,7 +935,7 @@ def test_last_boot_waits_for_an_unreachable_service() -> None:
     state, plan = whole_round(settings(), state, replace(failed, uptime=7220.0), service, SMALL)
     assert state.is_delivered("wrong")
     assert service.accepted[-1].place
-    assert some(plan.stop).rule == "time-limit"
+    assert some(plan.stop).name == "time-limit"
 
 
 def test_send_always_makes_a_bundle_in_each_round() -> None:
@@ -982,7 +999,7 @@ def test_limit_is_near_if_no_round_precedes_it() -> None:
         assert [found.last_word for found in case.plan().ship] == [last_word]
         assert replace(case, evidence=evidence(uptime - 0.5)).plan().ship == ()
     case = Case(state=replace(TOLD, earlier_uptime=limits.lifetime - 60.0))
-    assert some(case.plan().stop).rule == "lifetime"
+    assert some(case.plan().stop).name == "lifetime"
     assert replace(case, evidence=evidence(59.5)).plan().stop is None
 
 
@@ -1000,8 +1017,7 @@ def test_partly_sent_last_bundle_counts_as_sent(outcome: Outcome, is_said: bool)
     (step,) = Case(state=TOLD, evidence=NEAR).plan().ship
     earlier = replace(TOLD, spent=spent(last_word="lifetime"))
     for own, expected in ((step, BOOT if is_said else None), (replace(step, last_word=None), "lifetime")):
-        result = StepResult(step=own, outcome=outcome, size=SMALL)
-        state = apply_results(count_step(earlier, own, NEAR, SMALL), RoundPlan(ship=(own,)), [result], NEAR)
+        state = apply_shipment(count_shipment(earlier, own, NEAR, SMALL), own, outcome, NEAR, SMALL)
         assert state.spent_at(own.destination).last_word == expected
 
 
@@ -1057,11 +1073,11 @@ def test_newer_bundle_precedes_the_spooled_one() -> None:
     state = with_bundle(TOLD, replace(WRONG, fingerprint="older"))
     plan = Case(state=state, evidence=WRONG).plan()
     assert ([found.fingerprint for found in plan.ship], plan.gather) == (["wrong"], True)
-    assert Case(state=without_bundle(state)).plan().ship == ()
+    assert Case(state=replace(state, bundle=None)).plan().ship == ()
 
 
 def test_bundle_with_a_secret_is_not_made_again() -> None:
-    state = withheld(TOLD, WRONG)
+    state = withhold_bundle(TOLD, WRONG)
     assert not Case(state=state, evidence=WRONG).plan().gather
     assert Case(state=state, evidence=replace(WRONG, fingerprint="new")).plan().gather
 
@@ -1099,9 +1115,12 @@ def test_each_destination_has_its_own_budget() -> None:
 
 
 def test_destination_names_are_unique_and_contain_no_secret() -> None:
-    one, other = "https://store.example/x?sig=1", "https://store.example/x?sig=2"
-    assert kind_of(one) != kind_of(other)
-    assert "sig" not in kind_of(one)
+    one, other = "https://me:pw123456@store.example/x?sig=1", "https://store.example/x?sig=2"
+    targets = ["/srv/a", "/srv/b", one, other, f"collector+{other}"]
+    names = [kind_of(target) for target in targets]
+    assert len(set(names)) == len(names)
+    assert names[0] == "directory:/srv/a"
+    assert not [name for name in names if "sig" in name or "pw123456" in name]
 
 
 @pytest.mark.parametrize("status", [400, 405, 413])
@@ -1127,11 +1146,10 @@ def test_refused_upload_ends_that_kind_permanently(status: int) -> None:
 )
 def test_budget_counts_sent_bytes(outcome: Outcome, uploads: int, sent: int) -> None:
     (step,) = Case(state=TOLD, evidence=WRONG).plan().ship
-    counted = count_step(TOLD, step, WRONG, SMALL).spent_at(step.destination)
+    state = count_shipment(TOLD, step, WRONG, SMALL)
+    counted = state.spent_at(step.destination)
     assert (counted.uploads, counted.bytes) == (step.tries, step.tries * SMALL)
-    results = [StepResult(step=step, outcome=outcome, size=SMALL)]
-    state = apply_results(count_step(TOLD, step, WRONG, SMALL), RoundPlan(ship=(step,)), results, WRONG)
-    found = state.spent_at(step.destination)
+    found = apply_shipment(state, step, outcome, WRONG, SMALL).spent_at(step.destination)
     assert (found.uploads, found.boot_uploads, found.bytes) == (uploads, uploads, sent)
 
 
@@ -1149,15 +1167,15 @@ def test_retry_after_of_an_upload_pauses_the_destination() -> None:
     service = Answering(faults=lambda call: Answered(429, retry_after=900.0) if call == "PUT" else None)
     state, _ = whole_round(settings(), OLD_STATE, FIRST, service, SMALL)
     assert state.pauses == {"assisted-service": Pause(boot_id=BOOT, uptime=960.0)}
-    assert not asks(settings(), state, evidence(900.0))
-    assert asks(settings(), state, evidence(961.0))
-    assert asks(settings(), state, SECOND)
+    assert not asks(state, evidence(900.0))
+    assert asks(state, evidence(961.0))
+    assert asks(state, SECOND)
 
 
 def test_retry_after_of_a_view_pauses_the_service() -> None:
-    state = with_view(OLD_STATE, Answered(503, retry_after=900.0), FIRST)
-    assert not asks(settings(), state, evidence(900.0))
-    assert with_view(OLD_STATE, host_view(), FIRST) == OLD_STATE
+    state = apply_view(OLD_STATE, Answered(503, retry_after=900.0), FIRST)
+    assert not asks(state, evidence(900.0))
+    assert apply_view(OLD_STATE, host_view(), FIRST) == OLD_STATE
 
 
 def test_retry_after_delays_no_other_destination() -> None:
@@ -1165,13 +1183,13 @@ def test_retry_after_delays_no_other_destination() -> None:
     state = replace(TOLD, pauses={"directory:/mnt": Pause(boot_id=BOOT, uptime=960.0)})
     plan = Case(settings=more, state=state, evidence=WRONG).plan()
     assert [found.kind for found in plan.ship] == ["host", "directory:/other"]
-    assert asks(more, state, WRONG)
+    assert asks(state, WRONG, more)
     later = evidence(961.0, wrong=True)
     assert len(Case(settings=more, state=state, evidence=later).plan().ship) == 3
 
 
 def test_no_service_is_queried_without_settings() -> None:
-    assert not asks(Settings(), seen(FIRST), FIRST)
+    assert not asks(seen(FIRST), FIRST, Settings())
 
 
 @pytest.mark.parametrize(
@@ -1209,7 +1227,7 @@ def test_jitter_separates_hosts_that_boot_together() -> None:
 
 
 @pytest.mark.parametrize(
-    "rule", [*ENDINGS, QUIET, *NO_REPORT_RULES, *ANSWERS, *WANTS], ids=lambda rule: rule.name
+    "rule", [*STOP_RULES, QUIET, *NO_REPORT_RULES, *ANSWERS, *SHIP_RULES], ids=lambda rule: rule.name
 )
 def test_each_rule_is_documented_with_its_reason(rule: object) -> None:
     name, reason = rule.name, rule.reason  # type: ignore[attr-defined]

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from service_record.record.entry import Phase
-from service_record.reporter.policy.round_context import LONGEST_INFO, StageReport
+from service_record.reporter.assisted_service import MAX_INFO_CHARACTERS
+from service_record.reporter.policy.round_context import StageReport
 from service_record.reporter.state import load
 from tests.assisted_installation import LOCAL_IGNITION, Host
 from tests.assisted_server import AssistedServer, Refuses, Says, Silence, local_server
@@ -274,7 +275,7 @@ def test_long_verdict_keeps_the_bundle_path() -> None:
     words = StageReport(fact="verdict", stage="Rebooting", info=LOCAL_IGNITION, place=PLACE).words(
         "failed: " + "x" * 5000
     )
-    assert len(words) == LONGEST_INFO
+    assert len(words) == MAX_INFO_CHARACTERS
     assert words.startswith(f"{LOCAL_IGNITION}. failed: x")
     assert words.endswith(PLACE)
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from service_record.record.atomic_write import place_by_moving, place_copy
-from service_record.reporter.bundle_queue import Spool, SpooledFile
-from tests.builders import must_be, some
+from service_record.reporter.spool import Spool
+from tests.builders import some
 from tests.full_disk import full_beyond
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -23,7 +23,7 @@ needs_strace = pytest.mark.skipif(shutil.which("strace") is None, reason="strace
 
 @pytest.fixture
 def spool(tmp_path: Path) -> Spool:
-    return Spool(tmp_path / "state" / "spool", most_bytes=1 << 20)
+    return Spool(tmp_path / "state" / "spool")
 
 
 def bundle(tmp_path: Path, name: str = "log-bundle-1.tar.gz", content: bytes = b"bundle") -> Path:
@@ -46,7 +46,7 @@ def test_unused_spool_is_empty(spool: Spool) -> None:
 
 def test_bundle_is_moved_into_the_spool(spool: Spool, tmp_path: Path) -> None:
     path = bundle(tmp_path)
-    kept = SpooledFile(spool.directory / path.name, 6)
+    kept = spool.directory / path.name
     assert spool.keep(path) == kept
     assert spool.newest() == kept
     assert held(spool) == {path.name: b"bundle"}
@@ -67,22 +67,9 @@ def test_bundle_of_the_same_name_is_replaced(spool: Spool, tmp_path: Path) -> No
     assert list(held(spool).values()) == [b"new"]
 
 
-def test_keeping_a_spooled_bundle_changes_nothing(spool: Spool, tmp_path: Path) -> None:
-    kept = must_be(SpooledFile, spool.keep(bundle(tmp_path)))
-    assert spool.keep(kept.path) == kept
-    assert list(held(spool).values()) == [b"bundle"]
-
-
-def test_too_large_bundle_leaves_the_previous_one(spool: Spool, tmp_path: Path) -> None:
-    kept = spool.keep(bundle(tmp_path))
-    large = bundle(tmp_path, "large.tar.gz", b"x" * ((1 << 20) + 1))
-    assert spool.keep(large) == "large.tar.gz: 1048577 bytes are more than the spool's 1048576"
-    assert spool.newest() == kept
-    assert large.exists()
-
-
 def test_missing_bundle_is_not_kept(spool: Spool, tmp_path: Path) -> None:
-    assert spool.keep(tmp_path / "gone.tar.gz") == "gone.tar.gz: No such file or directory"
+    with pytest.raises(FileNotFoundError):
+        spool.keep(tmp_path / "gone.tar.gz")
 
 
 def test_last_kept_bundle_is_newest_despite_clock_changes(spool: Spool, tmp_path: Path) -> None:
@@ -92,9 +79,9 @@ def test_last_kept_bundle_is_newest_despite_clock_changes(spool: Spool, tmp_path
     os.utime(newer, (0, 0))
     older = bundle(tmp_path, "copy of a.tar.gz", b"old")
     os.utime(older, (4e9, 4e9))
-    assert isinstance(spool.keep(newer), SpooledFile)
+    spool.keep(newer)
     shutil.move(older, spool.directory)  # as if the power went before the older one was removed
-    assert some(spool.newest()).path.name == "b.tar.gz"
+    assert some(spool.newest()).name == "b.tar.gz"
     assert list(held(spool)) == ["b.tar.gz"]
 
 
@@ -118,8 +105,9 @@ def test_dropped_spool_is_empty(spool: Spool, tmp_path: Path) -> None:
 
 def test_impossible_spool_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    spool = Spool(tmp_path / "file" / "spool", 1000)
-    assert spool.keep(bundle(tmp_path)) == "log-bundle-1.tar.gz: Not a directory"
+    spool = Spool(tmp_path / "file" / "spool")
+    with pytest.raises(NotADirectoryError):
+        spool.keep(bundle(tmp_path))
     assert spool.newest() is None
 
 
@@ -131,13 +119,13 @@ def test_bundle_from_another_file_system_survives_a_full_disk(
     elsewhere = SHARED_MEMORY / f"service-record-{os.getpid()}.tar.gz"
     elsewhere.write_bytes(b"x" * 100_000)
     try:
-        spool = Spool(tmp_path / "spool", 1 << 20)
+        spool = Spool(tmp_path / "spool")
         before = spool.keep(bundle(tmp_path))
-        with full_beyond(50_000):
-            assert spool.keep(elsewhere) == f"{elsewhere.name}: File too large"
+        with full_beyond(50_000), pytest.raises(OSError, match="File too large"):
+            spool.keep(elsewhere)
         assert spool.newest() == before
         assert list(held(spool).values()) == [b"bundle"]
-        assert spool.keep(elsewhere) == SpooledFile(spool.directory / elsewhere.name, 100_000)
+        assert spool.keep(elsewhere) == spool.directory / elsewhere.name
         assert not elsewhere.exists()
     finally:
         elsewhere.unlink(missing_ok=True)
@@ -186,15 +174,14 @@ def test_bundle_survives_a_kill_at_any_step(spool: Spool, tmp_path: Path, step: 
     newer = bundle(tmp_path, "log-bundle-2.tar.gz", b"new")
     program = f"""
 from pathlib import Path
-from service_record.reporter.bundle_queue import Spool
-Spool(Path({str(spool.directory)!r}), 1 << 20).keep(Path({str(newer)!r}))
+from service_record.reporter.spool import Spool
+Spool(Path({str(spool.directory)!r})).keep(Path({str(newer)!r}))
 """
     call, when = step.split(":")
     deadly = f"inject={call}:signal=KILL:{when}"
     traced = ["strace", "-f", "-o", str(tmp_path / "calls"), "-e", f"trace={call}", "-e", deadly]
     done = subprocess.run([*traced, sys.executable, "-c", program], check=False)
     assert done.returncode != 0
-    newest = some(spool.newest())
-    found = newest.path.read_bytes()
+    found = some(spool.newest()).read_bytes()
     assert found == (b"old" if newer.exists() else b"new")
     assert list(held(spool).values()) == [found]

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from service_record.reporter.policy.transitions import begin_round
 from service_record.reporter.state import Denial, Pause, ReporterState, Spent, SpooledBundle, load, save
 from tests.full_disk import full_beyond
-from tests.reporter_builders import BOOT, NEXT_BOOT, evidence, seen
+from tests.reporter_builders import BOOT, NEXT_BOOT, evidence, seen, settings
 
 FULL = ReporterState(
-    told=("a",),
+    reported=("a",),
     dropped=("b",),
     tries={"a": 2},
     moved={"b": 2},
@@ -48,6 +48,12 @@ def test_saved_state_is_loaded_unchanged(tmp_path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == ["reporter.json"]
 
 
+def test_state_of_an_earlier_version_keeps_its_facts(tmp_path: Path) -> None:
+    path = tmp_path / "reporter.json"
+    path.write_bytes(b'{"version": 1, "told": ["Booted with local ignition"]}')
+    assert load(path) == ReporterState(reported=("Booted with local ignition",))
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -56,8 +62,8 @@ def test_saved_state_is_loaded_unchanged(tmp_path: Path) -> None:
         pytest.param(b'{"version": 1, "boots": [', id="torn"),
         pytest.param(b'{"version": 2}', id="of a later version"),
         pytest.param(b'{"spent": {"x": {"uploads": -1}}}', id="impossible"),
-        pytest.param(b'{"told": "everything"}', id="of another type"),
-        pytest.param(b'{"told": ["\xff"]}', id="encoding"),
+        pytest.param(b'{"reported": "everything"}', id="of another type"),
+        pytest.param(b'{"reported": ["\xff"]}', id="encoding"),
         pytest.param(b"[" * 100_000, id="nested"),
         pytest.param(b" " * 300_000, id="huge"),
     ],
@@ -94,7 +100,7 @@ from pathlib import Path
 from service_record.reporter.state import ReporterState, save
 number = 0
 while True:
-    save(Path({str(path)!r}), replace(ReporterState(), earlier_boots=number, told=("x" * 5000,) * number))
+    save(Path({str(path)!r}), replace(ReporterState(), earlier_boots=number, reported=("x" * 5000,) * number))
     number = (number + 1) % 20
     print(number, flush=True)
 """
@@ -106,7 +112,7 @@ while True:
             os.kill(writer.pid, signal.SIGKILL)
         state = load(path)
         assert not state.is_careful
-        assert len(state.told) == state.earlier_boots
+        assert len(state.reported) == state.earlier_boots
 
 
 def test_state_is_unchanged_if_saving_fails(tmp_path: Path) -> None:
@@ -165,11 +171,12 @@ def test_boots_are_counted_in_order() -> None:
 def test_old_boots_are_summed() -> None:
     state = ReporterState()
     for number in range(100):
-        state = begin_round(state, evidence(10.0, boot_id=str(number)))
+        state = begin_round(settings(), state, evidence(10.0, boot_id=str(number)))
     assert len(state.boots) == 16
     assert state.ordinal("99") == 100
     assert state.uptime_before("99") == 990.0
 
 
 def test_new_round_clears_deferred_calls() -> None:
-    assert begin_round(replace(ReporterState(), deferred=("host",)), evidence()).deferred == ()
+    state = replace(ReporterState(), deferred=("host",))
+    assert begin_round(settings(), state, evidence()).deferred == ()

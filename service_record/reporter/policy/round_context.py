@@ -1,15 +1,15 @@
 """The input of all rules, `RoundContext`, and their result, `RoundPlan`. Pure."""
 
 import hashlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import Final
 from urllib.parse import urlsplit
 
-from service_record.http.answers import Outcome
+from service_record.reporter.assisted_service import MAX_INFO_CHARACTERS, HostView, View
 from service_record.reporter.host_state import HostEvidence
-from service_record.reporter.host_view import HostView, View
 from service_record.reporter.settings import COLLECTOR, Settings
 from service_record.reporter.state import BootSeen, ReporterState
 
@@ -22,8 +22,19 @@ SERVICE: Final = "assisted-service"
 NOT_OURS: Final = "not-ours"
 NO_SUCH_HOST: Final = "gone"
 """`NOT_OURS` and `NO_SUCH_HOST` are the stop rules for denials by the service."""
-LONGEST_INFO: Final = 2048
-"""The longest `progress_info`, in characters. The service answers 500 to a longer one."""
+LIFETIME: Final = "lifetime"
+DENIED_ROUNDS: Final = 3
+DENIED_SECONDS: Final = 1800.0
+"""The reporter acts on denials after this number of rounds over at least this time. A service with local
+authentication answers 401 while its database is down.
+"""
+STAGE_CALLS: Final = "stage"
+"""The key of `ReporterState.refused` for a service that refuses stages."""
+MOST_TRIES: Final = 6
+"""The limit of requests for one fact, including those of killed rounds."""
+MOST_VERDICTS: Final = 4
+VERDICT: Final = "verdict "
+"""The prefix of the names of reported verdicts in the state."""
 
 
 class Fact(StrEnum):
@@ -49,8 +60,8 @@ class StageReport:
         """Return the text for `progress_info`. The verdict is cut so that the other parts fit."""
         if not self.place:
             return self.info
-        room = LONGEST_INFO - len(joined(self.info, self.place)) - len(". ")
-        return joined(self.info, verdict[: max(room, 0)], self.place)
+        room = MAX_INFO_CHARACTERS - len(join_sentences(self.info, self.place)) - len(". ")
+        return join_sentences(self.info, verdict[: max(room, 0)], self.place)
 
     @property
     def is_new_stage(self) -> bool:
@@ -58,13 +69,24 @@ class StageReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shipment:
-    """The upload of a bundle to a destination."""
+class Target:
+    """A destination of bundles."""
 
     kind: str
     """The name of the destination, without secrets; for the assisted-service, the log type."""
     to: str = field(default="", repr=False)
     """The destination as in `ship_to`. Empty for the assisted-service."""
+
+    @property
+    def destination(self) -> str:
+        """Return the name of the destination whose budget it uses."""
+        return SERVICE if self.kind in {HOST_BOOT, HOST} else self.kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shipment(Target):
+    """The upload of a bundle to a destination."""
+
     most: int
     """The size limit of the bundle, in bytes."""
     tries: int = 1
@@ -74,29 +96,27 @@ class Shipment:
     last_word: str | None = None
     """The limit that is near, if that is why the bundle is shipped."""
 
-    @property
-    def destination(self) -> str:
-        """Return the name of the destination whose budget it uses."""
-        return SERVICE if self.kind in {HOST_BOOT, HOST} else self.kind
 
+@dataclass(frozen=True, slots=True)
+class PolicyRule:
+    """A row of a table of rules. The first rule that holds decides."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
-    """The decision to stop permanently."""
-
-    rule: str
+    name: str
+    holds: Callable[["RoundContext"], bool]
     reason: str
-    is_undelivered: bool = False
-    """True if a trouble has no delivered bundle. The bundle is kept then."""
+
+    @property
+    def line(self) -> str:
+        return f"{self.name}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundPlan:
     """The next steps of this round, in this order. After reports or shipments, call `decide` again."""
 
-    report: tuple[StageReport, ...] = ()
-    told: tuple[Fact, ...] = ()
-    """Facts that the service has already."""
+    report: StageReport | None = None
+    is_reported: bool = False
+    """True if the service has the present fact already, from a round that was killed."""
     gather: bool = False
     """True to make a bundle. If false, the bundle to ship is in the spool already."""
     bundle_bytes: int = 0
@@ -104,55 +124,32 @@ class RoundPlan:
     ship: tuple[Shipment, ...] = ()
     keeps: bool = False
     """True if the bundle stays in the spool because the service has the agent's logs."""
-    stop: Stop | None = None
+    stop: PolicyRule | None = None
+    """The rule by which the reporter stops permanently."""
+    is_undelivered: bool = False
+    """True if a trouble has no delivered bundle. A stop keeps the bundle then."""
     why: tuple[str, ...] = ()
     """A line for each rule that decided: `NAME: REASON`."""
 
     @property
     def is_last(self) -> bool:
         """Return True if the next plan would be the same, because this one has no steps."""
-        return not (self.report or self.told or self.gather or self.ship)
+        return not (self.report or self.is_reported or self.gather or self.ship)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepResult:
-    """The result of a step of a plan."""
-
-    step: StageReport | Shipment
-    outcome: Outcome
-    size: int = 0
-    """The size of the bundle, in bytes."""
-
-
-def joined(*words: str) -> str:
-    return ". ".join(filter(None, words))
+def join_sentences(*sentences: str) -> str:
+    return ". ".join(filter(None, sentences))
 
 
 def kind_of(target: str) -> str:
     """Return the name of a destination in `ship_to`. A digest replaces the secret parts of a URL."""
     if target.startswith("/"):
         return f"directory:{target}"
-    plain = target.removeprefix(COLLECTOR)
-    parts = urlsplit(plain)
-    digest = hashlib.sha256(plain.encode()).hexdigest()[:12]
-    beginning = "put" if plain == target else "collector"
-    return f"{beginning}:{parts.scheme}://{parts.hostname}:{digest}"
-
-
-LIFETIME: Final = "lifetime"
-DENIED_ROUNDS: Final = 3
-DENIED_SECONDS: Final = 1800.0
-"""The reporter acts on denials after this number of rounds over at least this time. A service with local
-authentication answers 401 while its database is down.
-"""
-_JOINED: Final = "Joined"
-STAGE_CALLS: Final = "stage"
-"""The key of `ReporterState.refused` for a service that refuses stages."""
-MOST_TRIES: Final = 6
-"""The limit of requests for one fact, including those of killed rounds."""
-MOST_VERDICTS: Final = 4
-VERDICT: Final = "verdict "
-"""The prefix of the names of reported verdicts in the state."""
+    url = target.removeprefix(COLLECTOR)
+    parts = urlsplit(url)
+    digest = hashlib.sha256(url.encode()).hexdigest()[:12]
+    method = "put" if url == target else "collector"
+    return f"{method}:{parts.scheme}://{parts.hostname}:{digest}"
 
 
 @dataclass(frozen=True)
@@ -191,25 +188,19 @@ class RoundContext:
         While the machine configuration is pending, the fact is `LOCAL`. After that, any later boot is
         `CONTROL_PLANE`. So is a first boot whose kubelet has run: some hosts boot from disk only once.
         """
-        if Fact.CONTROL_PLANE in {*self.state.told, *self.state.dropped}:
+        if Fact.CONTROL_PLANE in {*self.state.reported, *self.state.dropped}:
             return Fact.CONTROL_PLANE
-        traces = self.evidence.traces
-        if traces.is_pending:
+        evidence = self.evidence
+        if evidence.is_pending:
             return Fact.LOCAL
-        has_run = traces.has_kubelet or self.evidence.kubelet_healthy
-        if self.is_later_boot or (traces.is_applied and has_run):
+        if self.is_later_boot or (evidence.is_applied and (evidence.has_kubelet or evidence.kubelet_healthy)):
             return Fact.CONTROL_PLANE
-        return Fact.CONTROL_PLANE if self.stage == _JOINED else Fact.LOCAL
+        return Fact.CONTROL_PLANE if self.stage == "Joined" else Fact.LOCAL
 
     @cached_property
     def is_last_boot(self) -> bool:
         """Return whether no further boot is expected, so that the reporter may stop at `time_limit`."""
         return self.is_later_boot or self.state.is_careful or self.fact is Fact.CONTROL_PLANE
-
-    @cached_property
-    def round(self) -> str:
-        """Return the unique name of this round."""
-        return round_of(self.evidence)
 
     @cached_property
     def is_over_limit(self) -> bool:
@@ -240,26 +231,41 @@ class RoundContext:
         return not self.evidence.is_only_reboot or self.boot.rounds > 1
 
     @cached_property
+    def has_present_bundle(self) -> bool:
+        """Return whether the bundle in the spool is of this boot, and nothing has changed since."""
+        bundle, evidence = self.state.bundle, self.evidence
+        if bundle is None:
+            return False
+        return (bundle.boot_id, bundle.fingerprint) == (evidence.boot_id, evidence.fingerprint)
+
+    @cached_property
     def verdict_name(self) -> str:
         """Return the prefix of the name of the present verdict. The bundle's place follows it."""
         return f"{VERDICT}{(self.evidence.trouble or self.evidence.fingerprint)[:16]}: "
 
     @cached_property
-    def told_verdicts(self) -> tuple[str, ...]:
-        return tuple(name for name in self.state.told if name.startswith(VERDICT))
+    def reported_verdicts(self) -> tuple[str, ...]:
+        return tuple(name for name in self.state.reported if name.startswith(VERDICT))
+
+    @cached_property
+    def has_reported_this_verdict(self) -> bool:
+        """Return whether the service has the present verdict, with any place of the bundle."""
+        return any(name.startswith(self.verdict_name) for name in self.reported_verdicts)
+
+    def find_rule(self, rules: Iterable[PolicyRule]) -> PolicyRule | None:
+        """Return the first rule that holds, or None."""
+        return next((rule for rule in rules if rule.holds(self)), None)
 
     def is_denied(self, rule: str | None = None) -> bool:
         """Return whether the service has denied the host in enough rounds, over a long enough time."""
-        row = self.state.denial
-        if row is None or rule not in {None, row.rule}:
+        denial = self.state.denial
+        if denial is None or rule not in {None, denial.rule}:
             return False
-        return row.rounds >= DENIED_ROUNDS and row.until - row.since >= DENIED_SECONDS
+        return denial.rounds >= DENIED_ROUNDS and denial.until - denial.since >= DENIED_SECONDS
 
     def is_paused(self, destination: str) -> bool:
         """Return whether a pause that the destination requested (`Retry-After`) is not over yet."""
-        return self.state.is_paused(destination, self.evidence.boot_id, self.evidence.uptime)
-
-
-def round_of(evidence: HostEvidence) -> str:
-    """Return a unique name for the round with this evidence."""
-    return f"{evidence.boot_id} {evidence.uptime:.2f}"
+        pause = self.state.pauses.get(destination)
+        if pause is None or pause.boot_id != self.evidence.boot_id:
+            return False
+        return self.evidence.uptime < pause.uptime

@@ -4,11 +4,10 @@ No destination gets more than its budget. Except for the baselines, none gets th
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import floor, log2
 from typing import Final
 
-from service_record.reporter.host_state import HostEvidence
 from service_record.reporter.policy.round_context import (
     HOST,
     HOST_BOOT,
@@ -18,10 +17,11 @@ from service_record.reporter.policy.round_context import (
     Fact,
     RoundContext,
     Shipment,
+    Target,
     kind_of,
 )
-from service_record.reporter.settings import HostLogsPolicy, Send, Settings
-from service_record.reporter.state import ReporterState, Spent
+from service_record.reporter.settings import HostLogsPolicy, Send
+from service_record.reporter.state import Spent
 
 PROBE_BYTES: Final = 4096
 """The bytes that a budget reserves for a probe. A probe does not count as an upload."""
@@ -31,26 +31,14 @@ _MAX_TRIES: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A usable destination: configured, and not permanently refused."""
-
-    kind: str
-    to: str = ""
-
-    @property
-    def destination(self) -> str:
-        return SERVICE if self.kind in {HOST_BOOT, HOST} else self.kind
-
-
-@dataclass(frozen=True, slots=True)
-class Want:
-    """A reason to ship a bundle to a destination. The first row that holds decides."""
+class ShipRule:
+    """A reason to ship a bundle to a destination. The first rule that holds decides."""
 
     name: str
     holds: Callable[[RoundContext, Spent], bool]
     """Called with the context and the uploads of the destination."""
     reason: str
-    is_for_the_reachable: bool = False
+    needs_answer: bool = False
     """True if the reason applies only while the destination is reachable."""
 
 
@@ -68,44 +56,42 @@ def _has_no_baseline(context: RoundContext, spent: Spent) -> bool:
 
     It may not if the new bundle would replace that of an earlier trouble in the spool: there may be no copy.
     """
-    bundle, evidence = context.state.bundle, context.evidence
-    if spent.bundle_boot == evidence.boot_id:
+    bundle = context.state.bundle
+    if spent.bundle_boot == context.evidence.boot_id:
         return False
-    is_current = bundle is not None and (bundle.boot_id, bundle.fingerprint) == (
-        evidence.boot_id,
-        evidence.fingerprint,
-    )
-    return bundle is None or not bundle.is_wrong or is_current
+    return bundle is None or not bundle.is_wrong or context.has_present_bundle
 
 
-NEAR: Final = Want(
+NEAR: Final = ShipRule(
     "limit-near",
     lambda context, spent: context.limit_near is not None and spent.last_word != context.limit_near,
     "the last round before a limit; once for each limit",
 )
-WRONG: Final = Want(
+WRONG: Final = ShipRule(
     "wrong",
     lambda context, spent: context.is_wrong and _is_new(context, spent),
     "the host has a trouble that the destination does not have yet",
 )
-EACH: Final = Want(
+EACH: Final = ShipRule(
     "each-round",
-    lambda context, spent: context.settings.send is Send.ALWAYS and spent.round != context.round,
+    lambda context, spent: context.settings.send is Send.ALWAYS and spent.round != context.evidence.round,
     "`send = always`",
 )
-CHANGED: Final = Want(
+CHANGED: Final = ShipRule(
     "changed",
     lambda context, spent: context.settings.send is Send.WHEN_CHANGED and _is_new(context, spent),
     "`send = when-changed`, and something changed",
 )
-SPOOLED: Final = Want("spooled", _is_spooled, "an earlier bundle is in the spool, and no newer one is needed")
-BASELINE: Final = Want(
+SPOOLED: Final = ShipRule(
+    "spooled", _is_spooled, "an earlier bundle is in the spool, and no newer one is needed"
+)
+BASELINE: Final = ShipRule(
     "baseline",
     _has_no_baseline,
     "the destination answers, and has no bundle of this boot; sent even if nothing is wrong",
-    is_for_the_reachable=True,
+    needs_answer=True,
 )
-WANTS: Final = (NEAR, WRONG, EACH, CHANGED, SPOOLED, BASELINE)
+SHIP_RULES: Final = (NEAR, WRONG, EACH, CHANGED, SPOOLED, BASELINE)
 
 
 def targets(context: RoundContext) -> Iterator[Target]:
@@ -113,24 +99,26 @@ def targets(context: RoundContext) -> Iterator[Target]:
     refused = context.state.refused
     if context.settings.service is not None:
         if HOST_BOOT not in refused:
-            yield Target(HOST_BOOT)
+            yield Target(kind=HOST_BOOT)
         elif HOST not in refused and context.settings.host_logs is not HostLogsPolicy.NEVER:
-            yield Target(HOST)
+            yield Target(kind=HOST)
     for to in dict.fromkeys(context.settings.ship_to):
         if kind_of(to) not in refused:
-            yield Target(kind_of(to), to)
+            yield Target(kind=kind_of(to), to=to)
 
 
-def want(context: RoundContext, target: Target, rows: tuple[Want, ...] = WANTS) -> Want | None:
+def find_reason(
+    context: RoundContext, target: Target, rules: tuple[ShipRule, ...] = SHIP_RULES
+) -> ShipRule | None:
     """Return the first of these reasons to ship a bundle to this destination, or None."""
     state = context.state
-    is_withheld = context.evidence.fingerprint in state.withheld or target.kind in state.deferred
-    if is_withheld or (target.kind == HOST and not context.is_wrong and protects_agent_logs(context)):
+    if context.evidence.fingerprint in state.withheld or target.kind in state.deferred:
         return None
-    spent = state.spent_at(target.destination)
-    is_reached = is_reachable(context, target)
-    possible = (row for row in rows if is_reached or not row.is_for_the_reachable)
-    return next((row for row in possible if row.holds(context, spent)), None)
+    if target.kind == HOST and not context.is_wrong and protects_agent_logs(context):
+        return None
+    spent, answers = state.spent_at(target.destination), is_reachable(context, target)
+    possible = (rule for rule in rules if answers or not rule.needs_answer)
+    return next((rule for rule in possible if rule.holds(context, spent)), None)
 
 
 def protects_agent_logs(context: RoundContext) -> bool:
@@ -149,14 +137,13 @@ def protects_agent_logs(context: RoundContext) -> bool:
 
 def keeps_bundle(context: RoundContext) -> bool:
     """Return whether a bundle of a trouble stays on the host so that the agent's logs are not replaced."""
-    is_wanted = any(target.kind == HOST for target in targets(context))
-    return (
-        is_wanted and context.is_wrong and context.state.bundle is not None and protects_agent_logs(context)
-    )
+    if not context.is_wrong or context.state.bundle is None or not protects_agent_logs(context):
+        return False
+    return any(target.kind == HOST for target in targets(context))
 
 
-def shipment(
-    context: RoundContext, target: Target, reason: Want, *, is_last: bool = False
+def make_shipment(
+    context: RoundContext, target: Target, reason: ShipRule, *, is_last: bool = False
 ) -> Shipment | None:
     """Return the shipment, limited to the rest of the budget, or None if that is too little.
 
@@ -166,10 +153,10 @@ def shipment(
     """
     settings, spent = context.settings, context.state.spent_at(target.destination)
     shares = 2 if reason is BASELINE else 1
-    kept_back = 0 if reason in {NEAR, BASELINE} or is_last else 1
+    reserve = 0 if reason in {NEAR, BASELINE} or is_last else 1
     uploads = min(
-        _remaining(settings.uploads // shares, spent.uploads, kept_back),
-        _remaining(settings.uploads_per_boot // shares, spent.in_boot(context.evidence.boot_id), kept_back),
+        _remaining(settings.uploads // shares, spent.uploads, reserve),
+        _remaining(settings.uploads_per_boot // shares, spent.in_boot(context.evidence.boot_id), reserve),
     )
     if context.state.is_careful:
         uploads = min(uploads, (1 if reason is NEAR or is_last else 0) - spent.uploads)
@@ -188,9 +175,9 @@ def shipment(
     )
 
 
-def _remaining(budget: int, spent: int, kept_back: int) -> int:
+def _remaining(budget: int, spent: int, reserve: int) -> int:
     """Return the rest of a budget of uploads, without the reserve. A budget of one has no reserve."""
-    return budget - spent - (kept_back if budget > 1 else 0)
+    return budget - spent - (reserve if budget > 1 else 0)
 
 
 def is_reachable(context: RoundContext, target: Target) -> bool:
@@ -200,13 +187,12 @@ def is_reachable(context: RoundContext, target: Target) -> bool:
     return target.destination != SERVICE or context.host_view is not None
 
 
-def is_fresh(context: RoundContext, reason: Want) -> bool:
+def is_fresh(context: RoundContext, reason: ShipRule) -> bool:
     """Return whether the bundle in the spool is recent enough for a reason other than `SPOOLED`."""
-    bundle, evidence = context.state.bundle, context.evidence
-    if bundle is None:
+    bundle = context.state.bundle
+    if bundle is None or not context.has_present_bundle:
         return False
-    tells_it = bundle.boot_id == evidence.boot_id and bundle.fingerprint == evidence.fingerprint
-    return tells_it and (reason not in {NEAR, EACH} or bundle.uptime == evidence.uptime)
+    return reason not in {NEAR, EACH} or bundle.uptime == context.evidence.uptime
 
 
 HOUR_SECONDS: Final = 3600.0
@@ -226,7 +212,7 @@ def has_news(context: RoundContext) -> bool:
         # This is called again after each step: a bundle of this round is still new.
         return (state.bundle.boot_id, state.bundle.uptime) == (evidence.boot_id, evidence.uptime)
     has_it = [spent for spent in state.spent.values() if evidence.fingerprint in spent.fingerprints]
-    return all(spent.round == context.round for spent in has_it)
+    return all(spent.round == evidence.round for spent in has_it)
 
 
 def spool_is_delivered(context: RoundContext) -> bool:
@@ -254,22 +240,20 @@ def waits_for_delivery(context: RoundContext) -> bool:
     True if no destination has the bundle although a budget has room for it, or if the verdict is unreported.
     A bundle whose place was reported to the service does not wait.
     """
-    state = context.state
-    is_new = context.is_wrong and context.evidence.fingerprint not in state.withheld
-    is_unshipped = has_undelivered(context) or (
-        is_new and not state.is_delivered(context.evidence.fingerprint)
-    )
-    if is_unshipped and Fact.KEPT not in state.told:
+    state, evidence, service = context.state, context.evidence, context.settings.service
+    is_new = context.is_wrong and evidence.fingerprint not in state.withheld
+    is_unshipped = has_undelivered(context) or (is_new and not state.is_delivered(evidence.fingerprint))
+    if is_unshipped and Fact.KEPT not in state.reported:
         for target in targets(context):
             # Waiting does not help an upload that the agent's logs prevent.
-            is_held_up = target.kind == HOST and protects_agent_logs(context)
-            if not is_held_up and shipment(context, target, SPOOLED):
+            is_prevented = target.kind == HOST and protects_agent_logs(context)
+            if not is_prevented and make_shipment(context, target, SPOOLED):
                 return True
-    service = context.settings.service
     if context.host_view is not None or service is None or not service.is_usable or not context.is_wrong:
         return False
-    is_told = any(name.startswith(context.verdict_name) for name in context.told_verdicts)
-    return not (is_told or STAGE_CALLS in state.refused or len(context.told_verdicts) >= MOST_VERDICTS)
+    if context.has_reported_this_verdict or STAGE_CALLS in state.refused:
+        return False
+    return len(context.reported_verdicts) < MOST_VERDICTS
 
 
 def is_past_time(context: RoundContext) -> bool:
@@ -288,14 +272,14 @@ def is_offered_again(context: RoundContext) -> bool:
     """
     evidence, offered = context.evidence, context.state.offered
     if offered == context.lived:
-        return True  # `with_offer` decided this at the beginning of the round
+        return True  # this round has recorded it already
     if not ((is_past_time(context) or context.is_denied()) and waits_for_delivery(context)):
         return False
     if offered is not None and context.lived - offered < HOUR_SECONDS:
         return False
     if context.boot.rounds == 1:
         return True
-    limit = max(context.settings.time_limit, 1.0)
+    limit = context.settings.time_limit
     if evidence.uptime < limit:
         return False
     doubled = limit * 2 ** floor(log2(evidence.uptime / limit))
@@ -308,17 +292,11 @@ def is_quiet(context: RoundContext) -> bool:
     return is_past_time(context) and not is_offered_again(context)
 
 
-def asks(settings: Settings, state: ReporterState, evidence: HostEvidence) -> bool:
+def reads_view(context: RoundContext) -> bool:
     """Return whether this round reads the service's view of the host."""
-    context = RoundContext(settings, state, evidence)
-    if settings.service is None or not settings.service.is_usable or context.is_paused(SERVICE):
+    service = context.settings.service
+    if service is None or not service.is_usable or context.is_paused(SERVICE):
         return False
     if context.is_denied() and waits_for_delivery(context):
         return is_offered_again(context)
     return not is_quiet(context)
-
-
-def with_offer(settings: Settings, state: ReporterState, evidence: HostEvidence) -> ReporterState:
-    """Return the state, with the time of the offer if this round offers an undelivered bundle again."""
-    context = RoundContext(settings, state, evidence)
-    return replace(state, offered=context.lived) if is_offered_again(context) else state

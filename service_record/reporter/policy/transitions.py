@@ -1,19 +1,20 @@
 """Change the state for the steps of a round. Pure.
 
-Count before sending: each request is counted and saved before it is sent (`count_step`), and the count is
-corrected when the outcome is known (`apply_results`). So a round that is killed in between has spent its
-budget, and no budget is exceeded. Do not simplify this to one call after the request.
+Count before sending: each request is counted and saved before it is sent (`count_report`, `count_shipment`),
+and the count is corrected when the outcome is known (`apply_report`, `apply_shipment`). So a round that is
+killed in between has spent its budget, and no budget is exceeded. Do not simplify this to one call after the
+request.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Final, TypeVar
 
 from service_record.http.answers import Answered, Outcome, Unreachable
+from service_record.reporter.assisted_service import NoHost, Refused, View
 from service_record.reporter.host_state import HostEvidence
-from service_record.reporter.host_view import NoHost, Refused, View
 from service_record.reporter.policy.round_context import (
     HOST,
     MOST_TRIES,
@@ -22,13 +23,12 @@ from service_record.reporter.policy.round_context import (
     SERVICE,
     STAGE_CALLS,
     Fact,
-    RoundPlan,
+    RoundContext,
     Shipment,
     StageReport,
-    StepResult,
-    round_of,
 )
-from service_record.reporter.policy.shipments import PROBE_BYTES
+from service_record.reporter.policy.shipments import PROBE_BYTES, is_offered_again
+from service_record.reporter.settings import Settings
 from service_record.reporter.state import BootSeen, Denial, Pause, ReporterState, Spent, SpooledBundle
 
 
@@ -63,7 +63,7 @@ class Answer:
     name: str
     calls: frozenset[Call]
     statuses: Container[int]
-    meaning: ResponseClass
+    response: ResponseClass
     reason: str
 
 
@@ -122,7 +122,7 @@ def classify(call: Call, outcome: Outcome) -> ResponseClass:
     if isinstance(outcome, Unreachable):
         return ResponseClass.LATER
     rows = (row for row in ANSWERS if call in row.calls and outcome.status in row.statuses)
-    return next((row.meaning for row in rows), ResponseClass.LATER)
+    return next((row.response for row in rows), ResponseClass.LATER)
 
 
 _Value = TypeVar("_Value")
@@ -132,8 +132,15 @@ _MAX_BOOTS: Final = 16
 """The number of boots that are listed in the state. Earlier ones are only summed up."""
 
 
-def begin_round(state: ReporterState, evidence: HostEvidence) -> ReporterState:
-    """Return the state at the beginning of a round. Save it at once, so that a killed round counts."""
+def classify_report(report: StageReport, outcome: Outcome) -> ResponseClass:
+    return classify(Call.STAGE if report.is_new_stage else Call.INFO, outcome)
+
+
+def begin_round(settings: Settings, state: ReporterState, evidence: HostEvidence) -> ReporterState:
+    """Return the state at the beginning of a round. Save it at once, so that a killed round counts.
+
+    It has the time if this round offers an undelivered bundle again.
+    """
     boot = state.boot(evidence.boot_id)
     others = tuple(each for each in state.boots if each is not boot)
     now = replace(
@@ -142,64 +149,83 @@ def begin_round(state: ReporterState, evidence: HostEvidence) -> ReporterState:
         uptime=max(evidence.uptime, boot.uptime if boot else 0.0),
     )
     folded, recent = others[: -_MAX_BOOTS + 1], others[-_MAX_BOOTS + 1 :]
-    return replace(
+    state = replace(
         state,
         boots=(*recent, now),
         deferred=(),
         earlier_boots=state.earlier_boots + len(folded),
         earlier_uptime=state.earlier_uptime + sum(each.uptime for each in folded),
     )
+    context = RoundContext(settings, state, evidence)
+    return replace(state, offered=context.lived) if is_offered_again(context) else state
 
 
-def count_step(
-    state: ReporterState, step: StageReport | Shipment, evidence: HostEvidence, size: int = 0
-) -> ReporterState:
-    """Return the state to save before a step. If it cannot be saved, the step must not be made.
+def apply_view(state: ReporterState, view: View | None, evidence: HostEvidence) -> ReporterState:
+    """Return the state after the service returned this view: with one more denial, or without denials.
 
-    `size` is the size of the bundle in bytes.
+    A missing answer changes no denials.
     """
-    if isinstance(step, StageReport):
-        return replace(state, tries=_with(state.tries, step.fact, state.tries.get(step.fact, 0) + 1))
-    spent = state.spent_at(step.destination)
-    counted = _spend(spent, evidence.boot_id, step.tries, step.tries * size)
-    counted = replace(counted, last_word=step.last_word or spent.last_word)
-    state = replace(state, spent=_with(state.spent, step.destination, counted))
-    state = _with_host_uploads(state, step, step.tries)
-    return (
-        replace(state, has_wrong_host_logs=True) if step.kind == HOST and _is_trouble_bundle(state) else state
-    )
+    if view is None or isinstance(view, Unreachable):
+        return state
+    if isinstance(view, Answered):
+        state = _with_pause(state, SERVICE, view, evidence)
+    rule = NOT_OURS if isinstance(view, Refused) else NO_SUCH_HOST if isinstance(view, NoHost) else None
+    if rule is None:
+        return replace(state, denial=None)
+    lived, denial = state.uptime_before(evidence.boot_id) + evidence.uptime, state.denial
+    if denial is None or denial.rule != rule:
+        return replace(state, denial=Denial(rule=rule, since=lived, until=lived))
+    if lived <= denial.until:  # the view was read before in this round
+        return state
+    return replace(state, denial=replace(denial, rounds=denial.rounds + 1, until=lived))
 
 
-def apply_results(
-    state: ReporterState, plan: RoundPlan, results: Iterable[StepResult], evidence: HostEvidence
+def with_reported(state: ReporterState, fact: str) -> ReporterState:
+    """Return the state with a fact that the service has."""
+    return replace(state, reported=_add(state.reported, fact))
+
+
+def count_report(state: ReporterState, report: StageReport) -> ReporterState:
+    """Return the state to save before a report. If it cannot be saved, send nothing."""
+    return replace(state, tries=_with(state.tries, report.fact, state.tries.get(report.fact, 0) + 1))
+
+
+def apply_report(
+    state: ReporterState, report: StageReport, outcome: Outcome, evidence: HostEvidence
 ) -> ReporterState:
-    """Return the state after these results of a plan's steps. Call `count_step` before each step."""
-    state = replace(state, told=_add(state.told, *plan.told))
-    for result in results:
-        if isinstance(result.step, StageReport):
-            state = _after_report(state, result.step, result)
-        else:
-            state = _after_shipment(state, result.step, result, evidence)
-        destination = SERVICE if isinstance(result.step, StageReport) else result.step.destination
-        state = _with_pause(state, destination, result.outcome, evidence)
-    return state
+    """Return the state after the outcome of a report. Call `count_report` before it."""
+    state, fact = _with_pause(state, SERVICE, outcome, evidence), report.fact
+    match classify_report(report, outcome):
+        case ResponseClass.DONE:
+            is_known = True if report.is_new_stage else state.stages_known
+            kept = (Fact.KEPT,) if Fact.KEPT in report.place else ()
+            return replace(state, reported=_add(state.reported, fact, *kept), stages_known=is_known)
+        case ResponseClass.OTHER_FORM:
+            return replace(state, stages_known=False)
+        case ResponseClass.NEVER_AGAIN:
+            return replace(state, refused=_with(state.refused, STAGE_CALLS, _read_status(outcome)))
+        case ResponseClass.MOVED:
+            moved = state.moved.get(fact, 0) + 1
+            dropped = _add(state.dropped, fact) if moved > 1 else state.dropped
+            return replace(state, moved=_with(state.moved, fact, moved), dropped=dropped)
+        case ResponseClass.LATER:
+            pass
+    # After an error answer the fact was certainly not accepted, so the try does not count. A 500 counts: the
+    # text itself may cause it, and then it never succeeds.
+    if _read_status(outcome) not in {0, HTTPStatus.INTERNAL_SERVER_ERROR}:
+        tries = max(0, state.tries.get(fact, 0) - 1)
+        state = replace(state, tries=_with(state.tries, fact, tries))
+    if state.tries.get(fact, 0) >= MOST_TRIES:
+        return replace(state, dropped=_add(state.dropped, fact))
+    return replace(state, deferred=_add(state.deferred, fact))
 
 
-def with_view(state: ReporterState, view: View | None, evidence: HostEvidence) -> ReporterState:
-    """Return the state after the service returned this view."""
-    return _with_pause(_with_denial(state, view, evidence), SERVICE, view, evidence)
-
-
-def has_moved(state: ReporterState, results: Iterable[StepResult]) -> bool:
+def has_moved(state: ReporterState, report: StageReport, outcome: Outcome) -> bool:
     """Return whether to read the view again before the next decision: the host has another stage now.
 
-    `state` is the result of `apply_results` with these results.
+    `state` is the result of `apply_report`.
     """
-    return any(
-        classify(Call.INFO, result.outcome) is ResponseClass.MOVED and result.step.fact not in state.dropped
-        for result in results
-        if isinstance(result.step, StageReport)
-    )
+    return classify_report(report, outcome) is ResponseClass.MOVED and report.fact not in state.dropped
 
 
 def with_bundle(state: ReporterState, evidence: HostEvidence, *, is_volatile: bool = False) -> ReporterState:
@@ -214,104 +240,69 @@ def with_bundle(state: ReporterState, evidence: HostEvidence, *, is_volatile: bo
     return replace(state, bundle=bundle)
 
 
-def without_bundle(state: ReporterState) -> ReporterState:
-    """Return the state without a bundle in the spool."""
-    return replace(state, bundle=None)
-
-
-def withheld(state: ReporterState, evidence: HostEvidence) -> ReporterState:
+def withhold_bundle(state: ReporterState, evidence: HostEvidence) -> ReporterState:
     """Return the state after the bundle of this evidence was deleted because of a secret in it."""
     return replace(state, withheld=_add(state.withheld, evidence.fingerprint)[-_MAX_FINGERPRINTS:])
 
 
-def _with_denial(state: ReporterState, view: View | None, evidence: HostEvidence) -> ReporterState:
-    """Return the state with one more denial, or without denials after any other answer.
-
-    A missing answer changes nothing.
-    """
-    if view is None or isinstance(view, Unreachable):
-        return state
-    rule = NOT_OURS if isinstance(view, Refused) else NO_SUCH_HOST if isinstance(view, NoHost) else None
-    if rule is None:
-        return replace(state, denial=None)
-    lived = state.uptime_before(evidence.boot_id) + evidence.uptime
-    row = state.denial
-    if row is None or row.rule != rule:
-        return replace(state, denial=Denial(rule=rule, since=lived, until=lived))
-    if lived <= row.until:  # the view was read before in this round
-        return state
-    return replace(state, denial=replace(row, rounds=row.rounds + 1, until=lived))
-
-
-def _after_report(state: ReporterState, step: StageReport, result: StepResult) -> ReporterState:
-    meaning = classify(Call.STAGE if step.is_new_stage else Call.INFO, result.outcome)
-    if meaning is ResponseClass.DONE:
-        is_known = True if step.is_new_stage else state.stages_known
-        kept = (Fact.KEPT,) if Fact.KEPT in step.place else ()
-        return replace(state, told=_add(state.told, step.fact, *kept), stages_known=is_known)
-    if meaning is ResponseClass.OTHER_FORM:
-        return replace(state, stages_known=False)
-    if meaning is ResponseClass.NEVER_AGAIN:
-        return replace(state, refused=_with(state.refused, STAGE_CALLS, _status(result)))
-    if meaning is ResponseClass.MOVED:
-        moved = state.moved.get(step.fact, 0) + 1
-        dropped = _add(state.dropped, step.fact) if moved > 1 else state.dropped
-        return replace(state, moved=_with(state.moved, step.fact, moved), dropped=dropped)
-    # After an error answer the fact was certainly not accepted, so the try does not count. A 500 counts: the
-    # text itself may cause it, and then it never succeeds.
-    if isinstance(result.outcome, Answered) and result.outcome.status != HTTPStatus.INTERNAL_SERVER_ERROR:
-        tries = max(0, state.tries.get(step.fact, 0) - 1)
-        state = replace(state, tries=_with(state.tries, step.fact, tries))
-    if state.tries.get(step.fact, 0) >= MOST_TRIES:
-        return replace(state, dropped=_add(state.dropped, step.fact))
-    return replace(state, deferred=_add(state.deferred, step.fact))
-
-
-def _after_shipment(
-    state: ReporterState, step: Shipment, result: StepResult, evidence: HostEvidence
+def count_shipment(
+    state: ReporterState, shipment: Shipment, evidence: HostEvidence, size: int
 ) -> ReporterState:
-    meaning = classify(Call.UPLOAD, result.outcome)
-    spent = state.spent_at(step.destination)
-    uploads = _count_uploads(result, is_done=meaning is ResponseClass.DONE)
-    sent = result.outcome.sent or (result.size if meaning is ResponseClass.DONE else 0)
-    corrected = _spend(spent, evidence.boot_id, uploads - step.tries, sent - step.tries * result.size)
-    if meaning is ResponseClass.DONE:
-        fingerprints = _add(corrected.fingerprints, step.fingerprint)[-_MAX_FINGERPRINTS:]
-        made_in = state.bundle.boot_id if state.bundle is not None else evidence.boot_id
+    """Return the state to save before a shipment of `size` bytes. If it cannot be saved, send nothing."""
+    spent = state.spent_at(shipment.destination)
+    counted = _spend(spent, evidence.boot_id, shipment.tries, shipment.tries * size)
+    counted = replace(counted, last_word=shipment.last_word or spent.last_word)
+    state = replace(state, spent=_with(state.spent, shipment.destination, counted))
+    if shipment.kind != HOST:
+        return state
+    is_wrong = state.has_wrong_host_logs or _is_trouble_bundle(state)
+    return replace(state, host_uploads=state.host_uploads + shipment.tries, has_wrong_host_logs=is_wrong)
+
+
+def apply_shipment(
+    state: ReporterState, shipment: Shipment, outcome: Outcome, evidence: HostEvidence, size: int
+) -> ReporterState:
+    """Return the state after the outcome of a shipment of `size` bytes. Call `count_shipment` before it."""
+    response = classify(Call.UPLOAD, outcome)
+    is_done = response is ResponseClass.DONE
+    state = _with_pause(state, shipment.destination, outcome, evidence)
+    spent = state.spent_at(shipment.destination)
+    uploads = _count_uploads(outcome, size, is_done=is_done)
+    sent = outcome.sent or (size if is_done else 0)
+    corrected = _spend(spent, evidence.boot_id, uploads - shipment.tries, sent - shipment.tries * size)
+    if is_done:
         corrected = replace(
-            corrected, fingerprints=fingerprints, round=round_of(evidence), bundle_boot=made_in
+            corrected,
+            fingerprints=_add(corrected.fingerprints, shipment.fingerprint)[-_MAX_FINGERPRINTS:],
+            round=evidence.round,
+            bundle_boot=state.bundle.boot_id if state.bundle is not None else evidence.boot_id,
         )
-    elif step.last_word is not None and uploads == 0:
+    elif shipment.last_word is not None and uploads == 0:
         corrected = replace(corrected, last_word=None)
-    state = replace(state, spent=_with(state.spent, step.destination, corrected))
-    # The service may have stored the beginning of a broken upload. Then the logs there are the reporter's.
-    broken = isinstance(result.outcome, Unreachable) and result.outcome.sent > 0
-    state = _with_host_uploads(state, step, max(uploads, broken) - step.tries)
-    if meaning is ResponseClass.NEVER_AGAIN:
-        return replace(state, refused=_with(state.refused, step.kind, _status(result)))
-    if meaning is ResponseClass.DONE:
-        if step.kind == HOST:
+    state = replace(state, spent=_with(state.spent, shipment.destination, corrected))
+    if shipment.kind == HOST:
+        # The service may have stored the beginning of a broken upload. Then the logs there are ours.
+        is_broken = isinstance(outcome, Unreachable) and outcome.sent > 0
+        correction = max(uploads, is_broken) - shipment.tries
+        state = replace(state, host_uploads=max(0, state.host_uploads + correction))
+        if is_done:
             state = replace(state, has_wrong_host_logs=_is_trouble_bundle(state))
-        return replace(state, accepted=_add(state.accepted, step.kind))
-    return replace(state, deferred=_add(state.deferred, step.kind))
+    if is_done:
+        return replace(state, accepted=_add(state.accepted, shipment.kind))
+    if response is ResponseClass.NEVER_AGAIN:
+        return replace(state, refused=_with(state.refused, shipment.kind, _read_status(outcome)))
+    return replace(state, deferred=_add(state.deferred, shipment.kind))
 
 
 def _is_trouble_bundle(state: ReporterState) -> bool:
     return state.bundle is not None and state.bundle.is_wrong
 
 
-def _with_host_uploads(state: ReporterState, step: Shipment, uploads: int) -> ReporterState:
-    if step.kind != HOST:
-        return state
-    return replace(state, host_uploads=max(0, state.host_uploads + uploads))
-
-
-def _count_uploads(result: StepResult, *, is_done: bool) -> int:
+def _count_uploads(outcome: Outcome, size: int, *, is_done: bool) -> int:
     """Return how often the bundle was sent, completely or in part. A refused probe does not count."""
-    sent = result.outcome.sent
-    if sent <= PROBE_BYTES and not is_done:
+    if outcome.sent <= PROBE_BYTES and not is_done:
         return 0
-    return max(1, -(-(sent - PROBE_BYTES) // max(result.size, 1)))
+    return max(1, -(-(outcome.sent - PROBE_BYTES) // max(size, 1)))
 
 
 def _spend(spent: Spent, boot_id: str, uploads: int, size: int) -> Spent:
@@ -325,16 +316,17 @@ def _spend(spent: Spent, boot_id: str, uploads: int, size: int) -> Spent:
 
 
 def _with_pause(
-    state: ReporterState, destination: str, answer: View | None, evidence: HostEvidence
+    state: ReporterState, destination: str, outcome: Outcome, evidence: HostEvidence
 ) -> ReporterState:
-    if not isinstance(answer, Answered) or not answer.retry_after:
+    if not isinstance(outcome, Answered) or not outcome.retry_after:
         return state
-    pause = Pause(boot_id=evidence.boot_id, uptime=evidence.uptime + answer.retry_after)
+    pause = Pause(boot_id=evidence.boot_id, uptime=evidence.uptime + outcome.retry_after)
     return replace(state, pauses=_with(state.pauses, destination, pause))
 
 
-def _status(result: StepResult) -> int:
-    return result.outcome.status if isinstance(result.outcome, Answered) else 0
+def _read_status(outcome: Outcome) -> int:
+    """Return the HTTP status, or 0 without an answer."""
+    return outcome.status if isinstance(outcome, Answered) else 0
 
 
 def _add(values: tuple[str, ...], *more: str) -> tuple[str, ...]:

@@ -4,12 +4,11 @@ Each accepted PUT of a stage restarts the timer by which the service finds the s
 reported once, and nothing is reported periodically.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
-from service_record.reporter.host_state import HostEvidence
-from service_record.reporter.host_view import HostView, NoHost, Refused, View
+from service_record.reporter.assisted_service import HostView, NoHost, Refused
 from service_record.reporter.paths import Places
 from service_record.reporter.policy import shipments
 from service_record.reporter.policy.round_context import (
@@ -20,55 +19,18 @@ from service_record.reporter.policy.round_context import (
     SERVICE,
     STAGE_CALLS,
     Fact,
+    PolicyRule,
     RoundContext,
     RoundPlan,
     Shipment,
     StageReport,
-    Stop,
-    joined,
+    join_sentences,
 )
-from service_record.reporter.policy.shipments import Target, Want, keeps_bundle
-from service_record.reporter.settings import Settings, Stages
+from service_record.reporter.policy.shipments import SHIP_RULES, SPOOLED, ShipRule
+from service_record.reporter.settings import Stages
 from service_record.reporter.state import ReporterState
 
-
-@dataclass(frozen=True, slots=True)
-class PolicyRule:
-    """A row of a table of rules. The first rule that holds decides."""
-
-    name: str
-    holds: Callable[[RoundContext], bool]
-    reason: str
-
-    @property
-    def line(self) -> str:
-        return f"{self.name}: {self.reason}"
-
-
-def first(rules: Iterable[PolicyRule], context: RoundContext) -> PolicyRule | None:
-    """Return the first rule that holds, or None."""
-    return next((rule for rule in rules if rule.holds(context)), None)
-
-
-PLACE: Final = f"{Fact.KEPT}: {Places().spool_directory}"
-"""The text for a bundle on the host. It names the directory, because each bundle has another file name."""
-VOLATILE_PLACE: Final = f"{Fact.KEPT} until it reboots: {Places().volatile.spool_directory}"
 _INSTALLING: Final = frozenset({"installing", "installing-in-progress", "installing-pending-user-action"})
-_BOOTED: Final = (Fact.LOCAL, Fact.CONTROL_PLANE)
-_OVER: Final = frozenset({"Failed", "Done"})
-
-
-def _has_it(context: RoundContext) -> bool:
-    """Return whether the service has the fact already, from a round that was killed before it saved that."""
-    view = context.host_view
-    return view is not None and (view.stage == context.fact or view.info.startswith(context.fact))
-
-
-def _is_installing(context: RoundContext) -> bool:
-    view = context.host_view
-    return view is not None and view.status in _INSTALLING
-
-
 _STAGE_MINUTES: Final[Mapping[str, tuple[int, ...]]] = {
     "Starting installation": (30,),
     "Writing image to disk": (30,),
@@ -80,6 +42,16 @@ _OTHER_STAGE_MINUTES: Final = (60,)
 _BEFORE_LIMIT_SECONDS: Final = 600.0
 _AFTER_LIMIT_SECONDS: Final = 60.0
 """The service checks its hosts every 8 seconds, and clocks differ a little."""
+
+
+def _has_it(context: RoundContext) -> bool:
+    """Return whether the service has the fact already, from a round that was killed before it saved that."""
+    view = context.host_view
+    return view is not None and (view.stage == context.fact or view.info.startswith(context.fact))
+
+
+def _is_installing(context: RoundContext) -> bool:
+    return context.host_view is not None and context.host_view.status in _INSTALLING
 
 
 def limit_is_near(context: RoundContext) -> bool:
@@ -98,7 +70,9 @@ def limit_is_near(context: RoundContext) -> bool:
 
 NO_REPORT_RULES: Final = (
     PolicyRule(
-        "reported-before", lambda context: context.fact in context.state.told, "each fact is reported once"
+        "reported-before",
+        lambda context: context.fact in context.state.reported,
+        "each fact is reported once",
     ),
     PolicyRule(
         "dropped",
@@ -128,8 +102,8 @@ NO_REPORT_RULES: Final = (
     ),
     PolicyRule(
         "over",
-        lambda context: context.stage in _OVER,
-        "`Failed` is never sent, because it ends the installation; after `Done` nothing is sent",
+        lambda context: context.stage in {"Failed", "Done"},
+        "`Failed` is never sent, because it ends the installation; after `Done` no fact is sent",
     ),
     PolicyRule(
         "stage-limit-near",
@@ -154,11 +128,17 @@ NO_REPORT_RULES: Final = (
 )
 """Reasons not to report a fact. If none of these holds, it is reported."""
 
-WAITING: Final = frozenset({"no-view", "deferred", "stage-limit-near"})
+_TEMPORARY: Final = frozenset({"no-view", "deferred", "stage-limit-near"})
 """The reasons that may no longer hold in the next round."""
 
 
-def stage_report(context: RoundContext) -> StageReport:
+def may_be_reported(context: RoundContext) -> bool:
+    """Return whether the present fact may still be reported, in this round or in a later one."""
+    obstacle = context.find_rule(NO_REPORT_RULES)
+    return context.settings.service is not None and (obstacle is None or obstacle.name in _TEMPORARY)
+
+
+def fact_report(context: RoundContext) -> StageReport:
     """Return the report of the fact: as a stage of its own, or as information on the current stage.
 
     The current stage is sent exactly as it was read, because any other would change the installation. For
@@ -166,7 +146,7 @@ def stage_report(context: RoundContext) -> StageReport:
     """
     fact, stages = context.fact, context.settings.stages
     as_stage = stages is Stages.NEW or (stages is Stages.AUTO and context.state.stages_known is not False)
-    place = bundle_place(context) if context.told_verdicts and context.is_wrong else ""
+    place = describe_bundle_places(context) if context.reported_verdicts and context.is_wrong else ""
     if as_stage:
         return StageReport(fact=fact, stage=fact.value, info="", place=place)
     return StageReport(fact=fact, stage=context.stage, info=fact, place=place)
@@ -176,33 +156,51 @@ def verdict_report(context: RoundContext) -> StageReport | None:
     """Return the report of the verdict and the place of its bundle, or None.
 
     It is sent with the current stage, after the fact that the service has; an unreported fact is sent first.
-    The service accepts it in any status of the host. A verdict that differs only in numbers or times is the
-    same verdict. There are at most `MOST_VERDICTS` reports, because each one restarts the service's timer.
+    The service accepts information on the current stage in any status of the host. A verdict that differs
+    only in numbers or times is the same verdict. There are at most `MOST_VERDICTS` reports, because each one
+    restarts the service's timer.
     """
-    view, state = context.host_view, context.state
-    if view is None or not view.stage or not context.is_wrong or limit_is_near(context):
+    view, state, reported = context.host_view, context.state, context.reported_verdicts
+    if view is None or not context.is_wrong or not _accepts_verdict(view) or limit_is_near(context):
         return None
-    # On day two a host is `Done` before it boots from its disk. Information on that stage changes nothing.
-    is_final = view.stage in _OVER and not (view.stage == "Done" and _is_day_two(view))
-    is_due = is_outstanding(context) and _is_installing(context)
-    if is_final or STAGE_CALLS in state.refused or is_due:
+    is_fact_first = may_be_reported(context) and _is_installing(context)
+    if is_fact_first or STAGE_CALLS in state.refused or len(reported) >= MOST_VERDICTS:
         return None
-    place, told = bundle_place(context), context.told_verdicts
+    place = describe_bundle_places(context)
     name = f"{context.verdict_name}{place}"
-    if place == NO_BUNDLE and any(fact.startswith(context.verdict_name) for fact in told):
+    if place == NO_BUNDLE and context.has_reported_this_verdict:
         return None
-    is_spent = len(told) >= MOST_VERDICTS or state.tries.get(name, 0) >= MOST_TRIES
-    if is_spent or name in {*told, *state.dropped, *state.deferred}:
+    if name in {*reported, *state.dropped, *state.deferred} or state.tries.get(name, 0) >= MOST_TRIES:
         return None
-    fact = next((fact for fact in _BOOTED if view.info.startswith(fact)), "")
+    booted = (Fact.LOCAL, Fact.CONTROL_PLANE)
+    fact = next((fact for fact in booted if view.info.startswith(fact)), "")
     return StageReport(fact=name, stage=view.stage, info=fact, place=place)
 
 
+def _accepts_verdict(view: HostView) -> bool:
+    """Return whether information on the current stage changes nothing but that information.
+
+    Without a stage the service answers 409. The stage `Failed` would fail the installation. `Done` is sent
+    only if it has taken effect: the host is installed, or was added on day two.
+    """
+    if view.stage == "Done":
+        return view.status == "installed" or _is_day_two(view)
+    return view.stage not in {"", "Failed"}
+
+
+PLACE: Final = f"{Fact.KEPT}: {Places().spool_directory}"
+"""The text for a bundle on the host. It names the directory, because each bundle has another file name."""
+VOLATILE_PLACE: Final = f"{Fact.KEPT} until it reboots: {Places().volatile.spool_directory}"
 NO_BUNDLE: Final = "No boot logs"
 
 
-def bundle_place(context: RoundContext) -> str:
-    """Return the place of the bundle, as text for people who may be unable to log in to the host."""
+def spool_place(state: ReporterState) -> str:
+    """Return the place of the bundle on the host, as text."""
+    return VOLATILE_PLACE if state.bundle is not None and state.bundle.is_volatile else PLACE
+
+
+def describe_bundle_places(context: RoundContext) -> str:
+    """Return the places of the bundle, as text for people who may be unable to log in to the host."""
     state, fingerprint = context.state, context.evidence.fingerprint
     has_it = [name for name, spent in state.spent.items() if fingerprint in spent.fingerprints]
     # The digest of a URL is left out.
@@ -212,28 +210,17 @@ def bundle_place(context: RoundContext) -> str:
         if name != SERVICE
     ]
     places = []
-    if state.bundle is not None and (not has_it or keeps_bundle(context)):
-        places.append(VOLATILE_PLACE if state.bundle.is_volatile else PLACE)
+    if state.bundle is not None and (not has_it or shipments.keeps_bundle(context)):
+        places.append(spool_place(state))
     if SERVICE in has_it:
         places.append("Boot logs are among the logs of this host")
     if elsewhere:
         places.append(f"Boot logs were shipped to {', '.join(elsewhere)}")
-    return joined(*places) or NO_BUNDLE
-
-
-def is_outstanding(context: RoundContext) -> bool:
-    """Return whether the present fact may still be reported, in this round or in a later one."""
-    obstacle = first(NO_REPORT_RULES, context)
-    return context.settings.service is not None and (obstacle is None or obstacle.name in WAITING)
-
-
-_ADDED: Final = "added-to-existing-cluster"
-_DAY_TWO: Final = "AddToExistingClusterHost"
-_IN_CLUSTER: Final = frozenset({"Joined", "Done"})
+    return join_sentences(*places) or NO_BUNDLE
 
 
 def _is_day_two(view: HostView) -> bool:
-    return view.kind == _DAY_TWO or view.status == _ADDED
+    return view.kind == "AddToExistingClusterHost" or view.status == "added-to-existing-cluster"
 
 
 def _is_installed(context: RoundContext) -> bool:
@@ -256,10 +243,10 @@ def _can_stop_for_kubelet(context: RoundContext) -> bool:
 
     It does not while the fact may still be reported, or while a host that has not joined has a trouble.
     """
-    has_joined = context.stage in _IN_CLUSTER
+    has_joined = context.stage in {"Joined", "Done"}
     if not _is_up(context) or (context.is_wrong and not has_joined):
         return False
-    return not is_outstanding(context)
+    return not may_be_reported(context)
 
 
 def _is_final_denial(context: RoundContext, rule: str, answer: type[Refused | NoHost]) -> bool:
@@ -272,7 +259,7 @@ def _is_final_denial(context: RoundContext, rule: str, answer: type[Refused | No
     return context.view is None or isinstance(context.view, answer)
 
 
-ENDINGS: Final = (
+STOP_RULES: Final = (
     PolicyRule(
         NOT_OURS,
         lambda context: _is_final_denial(context, NOT_OURS, Refused),
@@ -308,6 +295,9 @@ ENDINGS: Final = (
 )
 """Reasons to stop permanently."""
 
+_SHIP_BEFORE: Final = frozenset({"time-limit", "lifetime"})
+"""The rules before which even a healthy host ships a bundle."""
+
 QUIET: Final = PolicyRule(
     "quiet",
     shipments.is_quiet,
@@ -324,83 +314,71 @@ def is_undelivered(context: RoundContext) -> bool:
     """
     if not context.is_wrong:
         return shipments.has_undelivered(context)
-    is_delivered = context.state.is_delivered(context.evidence.fingerprint)
-    return not is_delivered or Fact.KEPT in context.state.told or shipments.keeps_bundle(context)
+    if not context.state.is_delivered(context.evidence.fingerprint):
+        return True
+    return Fact.KEPT in context.state.reported or shipments.keeps_bundle(context)
 
 
-def decide(
-    settings: Settings,
-    state: ReporterState,
-    view: View | None,
-    evidence: HostEvidence,
-    *,
-    is_settled: bool = False,
-) -> RoundPlan:
-    """Return the next steps of a round. `view` is None if it was not read; see `asks`.
+def decide(context: RoundContext, *, is_settled: bool = False) -> RoundPlan:
+    """Return the next steps of a round. The view is None if it was not read; see `reads_view`.
 
-    Call this again with the state of `apply_results` until a plan `is_last`: an answer may require another
-    form or another log type. Carry out a stop after all other steps. The verdict is reported last, because it
+    Call this again with the resulting state until a plan `is_last`: an answer may require another form or
+    another log type. Carry out a stop after all other steps. The verdict is reported last, because it
     contains the place of the bundle: after all other steps, or if `is_settled` (the round ships no more).
     """
-    context = RoundContext(settings, state, evidence, view)
-    end = first(ENDINGS, context)
-    undelivered = is_undelivered(context)
-    stop = Stop(rule=end.name, reason=end.reason, is_undelivered=undelivered) if end else None
-    if end is None and QUIET.holds(context):
+    stop = context.find_rule(STOP_RULES)
+    if stop is None and QUIET.holds(context):
         return RoundPlan(why=(QUIET.line,))
-    plan = _with_stages(RoundPlan(stop=stop, why=(end.line,) if end else ()), context)
+    plan = RoundPlan(
+        stop=stop, is_undelivered=is_undelivered(context), why=(stop.line,) if stop is not None else ()
+    )
+    if context.settings.service is not None:
+        plan = _with_fact(plan, context)
     is_well = _is_up(context) and not context.is_wrong
-    if stop is not None and (is_well or not (context.is_wrong or stop.rule in _LIMITS)):
-        return _with_shipments(plan, context, (shipments.SPOOLED,)) if undelivered else plan
-    plan = plan if is_well else _with_shipments(plan, context)
-    report = verdict_report(context) if settings.service is not None else None
-    if report is None or plan.report or plan.told or ((plan.gather or plan.ship) and not is_settled):
+    if stop is not None and (is_well or not (context.is_wrong or stop.name in _SHIP_BEFORE)):
+        rules: tuple[ShipRule, ...] = (SPOOLED,) if plan.is_undelivered else ()
+    else:
+        rules = () if is_well else SHIP_RULES
+    plan = _with_shipments(plan, context, rules)
+    is_busy = plan.report or plan.is_reported or ((plan.gather or plan.ship) and not is_settled)
+    report = verdict_report(context) if context.settings.service is not None and not is_busy else None
+    if report is None:
         return plan
-    return replace(plan, report=(report,), why=(*plan.why, "reported: the verdict"))
+    return replace(plan, report=report, why=(*plan.why, "reported: the verdict"))
 
 
-_LIMITS = frozenset({"time-limit", "lifetime"})
-"""The rules before which even a healthy host ships a bundle."""
-
-
-def _with_stages(plan: RoundPlan, context: RoundContext) -> RoundPlan:
-    if context.settings.service is None:
-        return plan
-    obstacle = first(NO_REPORT_RULES, context)
+def _with_fact(plan: RoundPlan, context: RoundContext) -> RoundPlan:
+    obstacle = context.find_rule(NO_REPORT_RULES)
     if obstacle is not None:
-        # The service may have the fact from a round that was killed before it saved that.
-        has_it = _has_it(context) and context.fact not in context.state.told
-        told = (context.fact,) if has_it else ()
-        return replace(plan, told=told, why=(*plan.why, f"not reported: {obstacle.line}"))
-    report = stage_report(context)
-    return replace(plan, report=(report,), why=(*plan.why, f"reported: {report.fact}"))
+        is_reported = _has_it(context) and context.fact not in context.state.reported
+        return replace(plan, is_reported=is_reported, why=(*plan.why, f"not reported: {obstacle.line}"))
+    report = fact_report(context)
+    return replace(plan, report=report, why=(*plan.why, f"reported: {report.fact}"))
 
 
-def _with_shipments(
-    plan: RoundPlan, context: RoundContext, rows: tuple[Want, ...] = shipments.WANTS
-) -> RoundPlan:
+def _with_shipments(plan: RoundPlan, context: RoundContext, rules: tuple[ShipRule, ...]) -> RoundPlan:
     why: list[str] = []
-    affordable: list[tuple[Target, Want, Shipment]] = []
+    found: list[tuple[ShipRule, Shipment]] = []
     for target in shipments.targets(context):
-        reason = shipments.want(context, target, rows)
+        reason = shipments.find_reason(context, target, rules)
         if reason is None:
             continue
-        found = shipments.shipment(context, target, reason, is_last=plan.stop is not None)
-        spent = "" if found else ", but its budget is spent"
+        shipment = shipments.make_shipment(context, target, reason, is_last=plan.stop is not None)
+        spent = "" if shipment else ", but its budget is spent"
         why.append(f"{target.kind}: {reason.name}: {reason.reason}{spent}")
-        if found is not None:
-            affordable.append((target, reason, found))
-    newer = [row for row in affordable if row[1] is not shipments.SPOOLED]
+        if shipment is not None:
+            found.append((reason, shipment))
     # The spool holds one bundle, and a newer one replaces it.
-    affordable = newer or affordable
+    newer = [row for row in found if row[0] is not SPOOLED]
+    found = newer or found
     keeps = shipments.keeps_bundle(context)
     if keeps:
         why.append("host: left: the agent's own logs are there; the bundle stays on the host")
     return replace(
         plan,
-        gather=any(not shipments.is_fresh(context, reason) for _, reason, _ in newer),
+        gather=any(not shipments.is_fresh(context, reason) for reason, _ in newer),
         keeps=keeps,
-        bundle_bytes=min((found.most for *_, found in affordable), default=0),
-        ship=tuple(found for target, _, found in affordable if shipments.is_reachable(context, target)),
+        bundle_bytes=min((shipment.most for _, shipment in found), default=0),
+        ship=tuple(shipment for _, shipment in found if shipments.is_reachable(context, shipment)),
         why=(*plan.why, *why),
     )
