@@ -25,8 +25,8 @@ from bench.rounds import processor_of, resident
 from bench.table import Row, duration, replace_between, timed
 from service_record.bundle.archive import DISK_BYTES
 from service_record.reporter.bundling import make_bundle
-from service_record.reporter.gather.model import Context, GatherRow
-from service_record.reporter.gather.take import ProgramSource
+from service_record.reporter.gather.gathering import Context, GatherRow
+from service_record.reporter.gather.sources import ProgramSource
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "project" / "bundle.md"
 MIB = 1 << 20

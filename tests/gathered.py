@@ -8,8 +8,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any, Final
 
-from service_record.reporter.gather.gathering import gather
-from service_record.reporter.gather.model import Context, Gathered, GatherRow, manifest
+from service_record.reporter.gather.gathering import Context, Gathered, GatherRow, gather, manifest
 
 SCRIPT_HEAD: Final = "#!/bin/bash\nPATH=/usr/sbin:/usr/bin:/sbin:/bin\n"
 AT: Final = datetime(2026, 11, 21, 2, tzinfo=UTC)

@@ -33,7 +33,7 @@ from service_record.record.visible import visible
 from service_record.redaction import Leak
 from service_record.reporter.bundling import SUFFIX, Bundled, make_bundle, make_copy
 from service_record.reporter.gather.collectors import COLLECTORS, RECORDS
-from service_record.reporter.gather.model import Context, Gathered, GatherRow, GatherStatus
+from service_record.reporter.gather.gathering import Context, Gathered, GatherRow, GatherStatus
 
 _STANDARD_INPUT: Final = "-"
 _MAX_FILES: Final = 50_000

@@ -26,8 +26,15 @@ from service_record.redaction import (
     known_secrets,
     report,
 )
-from service_record.reporter.gather.gathering import ROUND_SECONDS, gather
-from service_record.reporter.gather.model import MANIFEST, Context, Gathered, GatherRow, manifest
+from service_record.reporter.gather.gathering import (
+    MANIFEST,
+    ROUND_SECONDS,
+    Context,
+    Gathered,
+    GatherRow,
+    gather,
+    manifest,
+)
 
 REDACTION: Final = "redaction.json"
 SUFFIX: Final = ".tar.gz"

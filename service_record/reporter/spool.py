@@ -150,8 +150,8 @@ class BundleQueue:
     def _make_bundle(self, directory: Path, state: ReporterState, most_bytes: int) -> "Bundled":
         from service_record.reporter.bundling import make_bundle  # most rounds make no bundle
         from service_record.reporter.gather.collectors import COLLECTORS
+        from service_record.reporter.gather.gathering import Context
         from service_record.reporter.gather.journal import newest_cursor
-        from service_record.reporter.gather.model import Context
 
         at = datetime.now(UTC)
         service = self._settings.service

@@ -13,7 +13,7 @@ from service_record.read.host_table import HOST_FILES, HOST_LOGS, HOST_PROGRAMS
 from service_record.read.live_host import live_contents, read_file_end
 from service_record.read.source import Source, SourceError
 from service_record.reporter.gather.collectors import COLLECTORS
-from service_record.reporter.gather.take import File, ProgramSource, Tree
+from service_record.reporter.gather.sources import File, ProgramSource, Tree
 from tests.waiting import wait_for
 
 
@@ -83,7 +83,7 @@ def test_end_of_a_linked_file_is_read(tmp_path: Path) -> None:
 
 
 def test_bundle_has_all_evidence_that_analyze_reads_on_the_host() -> None:
-    sources = [row.take for row in COLLECTORS]
+    sources = [row.source for row in COLLECTORS]
 
     assert set(HOST_PROGRAMS.values()) <= {one.argv for one in sources if isinstance(one, ProgramSource)}
     assert set(HOST_FILES.values()) <= {one.path for one in sources if isinstance(one, File)}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from service_record.redaction.types import Secret
 from service_record.reporter.bundling import make_bundle
-from service_record.reporter.gather.model import Context
+from service_record.reporter.gather.gathering import Context
 
 PASSWORD = "xK4-wq9Zr71"
 

@@ -14,9 +14,16 @@ from typing import Any
 
 import pytest
 
-from service_record.reporter.gather.gathering import gather
-from service_record.reporter.gather.model import Begin, GatherRow, GatherStatus, Piece, Pieces, Task
-from service_record.reporter.gather.take import ProgramSource
+from service_record.reporter.gather.gathering import (
+    Begin,
+    GatherRow,
+    GatherStatus,
+    Piece,
+    Pieces,
+    Task,
+    gather,
+)
+from service_record.reporter.gather.sources import ProgramSource
 from tests.faults import Faults
 from tests.gathered import DirectoryBundle, DirectoryMember, Host
 from tests.programs import REPOSITORY
@@ -332,8 +339,8 @@ import signal
 import sys
 from pathlib import Path
 from tests import gathered
-from service_record.reporter.gather.model import GatherRow
-from service_record.reporter.gather.take import ProgramSource
+from service_record.reporter.gather.gathering import GatherRow
+from service_record.reporter.gather.sources import ProgramSource
 
 class Telling(gathered.DirectoryMember):
     def write(self, data):

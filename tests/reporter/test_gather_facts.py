@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from service_record.reporter.gather.model import GatherStatus
+from service_record.reporter.gather.gathering import GatherStatus
 from service_record.reporter.gather.network import reachability
-from service_record.reporter.gather.take import clocks
+from service_record.reporter.gather.sources import clocks
 from tests.gathered import Host, gathered
 from tests.running_server import Quiet, nobody, serving
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_record.record.programs import Deadline
-from service_record.reporter.gather.files import find_files, resolve_in_root
-from service_record.reporter.gather.model import GatherError
+from service_record.reporter.gather.gathering import Context, GatherError, GatherRow, Task, resolve_in_root
+from service_record.reporter.gather.sources import clocks, find_files
 
 STEPS = st.lists(st.sampled_from(["a", "b", "c", "..", "."]), max_size=5).map("/".join)
 PATHS = st.builds("{}{}".format, st.sampled_from(["", "/", "../", "../../../"]), STEPS)
@@ -38,7 +38,8 @@ def test_matches_are_not_links_or_below_links(links: dict[str, str]) -> None:
         root = Path(directory).resolve() / "root"
         host_with(root, links)
 
-        found = find_files(root, ("/a/*", "/a/*/*", "/b/**/*", "/*"), Deadline(60))
+        task = Task(GatherRow("files", "files/", clocks), Context(root=root), Deadline(60))
+        found = find_files(task, ("/a/*", "/a/*/*", "/b/**/*", "/*"))
 
         assert found
         assert all(each.resolve() == each and each.is_relative_to(root) for each in found)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from service_record.reporter.gather.collectors import COLLECTORS
-from service_record.reporter.gather.files import mask_keyfile
-from service_record.reporter.gather.model import GatherRow, GatherStatus
+from service_record.reporter.gather.gathering import GatherRow, GatherStatus
+from service_record.reporter.gather.sources import mask_keyfile
 from tests.gathered import Host
 from tests.name_server import NameServer, name_server
 from tests.programs import REPOSITORY

@@ -12,16 +12,16 @@ import pytest
 
 from service_record.diagnosis.units import read_texts
 from service_record.record.entry import Phase, Result
+from service_record.reporter.gather.gathering import GatherRow, GatherStatus
 from service_record.reporter.gather.journal import (
-    FailedRuns,
-    FailedUnits,
     Journal,
-    UnitProperties,
+    failed_runs,
+    failed_units,
     newest_cursor,
+    service_records,
+    unit_properties,
 )
-from service_record.reporter.gather.model import GatherRow, GatherStatus
-from service_record.reporter.gather.record_pieces import ServiceRecords
-from service_record.reporter.gather.take import ContainerLogs, File, Listing, Tree
+from service_record.reporter.gather.sources import ContainerLogs, File, Listing, Tree
 from tests.builders import array, entry, failed_run, upstream_entry
 from tests.gathered import Host, gathered
 
@@ -156,7 +156,7 @@ def test_newest_files_of_many_are_members(host: Host) -> None:
     result = gathered(host, tree, "pods/")
 
     assert result.bundle.paths == ["pods/a_b_4/etcd/0.log", "pods/a_b_3/etcd/0.log"]
-    assert (result.only.status, result.only.reason) == (GatherStatus.CUT, "the newest 2 of 5 files")
+    assert (result.only.status, result.only.reason) == (GatherStatus.CUT, "2 of 5 files")
 
 
 def test_linked_files_of_a_tree_are_left_out(host: Host) -> None:
@@ -299,7 +299,7 @@ def test_records_are_arrays_beside_their_damaged_parts(host: Host) -> None:
     host.file("/var/log/openshift/kubelet.json", array(upstream_entry()))
     host.file("/var/log/openshift/kubelet.json.tmp", b"[")
 
-    result = gathered(host, ServiceRecords(), "bootstrap/services/")
+    result = gathered(host, service_records, "bootstrap/services/")
 
     names = ["bootkube.json", "bootkube.json.damaged", "kubelet.json"]
     assert result.bundle.paths == [f"bootstrap/services/{name}" for name in names]
@@ -323,7 +323,7 @@ def test_bad_damaged_file_costs_no_other_record(host: Host, kind: str) -> None:
     else:
         bad.symlink_to(host.file("/root/secret", "secret"))
 
-    result = gathered(host, ServiceRecords(), "services/")
+    result = gathered(host, service_records, "services/")
 
     assert result.bundle.paths == ["services/a.json", "services/a.json.damaged", "services/b.json"]
     assert b"torn {" in result.data("services/a.json.damaged")
@@ -336,7 +336,7 @@ def test_long_record_keeps_its_last_entries(host: Host) -> None:
     many = [entry(at=number) for number in range(1000)]
     host.file("/var/log/openshift/release-image.json", b"".join(each.to_line() for each in many))
 
-    result = gathered(host, ServiceRecords(), "services/", size=10_000)
+    result = gathered(host, service_records, "services/", size=10_000)
 
     data = result.data("services/release-image.json")
     assert result.only.status is GatherStatus.CUT
@@ -348,13 +348,13 @@ def test_long_record_keeps_its_last_entries(host: Host) -> None:
 def test_records_directory_of_the_environment_is_used(host: Host) -> None:
     host.file("/srv/records/job.json", entry().to_line())
 
-    result = gathered(host, ServiceRecords(), "services/", environ={"SERVICE_RECORDS_DIR": "/srv/records"})
+    result = gathered(host, service_records, "services/", environ={"SERVICE_RECORDS_DIR": "/srv/records"})
 
     assert result.bundle.paths == ["services/job.json"]
 
 
 def test_host_without_records_is_absent(host: Host) -> None:
-    assert gathered(host, ServiceRecords(), "services/").only.status is GatherStatus.ABSENT
+    assert gathered(host, service_records, "services/").only.status is GatherStatus.ABSENT
 
 
 def test_failed_units_have_status_and_journal(host: Host) -> None:
@@ -371,7 +371,7 @@ def test_failed_units_have_status_and_journal(host: Host) -> None:
     )
     host.program("journalctl", JOURNALCTL)
 
-    result = gathered(host, FailedUnits(), "unit-status/")
+    result = gathered(host, failed_units, "unit-status/")
 
     units = ("kubelet.service", "foo@a-b.service")
     assert result.only.status is GatherStatus.GIVEN
@@ -394,7 +394,7 @@ def test_unit_properties_have_the_assertions_of_stopped_units(host: Host) -> Non
     )
     host.program("journalctl", "echo 'Assertion failed for job.service - The job.'")
 
-    result = gathered(host, UnitProperties(), "unit-properties.txt")
+    result = gathered(host, unit_properties, "unit-properties.txt")
 
     (unit,) = read_texts({"unit-properties.txt": result.data("unit-properties.txt").decode()})
     assert (unit.name, unit.assertions) == ("job.service", ("AssertPathExists=/srv/a",))
@@ -411,7 +411,7 @@ def test_unreadable_failed_unit_costs_no_other(host: Host) -> None:
     )
     host.program("journalctl", "echo 'No journal files were found.' >&2; exit 1")
 
-    result = gathered(host, FailedUnits(), "unit-status/")
+    result = gathered(host, failed_units, "unit-status/")
 
     assert result.data("unit-status/kubelet.service.txt") == b"status\n"
     assert result.only.status is GatherStatus.FAILED
@@ -427,7 +427,7 @@ def test_latest_failed_run_has_its_journal(host: Host) -> None:
         host.file(f"/var/log/openshift/{service}.json", b"".join(each.to_line() for each in run))
     host.program("journalctl", JOURNALCTL)
 
-    result = gathered(host, FailedRuns(), "invocations/")
+    result = gathered(host, failed_runs, "invocations/")
 
     assert result.bundle.paths == [f"invocations/bootkube-{second}.log"]
     asked = result.data(result.bundle.paths[0]).decode().split()
@@ -437,15 +437,15 @@ def test_latest_failed_run_has_its_journal(host: Host) -> None:
 
 
 def test_number_of_failed_runs_is_limited(host: Host) -> None:
-    assert gathered(host, FailedRuns(), "invocations/").only.status is GatherStatus.ABSENT
-    for service in ("a", "b"):
-        host.file(f"/var/log/openshift/{service}.json", b"".join(each.to_line() for each in failed_run()))
+    assert gathered(host, failed_runs, "invocations/").only.status is GatherStatus.ABSENT
+    for number in range(21):
+        host.file(f"/var/log/openshift/{number}.json", b"".join(each.to_line() for each in failed_run()))
     host.program("journalctl", JOURNALCTL)
 
-    result = gathered(host, FailedRuns(most=1), "invocations/")
+    result = gathered(host, failed_runs, "invocations/")
 
-    assert (result.only.status, result.only.reason) == (GatherStatus.CUT, "1 of 2 failed runs")
-    assert len(result.bundle.paths) == 1
+    assert (result.only.status, result.only.reason) == (GatherStatus.CUT, "20 of 21 failed runs")
+    assert len(result.bundle.paths) == 20
 
 
 def listed_by_crictl() -> str:

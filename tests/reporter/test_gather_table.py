@@ -11,10 +11,9 @@ import pytest
 from service_record.cli import main
 from service_record.diagnosis.evidence.log_lines import classify_file
 from service_record.reporter.gather.collectors import COLLECTORS
-from service_record.reporter.gather.gathering import ROUND_SECONDS
+from service_record.reporter.gather.gathering import ROUND_SECONDS, GatherRow, GatherStatus
 from service_record.reporter.gather.journal import Journal
-from service_record.reporter.gather.model import GatherRow, GatherStatus
-from service_record.reporter.gather.take import File, Listing, ProgramSource, Tree
+from service_record.reporter.gather.sources import File, Listing, ProgramSource, Tree
 from tests.builders import BOOT_ID, entry, failed_run, timestamp
 from tests.command_line import service_record
 from tests.faults import Faults
@@ -71,16 +70,16 @@ def test_rows_have_absolute_paths_and_no_shell() -> None:
     with Faults() as faults:
         for row in COLLECTORS:
             with faults.of(row.name):
-                take: object = row.take
-                if isinstance(take, ProgramSource):
-                    assert "/" not in take.argv[0]
-                    assert take.argv[0] not in SHELLS
-                if isinstance(take, File):
-                    assert take.path.startswith("/")
-                if isinstance(take, Listing | Tree):
-                    assert all(pattern.startswith("/") for pattern in take.patterns)
-                if isinstance(take, Tree):
-                    assert all(pattern.startswith(f"{take.base}/") for pattern in take.patterns)
+                source: object = row.source
+                if isinstance(source, ProgramSource):
+                    assert "/" not in source.argv[0]
+                    assert source.argv[0] not in SHELLS
+                if isinstance(source, File):
+                    assert source.path.startswith("/")
+                if isinstance(source, Listing | Tree):
+                    assert all(pattern.startswith("/") for pattern in source.patterns)
+                if isinstance(source, Tree):
+                    assert all(pattern.startswith(f"{source.base}/") for pattern in source.patterns)
 
 
 def test_only_rows_of_several_files_have_a_directory() -> None:
@@ -100,7 +99,7 @@ def test_members_of_upstream_have_the_paths_of_upstream() -> None:
 
 def test_records_are_first_and_the_journal_is_last() -> None:
     assert COLLECTORS[0].name == "service-records"
-    assert (COLLECTORS[-1].name, COLLECTORS[-1].take) == ("journal", Journal(lines=1_000_000))
+    assert (COLLECTORS[-1].name, COLLECTORS[-1].source) == ("journal", Journal(lines=1_000_000))
 
 
 def test_no_row_fails_on_an_empty_host(host: Host) -> None:

@@ -7,17 +7,24 @@ from typing import Final
 
 from service_record.read.host_table import HOST_FILES, HOST_LOGS, HOST_PROGRAMS
 from service_record.reporter.gather import network
-from service_record.reporter.gather.files import extract_certificates, mask_assisted, mask_keyfile
-from service_record.reporter.gather.journal import FailedRuns, FailedUnits, Journal, UnitProperties
-from service_record.reporter.gather.model import GatherRow
-from service_record.reporter.gather.record_pieces import ServiceRecords
-from service_record.reporter.gather.take import (
+from service_record.reporter.gather.gathering import GatherRow
+from service_record.reporter.gather.journal import (
+    Journal,
+    failed_runs,
+    failed_units,
+    service_records,
+    unit_properties,
+)
+from service_record.reporter.gather.sources import (
     ContainerLogs,
     File,
     Listing,
     ProgramSource,
     Tree,
     clocks,
+    extract_certificates,
+    mask_assisted,
+    mask_keyfile,
 )
 
 RECORDS: Final = "service-records"
@@ -82,7 +89,7 @@ def _system_file_row(name: str, path: str) -> GatherRow:
 
 
 COLLECTORS: Final = (
-    GatherRow(RECORDS, "bootstrap/services/", ServiceRecords(), seconds=30, bytes=8 * _MIB),
+    GatherRow(RECORDS, "bootstrap/services/", service_records, seconds=30, bytes=8 * _MIB),
     # systemd
     _program_row(
         "failed-units",
@@ -90,8 +97,8 @@ COLLECTORS: Final = (
         *("systemctl", "list-units", "--state=failed", "--full", "--no-pager"),
         needs=_SYSTEMD,
     ),
-    GatherRow("unit-status", "unit-status/", FailedUnits(), seconds=30, needs=_SYSTEMD),
-    GatherRow("unit-properties", "unit-properties.txt", UnitProperties(), needs=_SYSTEMD),
+    GatherRow("unit-status", "unit-status/", failed_units, seconds=30, needs=_SYSTEMD),
+    GatherRow("unit-properties", "unit-properties.txt", unit_properties, needs=_SYSTEMD),
     _systemd_row("jobs", "systemctl", "list-jobs", "--full", "--no-pager"),
     _systemd_row("units", "systemctl", "list-units", "--all", "--full", "--no-pager"),
     _systemd_row("unit-files", "systemctl", "list-unit-files", "--full", "--no-pager"),
@@ -110,7 +117,7 @@ COLLECTORS: Final = (
         "boots", "bootstrap/journals/boots.txt", "journalctl", "--quiet", "--no-pager", "--list-boots"
     ),
     # the journal, by failed run and by unit
-    GatherRow("failed-runs", "bootstrap/journals/invocations/", FailedRuns(), seconds=30, needs=_SYSTEMD),
+    GatherRow("failed-runs", "bootstrap/journals/invocations/", failed_runs, seconds=30, needs=_SYSTEMD),
     *(_journal_row(name, units) for name, units in _JOURNAL_UNITS.items()),
     GatherRow(
         "journal-kernel",

@@ -1,25 +1,38 @@
-"""Gather the journal, failed units and failed runs with journalctl(1) and systemctl(1)."""
+"""Sources about services: their records, the journal, failed units and failed runs."""
 
+import os
 import re
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
+from service_record.bundle.packing import as_text, free_name, unambiguous
+from service_record.export import FORMS
 from service_record.record import systemd
-from service_record.record.appending import record_name
+from service_record.record.appending import DAMAGED_SUFFIX, DEFAULT_DIRECTORY, SUFFIX, record_name
 from service_record.record.directory import Records
-from service_record.record.entry import Entry, Phase, Result
-from service_record.record.programs import Deadline
-from service_record.reporter.gather.model import (
+from service_record.record.entry import Entry, Malformed, Phase, Result
+from service_record.record.file_end import read_tail
+from service_record.record.programs import Deadline, ProgramError, run
+from service_record.reporter.gather.gathering import (
     Begin,
     Context,
     GatherError,
     GatherStatus,
     Pieces,
     Task,
+    resolve_in_root,
 )
-from service_record.reporter.gather.record_pieces import records_directory, until_deadline
-from service_record.reporter.gather.take import GatheredProgram, ProgramSource, run_program
+from service_record.reporter.gather.sources import (
+    ProgramSource,
+    open_file,
+    run_program,
+    take_each,
+)
 
 _JOURNALCTL: Final = ("journalctl", "--quiet", "--no-pager")
 _LINES: Final = ("--all", "--utc", "--output=short-iso-precise")
@@ -98,10 +111,10 @@ def newest_cursor(context: Context) -> str | None:
 
     Read it before gathering, so that the next bundle has every entry that this one may have missed.
     """
+    command = (*_JOURNALCTL, "--lines=0", "--show-cursor")
     try:
-        program = GatheredProgram((*_JOURNALCTL, "--lines=0", "--show-cursor"), context.environ)
-        printed = b"".join(program.chunks(Deadline(_CURSOR_SECONDS), _CURSOR_BYTES))
-    except GatherError:
+        _, printed, _ = run(command, context.environ, Deadline(_CURSOR_SECONDS), _CURSOR_BYTES)
+    except ProgramError:
         return None
     marked = [line for line in printed.splitlines() if line.startswith(_CURSOR_MARK)]
     return marked[-1].removeprefix(_CURSOR_MARK).decode(errors="replace") if marked else None
@@ -111,116 +124,100 @@ _LIST: Final = ("systemctl", "list-units", "--state=failed", "--plain", "--no-le
 _SHOW_STATUS: Final = ("systemctl", "status", "--full", "--no-pager", "--lines=0", "--")
 _STATUS_OF_FAILED: Final = 3  # the exit status of `systemctl status` for a unit that is not active
 _JOURNAL_LINES: Final = 1000
+_MAX_UNITS: Final = 20
+_MAX_PROPERTIES_BYTES: Final = 200 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class FailedUnits:
-    """The status (`<unit>.txt`) and the journal (`<unit>.log`) of each failed unit."""
+def failed_units(task: Task) -> Pieces:
+    """Yield the status (`<unit>.txt`) and the journal (`<unit>.log`) of each failed unit.
 
-    most: int = 20
-
-    def __call__(self, task: Task) -> Pieces:
-        """Yield the files. Raises GatherError if systemd does not answer, and if units are left out."""
-        printed = run_program(_LIST, task)
-        units = [line.split()[0] for line in printed.decode(errors="replace").splitlines() if line.split()]
-        trouble: list[GatherError] = []
-        for unit in units[: self.most]:
-            yield from _describe_unit(unit, task, trouble)
-        if trouble:
-            raise trouble[0]
-        if len(units) > self.most:
-            raise GatherError(GatherStatus.CUT, f"{self.most} of {len(units)} failed units")
-
-
-def _describe_unit(unit: str, task: Task, trouble: list[GatherError]) -> Pieces:
-    path = task.collector.member + unit.replace("/", "_")
-    status = ProgramSource((*_SHOW_STATUS, unit), success_statuses=(0, _STATUS_OF_FAILED))
-    for member, take in ((f"{path}.txt", status), (f"{path}.log", Journal((unit,), lines=_JOURNAL_LINES))):
-        yield Begin(member)
-        try:
-            yield from take(task)
-        except GatherError as error:
-            if error.status is GatherStatus.FAILED:
-                trouble.append(GatherError(GatherStatus.FAILED, f"{unit}: {error}"))
-            elif error.status is not GatherStatus.ABSENT:
-                raise
-
-
-@dataclass(frozen=True, slots=True)
-class UnitProperties:
-    """Properties of the units that failed or did not start, and of the units that they require.
-
-    systemd unloads a unit that did not start, so such units are found by its messages in the journal.
+    Raises GatherError if systemd does not answer, and if units are left out.
     """
+    printed = run_program(_LIST, task)
+    units = [line.split()[0] for line in printed.decode(errors="replace").splitlines() if line.split()]
 
-    most_bytes: int = 200 << 10
+    def read(unit: str) -> Pieces:
+        path = task.row.member + unit.replace("/", "_")
+        status = ProgramSource((*_SHOW_STATUS, unit), success_statuses=(0, _STATUS_OF_FAILED))
+        journal = Journal((unit,), lines=_JOURNAL_LINES)
+        failure: GatherError | None = None
+        for member, source in ((f"{path}.txt", status), (f"{path}.log", journal)):
+            yield Begin(member)
+            try:
+                yield from source(task)
+            except GatherError as error:
+                if error.status is GatherStatus.FAILED:
+                    failure = failure or GatherError(GatherStatus.FAILED, f"{unit}: {error}")
+                elif error.status is not GatherStatus.ABSENT:
+                    raise
+        if failure is not None:
+            raise failure
 
-    def __call__(self, task: Task) -> Pieces:
-        """Yield the text. Raises GatherError if systemd does not answer; absent if no unit failed."""
-        from service_record.diagnosis.units import (  # most rounds make no bundle
-            PROPERTIES,
-            Unit,
-            asserted_units,
-            properties_text,
-            read_assertions,
-            read_messages,
-            read_properties,
-            with_required_units,
-        )
+    yield from take_each(units, _MAX_UNITS, "failed units", read, task)
 
-        booted = systemd.booted()
-        ask = ("systemctl", "show", "--no-pager", f"--property={','.join(PROPERTIES)}")
-        shown: list[str] = []
 
-        def show(*arguments: str) -> tuple[Unit, ...] | None:
-            if sum(map(len, shown)) > self.most_bytes:
-                return None
-            shown.append(run_program((*ask, *arguments), task).decode(errors="replace"))
-            return read_properties(shown[-1], booted)
+def unit_properties(task: Task) -> Pieces:
+    """Yield properties of the units that failed or did not start, and of the units that they require.
 
-        failed = show("--state=failed", "--", "*") or ()
-        messages = b""
-        with suppress(GatherError):  # the list of failed units does not need the journal
-            messages = run_program((*_JOURNALCTL, "--boot", "--output=cat", "--lines=4000", "_PID=1"), task)
-        logs = read_messages(messages.decode(errors="replace").splitlines())
-        units = with_required_units(failed, logs, lambda names: show("--", *names))
-        if not units:
-            raise GatherError(GatherStatus.ABSENT, "no unit failed")
-        assertions: dict[str, tuple[str, ...]] = {}
-        for name in asserted_units(units, logs):
-            with suppress(GatherError):  # the unit file may have been removed
-                file = run_program(("systemctl", "cat", "--no-pager", "--", name), task)
-                assertions[name] = read_assertions(file.decode(errors="replace"))
-        yield properties_text(shown, booted, assertions).encode()
+    systemd unloads a unit that did not start, so such units are found by its messages in the journal. Raises
+    GatherError if systemd does not answer; absent if no unit failed.
+    """
+    from service_record.diagnosis.units import (  # most rounds make no bundle
+        PROPERTIES,
+        Unit,
+        asserted_units,
+        properties_text,
+        read_assertions,
+        read_messages,
+        read_properties,
+        with_required_units,
+    )
+
+    booted = systemd.booted()
+    ask = ("systemctl", "show", "--no-pager", f"--property={','.join(PROPERTIES)}")
+    shown: list[str] = []
+
+    def show(*arguments: str) -> tuple[Unit, ...] | None:
+        if sum(map(len, shown)) > _MAX_PROPERTIES_BYTES:
+            return None
+        shown.append(run_program((*ask, *arguments), task).decode(errors="replace"))
+        return read_properties(shown[-1], booted)
+
+    failed = show("--state=failed", "--", "*") or ()
+    messages = b""
+    with suppress(GatherError):  # the list of failed units does not need the journal
+        messages = run_program((*_JOURNALCTL, "--boot", "--output=cat", "--lines=4000", "_PID=1"), task)
+    logs = read_messages(messages.decode(errors="replace").splitlines())
+    units = with_required_units(failed, logs, lambda names: show("--", *names))
+    if not units:
+        raise GatherError(GatherStatus.ABSENT, "no unit failed")
+    assertions: dict[str, tuple[str, ...]] = {}
+    for name in asserted_units(units, logs):
+        with suppress(GatherError):  # the unit file may have been removed
+            file = run_program(("systemctl", "cat", "--no-pager", "--", name), task)
+            assertions[name] = read_assertions(file.decode(errors="replace"))
+    yield properties_text(shown, booted, assertions).encode()
 
 
 _INVOCATION: Final = re.compile(r"[0-9a-f]{32}")
 
 
-@dataclass(frozen=True, slots=True)
-class FailedRuns:
-    """`<service>-<invocation>.log`: the lines of the latest failed run of each recorded service.
+def failed_runs(task: Task) -> Pieces:
+    """Yield `<service>-<invocation>.log`: the lines of the latest failed run of each recorded service.
 
-    In the other journals a line has no invocation id, and a line of a child process may lack its unit.
+    In the other journals a line has no invocation id, and a line of a child process may lack its unit. Raises
+    GatherError: absent without a failed run, cut if runs are left out.
     """
+    records, services = _list_services(task)
+    runs = {name: run for name in services if (run := _latest_failed(records, name, task))}
+    if not runs:
+        raise GatherError(GatherStatus.ABSENT, "no record of a failed run")
 
-    most: int = 20
+    def read(service: str) -> Pieces:
+        yield Begin(f"{task.row.member}{record_name(service)}-{runs[service]}.log")
+        yield from Journal(invocation=runs[service], lines=_JOURNAL_LINES)(task)
 
-    def __call__(self, task: Task) -> Pieces:
-        """Yield the files. Raises GatherError: absent without a failed run, cut if runs are left out."""
-        records = Records(records_directory(task.context))
-        try:
-            services = records.services(with_inbox=True)
-        except OSError as error:
-            raise GatherError(GatherStatus.FAILED, f"{records.directory}: {error.strerror}") from error
-        runs = {name: run for name in services if (run := _latest_failed(records, name, task))}
-        if not runs:
-            raise GatherError(GatherStatus.ABSENT, "no record of a failed run")
-        for service, invocation in list(runs.items())[: self.most]:
-            yield Begin(f"{task.collector.member}{record_name(service)}-{invocation}.log")
-            yield from Journal(invocation=invocation, lines=_JOURNAL_LINES)(task)
-        if len(runs) > self.most:
-            raise GatherError(GatherStatus.CUT, f"{self.most} of {len(runs)} failed runs")
+    yield from take_each(list(runs), _MAX_UNITS, "failed runs", read, task)
 
 
 def _latest_failed(records: Records, service: str, task: Task) -> str | None:
@@ -230,7 +227,7 @@ def _latest_failed(records: Records, service: str, task: Task) -> str | None:
     """
     latest = None
     with suppress(OSError):
-        for piece in until_deadline(records.read(service), task):
+        for piece in _until_deadline(records.read(service), task):
             if not isinstance(piece, Entry):
                 continue
             if piece.result is Result.FAILURE and _INVOCATION.fullmatch(piece.invocation_id or ""):
@@ -238,3 +235,118 @@ def _latest_failed(records: Records, service: str, task: Task) -> str | None:
             elif piece.phase is Phase.SERVICE_END and piece.result is Result.SUCCESS:
                 latest = None
     return latest
+
+
+_BLOCK_BYTES: Final = 64 << 10
+
+
+def service_records(task: Task) -> Pieces:
+    """Yield each record as a JSON array, `<service>.json`; its damaged parts are in `<service>.json.damaged`.
+
+    The format is that of `service-record pack`. Raises GatherError: absent if there is no record, failed if
+    one cannot be read.
+    """
+    records, services = _list_services(task)
+    if not services:
+        raise GatherError(GatherStatus.ABSENT, f"no *{SUFFIX} in {records.directory}")
+    used_names: set[str] = set()
+
+    def read(service: str) -> Pieces:
+        try:
+            yield from _read_record(records, service, task, used_names)
+        except OSError as error:
+            raise GatherError(GatherStatus.FAILED, f"{service}: {error.strerror or error}") from error
+        if task.is_late:
+            raise GatherError(
+                GatherStatus.TIMED_OUT, f"{service} and the services after it were not read in time"
+            )
+
+    yield from take_each(services, len(services), "records", read, task)
+
+
+def _list_services(task: Task) -> tuple[Records, list[str]]:
+    """Return the records of the host, and the names of the services. Raises GatherError."""
+    directory = task.context.environ.get("SERVICE_RECORDS_DIR") or DEFAULT_DIRECTORY
+    records = Records(resolve_in_root(task.context.root, directory))
+    try:
+        return records, list(records.services(with_inbox=True))
+    except OSError as error:
+        raise GatherError(GatherStatus.FAILED, f"{records.directory}: {error.strerror}") from error
+
+
+def _read_record(records: Records, service: str, task: Task, used_names: set[str]) -> Pieces:
+    member = f"{task.row.member}{free_name(service, used_names)}{SUFFIX}"
+    path = records.directory / f"{service}{SUFFIX}"
+    damage = _DamagedPieces(task.row.bytes)
+    entries = damage.sorted_out(_until_deadline(records.read(service), task))
+    written = path.stat().st_mtime if path.exists() else time.time()
+    yield Begin(member, written, opening=_reopen_array)
+    yield from _join_into_blocks(FORMS["array"](entries))
+    copy = path.with_name(path.name + DAMAGED_SUFFIX)
+    if damage.pieces or copy.exists():
+        yield Begin(f"{member}{DAMAGED_SUFFIX}", written, damage.skipped)
+        try:
+            yield from _read_damaged_file(copy, task.row.bytes)
+        except (GatherError, OSError):
+            yield as_text(damage.pieces)
+            raise
+        yield as_text(damage.pieces)
+
+
+def _join_into_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    block = bytearray()
+    for chunk in chunks:
+        block += chunk
+        if len(block) >= _BLOCK_BYTES:
+            yield bytes(block)
+            block.clear()
+    yield bytes(block)
+
+
+def _until_deadline(pieces: Iterable[Entry | Malformed], task: Task) -> Iterator[Entry | Malformed]:
+    """Yield the pieces of a record until the deadline expires.
+
+    It ends without an error then, so that the caller can still close the JSON array.
+    """
+    for piece in pieces:
+        if task.is_late:
+            return
+        yield piece
+
+
+def _reopen_array(_dropped: int) -> bytes:
+    """Return the new beginning of a cut array. Each entry is one line, and cuts are between lines."""
+    return b"[\n"
+
+
+def _read_damaged_file(path: Path, most: int) -> Iterator[bytes]:
+    if path.exists():
+        with os.fdopen(open_file(path), "rb") as stream:
+            _, chunks = read_tail(stream.fileno(), most)
+            yield from chunks
+        yield b"\n"
+
+
+class _DamagedPieces:
+    """Collects the damaged pieces of a record: the latest `most` bytes of them."""
+
+    def __init__(self, most: int) -> None:
+        self.pieces: deque[Malformed] = deque()
+        self.skipped = 0
+        self._most = most
+        self._bytes = 0
+
+    def sorted_out(self, pieces: Iterable[Entry | Malformed]) -> Iterator[Entry]:
+        for piece in pieces:
+            if isinstance(piece, Entry):
+                yield unambiguous(piece)
+            else:
+                self._add(piece)
+
+    def _add(self, piece: Malformed) -> None:
+        self.pieces.append(piece)
+        self._bytes += len(piece.text)
+        while self._bytes > self._most:
+            dropped = len(self.pieces.popleft().text)
+            self._bytes -= dropped
+            self.skipped += dropped

@@ -18,8 +18,15 @@ from typing import Final, Generic, TypeVar
 from urllib.parse import SplitResult, quote
 
 from service_record.http.proxies import read_proxies, split_url
-from service_record.reporter.gather import files
-from service_record.reporter.gather.model import Context, GatherError, GatherStatus, Pieces, Task
+from service_record.reporter.gather.gathering import (
+    Context,
+    GatherError,
+    GatherStatus,
+    Pieces,
+    Task,
+    resolve_in_root,
+)
+from service_record.reporter.gather.sources import open_file
 
 _Value = TypeVar("_Value")
 
@@ -288,7 +295,7 @@ def cluster_domains(context: Context) -> tuple[str, ...]:
     for path in _KUBECONFIGS:
         with (
             suppress(GatherError),
-            os.fdopen(files.open_file(files.resolve_in_root(context.root, path)), "rb") as stream,
+            os.fdopen(open_file(resolve_in_root(context.root, path)), "rb") as stream,
         ):
             texts.append(stream.read(_MAX_FILE_BYTES).decode(errors="replace"))
     return tuple(dict.fromkeys(domain.lower() for text in texts for domain in _API_URL.findall(text)))[:2]

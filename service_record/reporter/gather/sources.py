@@ -1,12 +1,19 @@
 """Sources for rows of the table: programs, files, directory trees, listings, logs of containers, clocks.
 
-Programs run at a low priority.
-Records, the journal and failed units have modules of their own.
+Programs run at a low priority. Files may be links, pipes, huge, growing or unreadable. The journal, failed
+units and records have a module of their own.
+
+Redaction works line by line, and cannot recognise every secret of a keyfile of NetworkManager: VPN plugins
+choose the names of their secrets, and a PIN or a MACsec key looks like any number. Only the section shows
+what a value may be. So values are gathered from the sections listed here only; elsewhere just the names of
+settings are gathered. See nm-settings-keyfile(5) and nm-settings(5).
 """
 
+import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import time
@@ -16,13 +23,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from service_record.record import programs
+from service_record.record.appending import open_regular
 from service_record.record.file_end import read_tail
 from service_record.record.programs import Deadline, ProgramError
-from service_record.reporter.gather import files
-from service_record.reporter.gather.model import Begin, GatherError, GatherStatus, Pieces, Task
+from service_record.reporter.gather.gathering import (
+    Begin,
+    GatherError,
+    GatherStatus,
+    Pieces,
+    Task,
+    resolve_in_root,
+)
 
 # The lowest priority of the best-effort class. In the idle class, a program would never finish on a host
 # whose disk is always busy. -t: run the program even if the priority cannot be set.
@@ -42,7 +56,7 @@ _STATUSES: Final = {
 }
 
 
-class GatheredProgram(programs.Program):
+class _Program(programs.Program):
     """A running program. Its errors are raised as GatherError."""
 
     def __init__(
@@ -86,6 +100,8 @@ _MAX_DIGEST_BYTES: Final = 16 << 20
 Mask: TypeAlias = Callable[[Path, bytes], bytes]
 """Returns the content of a file without its secrets, given the path and the content."""
 
+_Item = TypeVar("_Item")
+
 
 @dataclass(frozen=True, slots=True)
 class ProgramSource:
@@ -101,10 +117,10 @@ class ProgramSource:
 
     def __call__(self, task: Task) -> Pieces:
         """Yield the output. Raises GatherError for any other exit status."""
-        program = GatheredProgram(self.argv, task.context.environ, is_merged=self.is_merged)
+        program = _Program(self.argv, task.context.environ, is_merged=self.is_merged)
         is_silent, stopped = True, None
         try:
-            for chunk in program.chunks(task.deadline, task.collector.most):
+            for chunk in program.chunks(task.deadline, task.most):
                 is_silent = False
                 yield chunk
         except GatherError as error:
@@ -124,8 +140,8 @@ class ProgramSource:
 
 def run_program(argv: tuple[str, ...], task: Task) -> bytes:
     """Return the output of a program, to be parsed. Raises GatherError if it fails."""
-    program = GatheredProgram(argv, task.context.environ)
-    printed = b"".join(program.chunks(task.deadline, task.collector.most))
+    program = _Program(argv, task.context.environ)
+    printed = b"".join(program.chunks(task.deadline, task.most))
     if program.status != 0:
         raise GatherError(GatherStatus.FAILED, _describe_exit(program.status, _decode(program.errors)))
     return printed
@@ -142,6 +158,85 @@ def _describe_exit(status: int | None, errors: str) -> str:
     return f"exit status {status}{last_error}"
 
 
+def take_each(
+    items: Sequence[_Item], most: int, what: str, read: Callable[[_Item], Pieces], task: Task
+) -> Pieces:
+    """Yield the pieces of the first `most` items. An item that fails does not affect the others.
+
+    Raises GatherError: timed out, the first failure, or cut if items are left out.
+    """
+    failure: GatherError | None = None
+    for number, item in enumerate(items[:most]):
+        if task.is_late:
+            raise GatherError(
+                GatherStatus.TIMED_OUT, f"{number} of {len(items)} {what} were read within the time"
+            )
+        try:
+            yield from read(item)
+        except GatherError as error:
+            if error.status in {GatherStatus.TIMED_OUT, GatherStatus.CUT}:
+                raise
+            failure = failure or error
+    if failure is not None:
+        raise GatherError(GatherStatus.FAILED, str(failure)) from failure
+    if len(items) > most:
+        raise GatherError(GatherStatus.CUT, f"{most} of {len(items)} {what}")
+
+
+_OPEN_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+_MAX_MATCHES: Final = 10_000
+"""The limit of examined matches for one pattern."""
+
+
+def real_path(path: Path) -> Path:
+    """Return the real path. Path.resolve() raises for a loop of links in some versions of Python."""
+    return Path(os.path.realpath(path))
+
+
+def open_file(path: Path) -> int:
+    """Return the descriptor of a regular file; the caller closes it.
+
+    A link is not followed: resolve the path with `resolve_in_root` first. Raises GatherError: absent if the
+    file is missing, failed if it is a link, not a regular file or unreadable.
+    """
+    try:
+        return open_regular(path, _OPEN_FLAGS)
+    except FileNotFoundError:
+        raise GatherError(GatherStatus.ABSENT, f"no file {path}") from None
+    except OSError as error:
+        why = "a link" if error.errno == errno.ELOOP else error.strerror or "not a regular file"
+        raise GatherError(GatherStatus.FAILED, f"{path}: {why}") from error
+
+
+def find_files(task: Task, patterns: tuple[str, ...]) -> dict[Path, str]:
+    """Return the files that match absolute patterns of the host, newest first.
+
+    Each real path is mapped to the path on the host that begins like its pattern. They differ if there is a
+    link before the first wildcard of the pattern: it is resolved. Matches that are links, or are below a
+    link, are left out. Returns the matches found so far when the deadline expires. Raises GatherError with
+    the status absent if nothing matches.
+    """
+    times: dict[Path, float] = {}
+    names: dict[Path, str] = {}
+    for pattern in patterns:
+        fixed = re.split(r"[*?\[]", pattern, maxsplit=1)[0].rpartition("/")[0]
+        try:
+            base = real_path(resolve_in_root(task.context.root, fixed or "/"))
+        except GatherError:  # links in a circle lead to no file
+            continue
+        for match in islice(base.glob(pattern[len(fixed) + 1 :]), _MAX_MATCHES):
+            if task.is_late:
+                break
+            with suppress(OSError):
+                if real_path(match) == match:
+                    times[match] = match.stat().st_mtime
+                    names.setdefault(match, f"{fixed}/{match.relative_to(base)}")
+    if not names:
+        more = f", nor any of {len(patterns) - 1} others" if len(patterns) > 1 else ""
+        raise GatherError(GatherStatus.ABSENT, f"no file {patterns[0]}{more}")
+    return {path: names[path] for path in sorted(times, key=lambda path: (-times[path], path))}
+
+
 @dataclass(frozen=True, slots=True)
 class File:
     """The end of one file."""
@@ -152,10 +247,10 @@ class File:
 
     def __call__(self, task: Task) -> Pieces:
         """Yield the end of the file. Raises GatherError: absent if it is missing, failed if unreadable."""
-        path = files.resolve_in_root(task.context.root, self.path)
+        path = resolve_in_root(task.context.root, self.path)
         if self.fallback_path is not None and not path.exists():
-            path = files.resolve_in_root(task.context.root, self.fallback_path)
-        yield from _read_file(task.collector.member, path, task.collector.bytes)
+            path = resolve_in_root(task.context.root, self.fallback_path)
+        yield from _read_file(task.row.member, path, task.row.bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,32 +267,17 @@ class Tree:
 
     def __call__(self, task: Task) -> Pieces:
         """Yield the files. Raises GatherError: absent if nothing matches, failed if a file is unreadable."""
-        paths = _find_files(self.patterns, task)
-        trouble: list[GatherError] = []
-        for path, name in islice(paths.items(), self.most):
-            if task.deadline.seconds_left() == 0:
-                raise GatherError(GatherStatus.TIMED_OUT, "not all files were read within the time")
-            try:
-                member = f"{task.collector.member}{PurePosixPath(name).relative_to(self.base)}"
-                yield from _read_file(member, path, task.collector.bytes, self.mask)
-            except GatherError as error:
-                trouble.append(error)
-        if trouble:
-            raise GatherError(GatherStatus.FAILED, str(trouble[0]))
-        if len(paths) > self.most:
-            raise GatherError(GatherStatus.CUT, f"the newest {self.most} of {len(paths)} files")
+        paths = find_files(task, self.patterns)
 
+        def read(path: Path) -> Pieces:
+            member = f"{task.row.member}{PurePosixPath(paths[path]).relative_to(self.base)}"
+            yield from _read_file(member, path, task.row.bytes, self.mask)
 
-def _find_files(patterns: tuple[str, ...], task: Task) -> dict[Path, str]:
-    paths = files.find_files(task.context.root, patterns, task.deadline)
-    if not paths:
-        more = f", nor any of {len(patterns) - 1} others" if len(patterns) > 1 else ""
-        raise GatherError(GatherStatus.ABSENT, f"no file {patterns[0]}{more}")
-    return paths
+        yield from take_each(list(paths), self.most, "files", read, task)
 
 
 def _read_file(member: str, path: Path, most: int, mask: Mask | None = None) -> Pieces:
-    descriptor = files.open_file(path)
+    descriptor = open_file(path)
     try:
         skipped, chunks = read_tail(descriptor, most)
         yield Begin(member, os.fstat(descriptor).st_mtime, skipped)
@@ -218,10 +298,10 @@ class Listing:
 
     def __call__(self, task: Task) -> Pieces:
         """Yield the lines. Raises GatherError with the status absent if nothing matches."""
-        paths = _find_files(self.patterns, task)
-        root = files.real_path(task.context.root)
+        paths = find_files(task, self.patterns)
+        root = real_path(task.context.root)
         for path in sorted(paths):
-            if task.deadline.seconds_left() == 0:
+            if task.is_late:
                 raise GatherError(GatherStatus.TIMED_OUT, "not all files were looked at within the time")
             yield f"{self._describe(path)}  /{path.relative_to(root)}\n".encode(errors="backslashreplace")
 
@@ -241,7 +321,7 @@ class Listing:
 
 def _digest(path: Path) -> str:
     try:
-        descriptor = files.open_file(path)
+        descriptor = open_file(path)
     except GatherError as error:
         return f"({error})"
     with os.fdopen(descriptor, "rb") as stream:
@@ -251,6 +331,7 @@ def _digest(path: Path) -> str:
 
 
 _LOG_LINES: Final = 1000
+_MAX_CONTAINERS: Final = 40
 _ENDED_STATES: Final = frozenset({"container_exited", "exited", "dead", "stopped"})
 
 
@@ -267,31 +348,23 @@ class ContainerLogs:
     """`<name>-<id>.log` for the newest containers of crictl or podman. Those that have ended come first."""
 
     program: str
-    most: int = 40
 
     def __call__(self, task: Task) -> Pieces:
         """Yield the logs. Raises GatherError if the list or a log cannot be read."""
-        containers = self._list_containers(task)
-        trouble: list[GatherError] = []
-        for container in containers[: self.most]:
-            yield Begin(f"{task.collector.member}{container.name}-{container.id[:13]}.log")
+        form = "--output=json" if self.program == "crictl" else "--format=json"
+        containers = parse_containers(run_program((self.program, "ps", "--all", form), task))
+        containers.sort(key=lambda each: each.created, reverse=True)
+        containers.sort(key=lambda each: each.is_running)
+
+        def read(container: _Container) -> Pieces:
+            yield Begin(f"{task.row.member}{container.name}-{container.id[:13]}.log")
             argv = (self.program, "logs", f"--tail={_LOG_LINES}", container.id)
             try:
                 yield from ProgramSource(argv, is_merged=True)(task)
             except GatherError as error:
-                if error.status is not GatherStatus.FAILED:
-                    raise
-                trouble.append(GatherError(GatherStatus.FAILED, f"{container.name}: {error}"))
-        if trouble:
-            raise trouble[0]
-        if len(containers) > self.most:
-            raise GatherError(GatherStatus.CUT, f"the newest {self.most} of {len(containers)} containers")
+                raise GatherError(error.status, f"{container.name}: {error}") from error
 
-    def _list_containers(self, task: Task) -> list[_Container]:
-        form = "--output=json" if self.program == "crictl" else "--format=json"
-        containers = parse_containers(run_program((self.program, "ps", "--all", form), task))
-        newest_first = sorted(containers, key=lambda each: each.created, reverse=True)
-        return sorted(newest_first, key=lambda each: each.is_running)
+        yield from take_each(containers, _MAX_CONTAINERS, "containers", read, task)
 
 
 def parse_containers(printed: bytes) -> list[_Container]:
@@ -326,7 +399,59 @@ def clocks(task: Task) -> Pieces:
     now = time.time()
     yield f"system   {datetime.fromtimestamp(now, UTC).isoformat(timespec='milliseconds')}\n".encode()
     with suppress(OSError, ValueError):
-        hardware = int(files.resolve_in_root(task.context.root, _RTC).read_text())
+        hardware = int(resolve_in_root(task.context.root, _RTC).read_text())
         moment = datetime.fromtimestamp(hardware, UTC).isoformat()
         yield f"hardware {moment} (the system is {now - hardware:.0f} s ahead)\n".encode()
     yield f"uptime   {time.clock_gettime(time.CLOCK_BOOTTIME):.2f} s\n".encode()
+
+
+WITHHELD: Final = b"<withheld>"
+_HARMLESS_SECTIONS: Final = frozenset(
+    {
+        *(b"connection", b"ethernet", b"802-3-ethernet", b"ipv4", b"ipv6", b"match", b"link", b"hostname"),
+        *(b"vlan", b"bond", b"bond-port", b"bridge", b"bridge-port", b"team", b"team-port"),
+        *(b"ovs-bridge", b"ovs-port", b"ovs-interface", b"ovs-patch", b"ovs-dpdk", b"ovs-external-ids"),
+        *(b"infiniband", b"ip-tunnel", b"macvlan", b"vxlan", b"vrf", b"veth", b"dummy", b"loopback", b"tun"),
+        *(b"ethtool", b"sriov", b"tc", b"dcb", b"wifi", b"802-11-wireless", b".nmmeta"),
+    }
+)
+"""Sections without secrets. Those of a wireless network are in `wifi-security`."""
+_SECTION: Final = re.compile(rb"\s*\[([^\]\r\n]*)\]\s*$")
+_SETTING: Final = re.compile(rb"(\s*[^=\r\n#;]{1,200}=).*", re.DOTALL)
+_PLAIN_SUFFIXES: Final = frozenset({".ini", ".yaml", ".yml"})
+"""Suffixes of files without secrets in /etc/assisted/network: MAC addresses, and documents of nmstate."""
+
+
+_CERTIFICATE: Final = re.compile(
+    rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\n?", re.ASCII
+)
+
+
+def extract_certificates(_path: Path, data: bytes) -> bytes:
+    """Return only the certificates of a PEM file, which are public. Keys are left out."""
+    return b"".join(_CERTIFICATE.findall(data))
+
+
+def mask_keyfile(_path: Path, data: bytes) -> bytes:
+    """Replace the values of all sections that may have secrets. The number of lines does not change.
+
+    Values before the first section are replaced, too: the beginning of the file may be cut off.
+    """
+    is_harmless = False
+    lines: list[bytes] = []
+    for line in data.split(b"\n"):
+        section = _SECTION.match(line)
+        if section:
+            is_harmless = section[1] in _HARMLESS_SECTIONS
+            lines.append(line)
+        elif is_harmless or not line.strip():
+            lines.append(line)
+        else:
+            setting = _SETTING.match(line)
+            lines.append(setting[1] + WITHHELD if setting else WITHHELD)
+    return b"\n".join(lines)
+
+
+def mask_assisted(path: Path, data: bytes) -> bytes:
+    """Mask a file below /etc/assisted/network. Unless its suffix shows otherwise, it is a keyfile."""
+    return data if path.suffix in _PLAIN_SUFFIXES else mask_keyfile(path, data)
