@@ -36,7 +36,7 @@ from service_record.deploy.ignition.making import (
 )
 from service_record.deploy.ignition.reading import BadConfigError, Config, items
 from service_record.record.visible import visible
-from service_record.reporter.token import token_in
+from service_record.reporter.settings import token_in
 
 if TYPE_CHECKING:
     from service_record.deploy.assisted.overrides import OverrideChange

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from service_record.record.appending import DEFAULT_DIRECTORY
+from service_record.record.appending import DEFAULT_DIRECTORY, open_regular
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,22 +123,16 @@ def read_small(path: Path, most: int, *, follows: bool = True) -> tuple[bytes, i
     Raises OSError, and ValueError if it is not a regular file or has more than `most` bytes. With `follows`
     false, a link is not a regular file.
     """
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follows else os.O_NOFOLLOW)
     try:
-        descriptor = os.open(path, flags if follows else flags | os.O_NOFOLLOW)
+        descriptor = open_regular(path, flags)
     except OSError as error:
-        is_link = error.errno == errno.ELOOP and not follows
-        if is_link or error.errno == errno.ENXIO:  # a socket
+        # Without a number: not a regular file. ENXIO: a socket.
+        if error.errno in {None, errno.ENXIO} or (error.errno == errno.ELOOP and not follows):
             raise ValueError("no regular file") from error
         raise
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError("no regular file")
-        with os.fdopen(descriptor, "rb", closefd=False) as stream:
-            data = stream.read(most + 1)
-    finally:
-        os.close(descriptor)
+    with os.fdopen(descriptor, "rb") as stream:
+        data, mode = stream.read(most + 1), os.fstat(descriptor).st_mode
     if len(data) > most:
         raise ValueError(f"larger than {most:,} bytes")
-    return data, stat.S_IMODE(status.st_mode)
+    return data, stat.S_IMODE(mode)

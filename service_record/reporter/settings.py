@@ -1,15 +1,17 @@
-"""The reporter's settings: a table with their types and bounds, and their values on this host.
+"""The reporter's settings and tokens: each setting with its type, default, bounds and sources.
 
 They are read from the environment, a systemd credential and reporter.toml. Bad settings raise nothing: each
-missing or invalid setting is a line in `faults`, and the others apply. The functions above the table return
-the parsed value, or raise ValueError with a message that says what is valid. No message repeats a value that
-may hold a password.
+missing or invalid setting is a line in `faults`, and the others apply. The `parse_` functions return the
+parsed value, or raise ValueError with a message that says what is valid. No message repeats a value that may
+hold a password or a token.
 """
 # ruff: noqa: TRY004  # ValueError for a wrong type, too: callers turn it into a line for people
 
+import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from math import inf
 from pathlib import Path, PurePosixPath
@@ -20,17 +22,20 @@ from service_record.http.proxies import Proxies, split_url
 from service_record.record.config_file import ConfigError, Value, find_nearest, parse_toml
 from service_record.record.quantities import parse_duration, parse_size
 from service_record.reporter.paths import Places, is_there, read_small
-from service_record.reporter.token import TokenRead, read_collector_token, read_token, reason
 
 if TYPE_CHECKING:
     from service_record.redaction import Secret
 
+COLLECTOR: Final = "collector+"
+"""The prefix of a collector's URL, as in `collector+https://HOST`."""
+SERVICE_LIMIT: Final = 262_144_000
+"""The size in bytes of the largest file that the assisted-service accepts."""
+
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _MAX_QUOTED_CHARACTERS: Final = 80
 _SPACE: Final = re.compile(r"[\x00-\x20\x7f]")
-
-COLLECTOR: Final = "collector+"
-"""The prefix of a collector's URL, as in `collector+https://HOST`."""
+_MIB: Final = 1 << 20
+_DAY: Final = 86400.0
 
 
 def quoted(value: object) -> str:
@@ -171,10 +176,21 @@ def _parse_http_url(url: str, schemes: tuple[str, ...] = ("http", "https")) -> S
     return parts
 
 
-_MIB: Final = 1 << 20
-_DAY: Final = 86400.0
-SERVICE_LIMIT: Final = 262_144_000
-"""The size in bytes of the largest file that the assisted-service accepts."""
+def parse_choice(*words: str) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        if value not in words:
+            raise ValueError(f"{quoted(value)} is not valid; use one of {', '.join(words)}")
+        return str(value)
+
+    return parse
+
+
+def parse_enum(kind: type[StrEnum]) -> Callable[[object], StrEnum]:
+    return lambda value: kind(parse_choice(*kind)(value))
+
+
+def parse_kept_parts(value: object) -> tuple[str, ...]:
+    return tuple(parse_choice("settings", "spool", "state", "units")(word) for word in parse_texts(value))
 
 
 class Send(StrEnum):
@@ -211,23 +227,21 @@ class Stages(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A row of the table of settings."""
+    """How a setting is read."""
 
-    name: str
-    """The key in the file, with its section: `proxies.http`."""
-    read: Callable[[object], Any]
+    parse: Callable[[object], Any]
     """Parses the value of the file. Raises ValueError."""
-    environment: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
     """Environment variables that override the file. The first non-empty one is used."""
-    read_variable: Callable[[object], Any] | None = None
+    parse_variable: Callable[[object], Any] | None = None
     """Parses an environment variable, if that has another form than the file."""
     minimum: float | None = None
     maximum: float | None = None
 
     def value(self, raw: object, *, is_variable: bool = False) -> Any:
         """Return the parsed value. Raises ValueError if it is invalid or out of bounds."""
-        read = self.read_variable if is_variable and self.read_variable else self.read
-        result = read(raw)
+        parse = self.parse_variable if is_variable and self.parse_variable else self.parse
+        result = parse(raw)
         if self.minimum is not None and not self.minimum <= result:
             raise ValueError(f"{quoted(raw)} is too small; use at least {self.minimum:,.0f}")
         if self.maximum is not None and not result <= self.maximum:
@@ -235,79 +249,22 @@ class Setting:
         return result
 
 
-def _choice(*words: str) -> Callable[[object], str]:
-    def read(value: object) -> str:
-        if value not in words:
-            raise ValueError(f"{quoted(value)} is not valid; use one of {', '.join(words)}")
-        return str(value)
-
-    return read
-
-
-def _parse_parts(value: object) -> tuple[str, ...]:
-    return tuple(_choice("settings", "spool", "state", "units")(word) for word in parse_texts(value))
-
-
-def _enum_choice(kind: type[StrEnum]) -> Callable[[object], StrEnum]:
-    return lambda value: kind(_choice(*kind)(value))
-
-
-SETTINGS: Final = (
-    Setting("assisted_service.url", parse_service_url, ("ASSISTED_SERVICE_URL",)),
-    Setting("assisted_service.cluster_id", parse_uuid, ("CLUSTER_ID",)),
-    Setting("assisted_service.infra_env_id", parse_uuid, ("INFRA_ENV_ID",)),
-    Setting("assisted_service.host_id", parse_uuid, ("HOST_ID",)),
-    Setting("assisted_service.ca_bundle", parse_path, ("ASSISTED_SERVICE_CA_BUNDLE",)),
-    Setting("proxies.http", parse_proxy_url, ("HTTP_PROXY", "http_proxy")),
-    Setting("proxies.https", parse_proxy_url, ("HTTPS_PROXY", "https_proxy")),
-    Setting("proxies.no_proxy", parse_hosts, ("NO_PROXY", "no_proxy")),
-    Setting("ship_to", parse_destinations),
-    Setting("records_to", parse_collectors),
-    Setting(
-        "frequency",
-        parse_seconds,
-        ("LOG_SEND_FREQUENCY_IN_MINUTES",),
-        parse_minutes,
-        minimum=60,
-        maximum=_DAY,
-    ),
-    Setting(
-        "time_limit", parse_seconds, ("SERVICE_TIMEOUT_MINUTES",), parse_minutes, minimum=60, maximum=7 * _DAY
-    ),
-    Setting("lifetime", parse_seconds, minimum=60, maximum=30 * _DAY),
-    Setting("jitter", parse_seconds, minimum=0, maximum=3600),
-    Setting("send", _enum_choice(Send)),
-    Setting("host_logs", _enum_choice(HostLogsPolicy)),
-    Setting("stages", _enum_choice(Stages)),
-    Setting("redact", parse_boolean),
-    Setting("disk_bytes", parse_bytes, minimum=_MIB, maximum=SERVICE_LIMIT),
-    Setting("upload_bytes", parse_bytes, minimum=1 << 16, maximum=SERVICE_LIMIT),
-    Setting("uploads_per_boot", parse_integer, minimum=0, maximum=100),
-    Setting("uploads", parse_integer, minimum=0, maximum=100),
-    Setting("total_bytes", parse_bytes, minimum=0, maximum=1 << 40),
-    Setting("keep_after", _parse_parts),
-    Setting("remove", parse_paths),
-    Setting("api_url", parse_service_url),
-)
-"""The table of settings; docs/boot-reporter-settings.md describes them for users."""
-
-_CREDENTIAL: Final = "reporter.toml"
-_MAX_FILE_BYTES: Final = 1 << 16
-"""The largest accepted settings file. Usual ones are a hundred times smaller."""
+def _setting(parse: Callable[[object], Any], *variables: str, **rest: Any) -> dict[str, Setting]:
+    return {"setting": Setting(parse, variables, **rest)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssistedServiceSettings:
-    """The address of the assisted-service, and the ids and the token of this host."""
+    """The section `assisted_service`: the address of the service, and the ids and the token of this host."""
 
-    url: str
+    url: str = field(metadata=_setting(parse_service_url, "ASSISTED_SERVICE_URL"))
     """The URL without a slash at the end and without the base path; see `base_url()`."""
-    cluster_id: str
-    infra_env_id: str
-    host_id: str
-    token: str | None = field(default=None, repr=False)
-    ca_bundle: Path | None = None
+    cluster_id: str = field(metadata=_setting(parse_uuid, "CLUSTER_ID"))
+    infra_env_id: str = field(metadata=_setting(parse_uuid, "INFRA_ENV_ID"))
+    host_id: str = field(metadata=_setting(parse_uuid, "HOST_ID"))
+    ca_bundle: Path | None = field(default=None, metadata=_setting(parse_path, "ASSISTED_SERVICE_CA_BUNDLE"))
     """A file of certificates that are trusted in addition to the system's."""
+    token: str | None = field(default=None, repr=False)
     is_usable: bool = True
     """False if the token file exists but is unusable: then nothing is sent to the service."""
 
@@ -317,47 +274,100 @@ class Settings:
     """Validated settings (docs/boot-reporter-settings.md). Durations are in seconds, sizes in bytes."""
 
     service: AssistedServiceSettings | None = None
-    faults: tuple[str, ...] = ()
-    """A line for each missing or invalid setting: `PATH:LINE: what; what to do`."""
     proxies: Proxies = field(default_factory=Proxies)
+    ship_to: tuple[str, ...] = field(default=(), metadata=_setting(parse_destinations))
+    """More destinations: directories, URLs to PUT to, collectors (`collector+https://…`)."""
+    records_to: tuple[str, ...] = field(default=(), metadata=_setting(parse_collectors))
+    """Collectors that get new entries of records each minute."""
+    frequency: float = field(
+        default=600.0,
+        metadata=_setting(
+            parse_seconds,
+            "LOG_SEND_FREQUENCY_IN_MINUTES",
+            parse_variable=parse_minutes,
+            minimum=60,
+            maximum=_DAY,
+        ),
+    )
+    """The interval from one round to the next."""
+    time_limit: float = field(
+        default=3600.0,
+        metadata=_setting(
+            parse_seconds,
+            "SERVICE_TIMEOUT_MINUTES",
+            parse_variable=parse_minutes,
+            minimum=60,
+            maximum=7 * _DAY,
+        ),
+    )
+    """The uptime after which a boot gets no more rounds."""
+    lifetime: float = field(default=_DAY, metadata=_setting(parse_seconds, minimum=60, maximum=30 * _DAY))
+    """The total uptime of all boots after which the reporter removes itself."""
+    jitter: float = field(default=60.0, metadata=_setting(parse_seconds, minimum=0, maximum=3600))
+    """The largest delay that keeps hosts which boot together from reporting together."""
+    send: Send = field(default=Send.WHEN_WRONG, metadata=_setting(parse_enum(Send)))
+    host_logs: HostLogsPolicy = field(
+        default=HostLogsPolicy.WHEN_EMPTY, metadata=_setting(parse_enum(HostLogsPolicy))
+    )
+    stages: Stages = field(default=Stages.AUTO, metadata=_setting(parse_enum(Stages)))
+    redact: bool = field(default=True, metadata=_setting(parse_boolean))
+    disk_bytes: int = field(
+        default=64 * _MIB, metadata=_setting(parse_bytes, minimum=_MIB, maximum=SERVICE_LIMIT)
+    )
+    """The disk space that a round may use."""
+    upload_bytes: int = field(
+        default=12 * _MIB, metadata=_setting(parse_bytes, minimum=1 << 16, maximum=SERVICE_LIMIT)
+    )
+    """The largest bundle."""
+    uploads_per_boot: int = field(default=4, metadata=_setting(parse_integer, minimum=0, maximum=100))
+    uploads: int = field(default=8, metadata=_setting(parse_integer, minimum=0, maximum=100))
+    total_bytes: int = field(default=96 * _MIB, metadata=_setting(parse_bytes, minimum=0, maximum=1 << 40))
+    """The limit of all uploads to one destination together."""
+    keep_after: tuple[str, ...] = field(default=(), metadata=_setting(parse_kept_parts))
+    """The parts that the clean-up keeps, out of `settings`, `spool`, `state`, `units`."""
+    remove: tuple[Path, ...] = field(default=(), metadata=_setting(parse_paths))
+    """Further paths that the clean-up removes."""
+    api_url: str | None = field(default=None, metadata=_setting(parse_service_url))
+    """The URL of the cluster's API. Bundles have its reachability."""
     collector_token: str | None = field(default=None, repr=False)
     """The token for collectors. It is never sent to the assisted-service."""
-    ship_to: tuple[str, ...] = ()
-    """More destinations: directories, URLs to PUT to, collectors (`collector+https://…`)."""
-    records_to: tuple[str, ...] = ()
-    """Collectors that get new entries of records each minute."""
-    frequency: float = 600.0
-    """The interval from one round to the next."""
-    time_limit: float = 3600.0
-    """The uptime after which a boot gets no more rounds."""
-    lifetime: float = _DAY
-    """The total uptime of all boots after which the reporter removes itself."""
-    jitter: float = 60.0
-    """The largest delay that keeps hosts which boot together from reporting together."""
-    send: Send = Send.WHEN_WRONG
-    host_logs: HostLogsPolicy = HostLogsPolicy.WHEN_EMPTY
-    stages: Stages = Stages.AUTO
-    redact: bool = True
-    disk_bytes: int = 64 * _MIB
-    """The disk space that a round may use."""
-    upload_bytes: int = 12 * _MIB
-    """The largest bundle."""
-    uploads_per_boot: int = 4
-    uploads: int = 8
-    total_bytes: int = 96 * _MIB
-    """The limit of all uploads to one destination together."""
-    keep_after: tuple[str, ...] = ()
-    """The parts that the clean-up keeps, out of `settings`, `spool`, `state`, `units`."""
-    remove: tuple[Path, ...] = ()
-    """Further paths that the clean-up removes."""
-    api_url: str | None = None
-    """The URL of the cluster's API. Bundles have its reachability."""
+    faults: tuple[str, ...] = ()
+    """A line for each missing or invalid setting: `PATH:LINE: what; what to do`."""
 
 
-_BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
-_SECTIONS: Final = {name.partition(".")[0] for name in _BY_NAME if "." in name}
+def _list_settings(kind: type, section: str = "") -> dict[str, Setting]:
+    """Return the settings of a dataclass by their keys in the file, with the section."""
+    return {
+        f"{section}{each.name}": each.metadata["setting"]
+        for each in fields(kind)
+        if "setting" in each.metadata
+    }
+
+
+SETTINGS: Final[Mapping[str, Setting]] = {
+    **_list_settings(AssistedServiceSettings, "assisted_service."),
+    "proxies.http": Setting(parse_proxy_url, ("HTTP_PROXY", "http_proxy")),
+    "proxies.https": Setting(parse_proxy_url, ("HTTPS_PROXY", "https_proxy")),
+    "proxies.no_proxy": Setting(parse_hosts, ("NO_PROXY", "no_proxy")),
+    **_list_settings(Settings),
+}
+"""Key in the file, with its section -> setting. docs/boot-reporter-settings.md describes them for users."""
+
+_SECTIONS: Final = {"assisted_service", "proxies"}
 _NEEDED: Final = ("url", "cluster_id", "infra_env_id", "host_id")
 _SECRETS: Final = {"token", "pull_secret", "pull_secret_token", "secret"}
+_MAX_FILE_BYTES: Final = 1 << 16
+"""The largest accepted settings file. Usual ones are a hundred times smaller."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The settings from one source."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    faults: tuple[str, ...] = ()
+    bad: frozenset[str] = frozenset()
+    """The names of the invalid settings."""
 
 
 def read_settings(places: Places, environ: Mapping[str, str]) -> Settings:
@@ -365,46 +375,31 @@ def read_settings(places: Places, environ: Mapping[str, str]) -> Settings:
 
     Invalid settings are ignored and listed in `faults`. Raises nothing.
     """
-    file = _read_file(places.settings_file)
-    credential = _read_credential(environ)
-    environment = _read_environment(environ)
-    values = {**file.given, **credential.given, **environment.given}
-    token, collector_token = read_token(places, environ), read_collector_token(places, environ)
+    directory = environ.get("CREDENTIALS_DIRECTORY", "")  # see systemd.exec(5)
+    credentials = Path(directory) if directory.startswith("/") else None
+    sources = [_read_file(places.settings_file), _read_environment(environ)]
+    if credentials is not None:
+        sources.insert(1, _read_file(credentials / "reporter.toml"))
+    values = {name: value for source in sources for name, value in source.values.items()}
+    token = read_token(credentials, places.credential_file, "the assisted-service is")
+    collector_token = read_token(credentials, places.collector_credential_file, "collectors are")
     service, missing = _build_service(values, token, places)
     if not collector_token.is_usable:  # without a usable token, nothing is sent to collectors
         others = tuple(place for place in values.get("ship_to", ()) if not place.startswith(COLLECTOR))
         values |= {"ship_to": others, "records_to": ()}
-    bad = file.bad | credential.bad | environment.bad
+    bad = frozenset[str]().union(*(source.bad for source in sources))
     return Settings(
         service=service,
         proxies=Proxies(**_select_section(values, "proxies")),
         collector_token=collector_token.token,
         faults=(
-            *file.faults,
-            *credential.faults,
-            *environment.faults,
+            *(fault for source in sources for fault in source.faults),
             *token.faults,
             *collector_token.faults,
             *(fault for name, fault in missing if name not in bad),
         ),
         **{name: value for name, value in values.items() if "." not in name},
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """The settings from one source."""
-
-    given: Mapping[str, Any] = field(default_factory=dict)
-    faults: tuple[str, ...] = ()
-    bad: frozenset[str] = frozenset()
-    """The names of the invalid settings."""
-
-
-def _read_credential(environ: Mapping[str, str]) -> _Read:
-    """Read the credential `reporter.toml` (`LoadCredential=`); see systemd.exec(5)."""
-    directory = environ.get("CREDENTIALS_DIRECTORY", "")
-    return _read_file(Path(directory) / _CREDENTIAL) if directory.startswith("/") else _Read()
 
 
 def _read_file(path: Path) -> _Read:
@@ -420,7 +415,7 @@ def _read_file(path: Path) -> _Read:
         return _Read(faults=(f"{error}; the file is ignored until this is corrected",))
     except (OSError, ValueError) as error:
         return _Read(
-            faults=(f"{path}:1: cannot be read: {reason(error)}; make it a file that root can read",)
+            faults=(f"{path}:1: cannot be read: {_describe(error)}; make it a file that root can read",)
         )
     return _read_document(document)
 
@@ -448,14 +443,14 @@ def _flatten(document: Value) -> Iterator[tuple[str, Value]]:
 
 
 def _find_setting(name: str) -> Setting:
-    if name in _BY_NAME:
-        return _BY_NAME[name]
+    if name in SETTINGS:
+        return SETTINGS[name]
     plain = name.rpartition(".")[2].lower()
     if plain in _SECRETS:
         raise ValueError(f"the token does not belong here; write it into {Places().credential_file} (0600)")
     if name in _SECTIONS:
         raise ValueError(f"a section; write [{name}] and its settings below")
-    ends = {setting.rpartition(".")[2]: setting for setting in _BY_NAME}
+    ends = {setting.rpartition(".")[2]: setting for setting in SETTINGS}
     near = find_nearest(plain, ends)
     hint = f"did you mean {ends[near]}?" if near else "docs/boot-reporter-settings.md lists them all"
     raise ValueError(f"no such setting; {hint}")
@@ -464,14 +459,14 @@ def _find_setting(name: str) -> Setting:
 def _read_environment(environ: Mapping[str, str]) -> _Read:
     values: dict[str, Any] = {}
     bad: dict[str, str] = {}
-    for setting in SETTINGS:
-        variable = next((name for name in setting.environment if environ.get(name, "").strip()), None)
+    for name, setting in SETTINGS.items():
+        variable = next((each for each in setting.variables if environ.get(each, "").strip()), None)
         if variable is None:
             continue
         try:
-            values[setting.name] = setting.value(environ[variable], is_variable=True)
+            values[name] = setting.value(environ[variable], is_variable=True)
         except ValueError as error:
-            bad[setting.name] = f"environment:{variable}: {error}"
+            bad[name] = f"environment:{variable}: {error}"
     if environ.get("PULL_SECRET_TOKEN"):
         bad["token"] = (
             "environment:PULL_SECRET_TOKEN: not taken, others can read an environment; write it into "
@@ -485,16 +480,103 @@ def _select_section(values: Mapping[str, Any], section: str) -> dict[str, Any]:
     return {name: value for (of, _, name), value in own if of == section and name}
 
 
+@dataclass(frozen=True, slots=True)
+class TokenRead:
+    """A token, and a line for each problem with its files. No line contains any part of a token."""
+
+    token: str | None
+    faults: tuple[str, ...]
+    is_usable: bool = True
+    """False if a token file exists but has no readable token. Without it the service would deny the host."""
+
+
+_REGISTRY: Final = "cloud.openshift.com"
+"""The registry in a pull secret whose `auth` is the token for the hosted service."""
+_MAX_TOKEN_FILE_BYTES: Final = 1 << 18
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+"""The form of a token (`token68` of RFC 9110, 11.2): a JWT, base64, or a collector's token."""
+_OTHERS_MODE: Final = 0o077
+
+
+def read_token(credentials: Path | None, file: Path, whose: str) -> TokenRead:
+    """Return a token from systemd's credential with the name of the file, or from the file.
+
+    A blank credential counts as missing: the unit sets one if the file is missing. The result is not usable
+    if the disk fails, or if no file has a token but one has something else. `whose` is the beginning of what
+    the lines say about a missing token: `collectors are`.
+    """
+    faults: list[str] = []
+    is_usable = True
+    for path in [credentials / file.name, file] if credentials is not None else [file]:
+        is_ours = path is file  # systemd sets the permissions of a credential
+        try:
+            data, mode = read_small(path, _MAX_TOKEN_FILE_BYTES)
+        except FileNotFoundError:
+            if os.path.lexists(path):
+                faults.append(f"{path}:1: a link to a file that is missing; write the token into that file")
+                is_usable = False
+            continue
+        except OSError as error:
+            fault = f"{path}:1: cannot be read: {_describe(error)}; without it {whose} sent nothing"
+            return TokenRead(None, (fault,), is_usable=False)
+        except ValueError as error:
+            faults.append(f"{path}:1: cannot be read: {error}; make it a file that root can read")
+            is_usable = False
+            continue
+        if not data.strip() and not is_ours:
+            continue
+        if is_ours and mode & _OTHERS_MODE:
+            faults.append(f"{path}:1: others than its owner may read the token; chmod 0600 {path}")
+        try:
+            return TokenRead(token_in(data), tuple(faults))
+        except ValueError as error:
+            faults.append(f"{path}:1: {error}; until then {whose} sent nothing")
+            is_usable = False
+    return TokenRead(None, tuple(faults), is_usable)
+
+
+def token_in(data: bytes) -> str:
+    """Return the token in a file: the whole content, or the `auth` of a pull secret. Raises ValueError."""
+    try:
+        token = data.decode("ascii").strip()
+    except UnicodeDecodeError:
+        raise ValueError("no token: a token is ASCII; write the token alone into it") from None
+    if not token:
+        raise ValueError("an empty file; write the token into it, or remove it if the service asks for none")
+    if token.startswith("{"):
+        token = _read_auth(token)
+    if len(token.split()) > 1:
+        raise ValueError("no token: a blank in it; write the token alone into it, without `Bearer`")
+    if not _TOKEN.fullmatch(token):
+        raise ValueError("no token: characters that no token has, as quotes; write the token alone into it")
+    return token
+
+
+def _read_auth(pull_secret: str) -> str:
+    try:
+        auth = json.loads(pull_secret)["auths"][_REGISTRY]["auth"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        auth = None
+    if not isinstance(auth, str) or not auth:
+        raise ValueError(f'a pull secret without auths["{_REGISTRY}"].auth; write the token itself into it')
+    return auth.strip()
+
+
+def _describe(error: OSError | ValueError) -> str:
+    """Return the text of an error without the path."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
 def _build_service(
     values: Mapping[str, Any], token: TokenRead, places: Places
 ) -> tuple[AssistedServiceSettings | None, list[tuple[str, str]]]:
     """Return the service, or None if a required setting is missing; and names and faults for missing ones."""
     section = _select_section(values, "assisted_service")
-    missing = [_BY_NAME[f"assisted_service.{name}"] for name in _NEEDED if name not in section]
+    missing = [f"assisted_service.{name}" for name in _NEEDED if name not in section]
     if len(missing) == len(_NEEDED) and values.get("ship_to"):
         return None, []
     if missing:
-        return None, [(setting.name, _missing_fault(setting, places)) for setting in missing]
+        return None, [(name, _describe_missing(name, places)) for name in missing]
     if "ca_bundle" not in section and is_there(places.ca_bundle):
         section["ca_bundle"] = places.ca_bundle
     service = AssistedServiceSettings(token=token.token, is_usable=token.is_usable, **section)
@@ -505,10 +587,10 @@ def _build_service(
     return service, [("token", no_token)] if token.token is None and token.is_usable else []
 
 
-def _missing_fault(setting: Setting, places: Places) -> str:
+def _describe_missing(name: str, places: Places) -> str:
     return (
-        f"{places.settings_file}:1: no {setting.name}; without it the assisted-service is sent nothing: "
-        f"set it there, or {setting.environment[0]} in the environment"
+        f"{places.settings_file}:1: no {name}; without it the assisted-service is sent nothing: "
+        f"set it there, or {SETTINGS[name].variables[0]} in the environment"
     )
 
 

@@ -262,32 +262,29 @@ def _list_removals(places: Places, tombstone: Tombstone) -> Iterator[Path]:
     """Yield the files to remove, in order: secrets first, last the units that could repeat the clean-up."""
     yield places.credential_file
     yield places.collector_credential_file
-    yield from _unless_kept("settings", [places.settings_file], tombstone)
-    yield from _unless_kept("console", [places.issue], tombstone)
+    if "settings" not in tombstone.keep:
+        yield places.settings_file
+    if "console" not in tombstone.keep:
+        yield places.issue
     yield from _list_round_files(places, tombstone)
     too_much = set(_list_refused(places, tombstone))
     yield from (places.at(path) for path in tombstone.remove if path not in too_much)
-    yield from _unless_kept("units", _list_units(places), tombstone)
-
-
-def _unless_kept(retained: str, paths: Iterable[Path], tombstone: Tombstone) -> Iterable[Path]:
-    return () if retained in tombstone.keep else paths
+    if "units" not in tombstone.keep:
+        units = (places.service, places.timer)
+        yield from (unit.with_name(f"{unit.name}.d") for unit in units)
+        yield from (*places.unit_links, *units)
 
 
 def _list_round_files(places: Places, tombstone: Tombstone) -> Iterator[Path]:
     """Yield the files of rounds: bundles, the state and its damaged copies, and torn writes."""
     yield places.work_directory
-    yield from _unless_kept("spool", [places.spool_directory, places.volatile.state_directory], tombstone)
-    name = places.state_file.name
-    paths = sorted(places.state_directory.glob(f"*{name}*"))
-    ours = [path for path in paths if path.name.lstrip(".").startswith(name)]
-    yield from _unless_kept("state", ours, tombstone)
-
-
-def _list_units(places: Places) -> Iterator[Path]:
-    units = (places.service, places.timer)
-    yield from (unit.with_name(f"{unit.name}.d") for unit in units)
-    yield from (*places.unit_links, *units)
+    if "spool" not in tombstone.keep:
+        yield places.spool_directory
+        yield places.volatile.state_directory
+    if "state" not in tombstone.keep:
+        name = places.state_file.name
+        paths = sorted(places.state_directory.glob(f"*{name}*"))
+        yield from (path for path in paths if path.name.lstrip(".").startswith(name))
 
 
 def _list_refused(places: Places, tombstone: Tombstone) -> Iterator[str]:

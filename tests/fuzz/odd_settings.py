@@ -17,7 +17,8 @@ _VALUES: Final = [
     *('"99999999999 GiB"', '"never"', '"*"', '["*", "[::]/999", "10.0.0.0/99", "\\u2100"]', "[" * 900),
     *("[" * 400 + "]" * 400, "{a=" * 300 + "1" + "}" * 300, "0b1", "0o7", "+1", "1_0", "é"),
 ]
-_REPORTERS: Final = [setting.name for setting in SETTINGS] + [
+_REPORTERS: Final = [
+    *SETTINGS,
     "token",
     "assisted_service",
     "proxies",
@@ -57,7 +58,7 @@ _TEXTS = st.sampled_from(
 ) | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=9)
 
 _REPORTER_NAMES: Final = [
-    *(name for setting in SETTINGS for name in setting.environment),
+    *(name for setting in SETTINGS.values() for name in setting.variables),
     *("PULL_SECRET_TOKEN", "CREDENTIALS_DIRECTORY", "INVOCATION_ID", "JOURNAL_STREAM"),
 ]
 REPORTER_VARIABLES = st.dictionaries(st.sampled_from(_REPORTER_NAMES), _TEXTS, max_size=4)
