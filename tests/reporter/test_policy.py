@@ -24,7 +24,7 @@ from service_record.reporter.policy.round_context import (
 from service_record.reporter.policy.shipments import PROBE_BYTES, SHIP_RULES, reads_view
 from service_record.reporter.policy.transitions import (
     ANSWERS,
-    Answer,
+    AnswerRule,
     Call,
     ResponseClass,
     apply_report,
@@ -445,7 +445,7 @@ def test_fact_is_never_taken_back() -> None:
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda row: row.name)
-def test_answer_is_classified_as_documented(answer: Answer) -> None:
+def test_answer_is_classified_as_documented(answer: AnswerRule) -> None:
     earlier = ANSWERS[: ANSWERS.index(answer)]
     told = [
         (call, status)

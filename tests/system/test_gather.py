@@ -20,10 +20,8 @@ import sys
 from pathlib import Path
 
 from service_record.reporter.gather.collectors import COLLECTORS
-from service_record.reporter.gather.gathering import gather
+from service_record.reporter.gather.gathering import Context, gather, manifest
 from service_record.reporter.gather.journal import newest_cursor
-from service_record.reporter.gather.gathering import Context
-from service_record.reporter.gather.gathering import manifest
 from service_record.record.systemd import boot_id
 from tests.gathered import AT, DirectoryBundle
 

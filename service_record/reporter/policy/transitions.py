@@ -57,7 +57,7 @@ class ResponseClass(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AnswerRule:
     """A row of the table of answers. The first row that matches decides."""
 
     name: str
@@ -71,43 +71,43 @@ _ALL: Final = frozenset(Call)
 _PUTS: Final = frozenset({Call.STAGE, Call.INFO})
 
 ANSWERS: Final = (
-    Answer("accepted", _ALL, range(200, 300), ResponseClass.DONE, "the service has it"),
-    Answer(
+    AnswerRule("accepted", _ALL, range(200, 300), ResponseClass.DONE, "the service has it"),
+    AnswerRule(
         "unknown-stage",
         frozenset({Call.STAGE}),
         {400},
         ResponseClass.OTHER_FORM,
         "services without the stages of the enhancement answer 400 to them, and store nothing",
     ),
-    Answer(
+    AnswerRule(
         "moved-on",
         _PUTS,
         {409},
         ResponseClass.MOVED,
         "the host has another stage by now",
     ),
-    Answer(
+    AnswerRule(
         "busy",
         _ALL,
         {408, 423, 425, 429, *range(500, 600)},
         ResponseClass.LATER,
         "a temporary failure of the server or a proxy; 500 is also sent if the host's status changed",
     ),
-    Answer(
+    AnswerRule(
         "denied",
         _ALL,
         {401, 403, 404},
         ResponseClass.LATER,
         "also sent by proxies, portals, and services whose database is down",
     ),
-    Answer(
+    AnswerRule(
         "not-the-service",
         _ALL,
         range(100, 400),
         ResponseClass.LATER,
         "redirects come from portals and proxies; not followed, because the key is for the service only",
     ),
-    Answer(
+    AnswerRule(
         "refused",
         _ALL,
         range(400, 500),
