@@ -93,9 +93,14 @@ def _is_telling(prefix: str) -> bool:
 
 
 def _trigger(prefix: str) -> str:
-    """Return a beginning as it is searched for; a short one not at the end of a word, like `task-1`."""
+    """Return a pattern of a prefix. A short one does not match at the end of a word, as in `task-1`."""
     before = r"(?:^|[^a-z]|\\[nrt])" if len(prefix) < _LEAST_PREFIX else ""
-    return before + re.escape(prefix)
+    # A part of a UUID may end like the prefix, but the next part has at most 12 characters.
+    after = "[A-Za-z0-9]{13}" if _HEXADECIMAL.fullmatch(prefix) else ""
+    return before + re.escape(prefix) + after
+
+
+_HEXADECIMAL: Final = re.compile(r"[0-9a-f]+-")
 
 
 def _without_count(count: re.Match[str]) -> str:

@@ -63,7 +63,8 @@ def token_rows(rules: list[tuple[str, str]]) -> Iterator[dict[str, Any]]:
         if row is None or any(each.search(text) for each in found for text in _beginnings(row)):
             continue
         # A beginning alone is common in logs (`NF-C`, `application_`), and each hit makes a line slow.
-        row["trigger"] = f"{_WORD_BEGIN}{row['trigger'].removeprefix(_WORD_BEGIN)}[A-Za-z0-9]{{8}}"
+        after = "" if row["trigger"].endswith("}") else "[A-Za-z0-9]{8}"
+        row["trigger"] = f"{_WORD_BEGIN}{row['trigger'].removeprefix(_WORD_BEGIN)}{after}"
         found.append(types.compile_pattern(row["trigger"].encode()))
         yield row
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from service_record.redaction import ordinary_words, types
 from service_record.redaction.secrets import expand_parts
@@ -345,9 +345,11 @@ _FIELD: Final = types.Finder(rb"""^[ \t]+(?:type|description|sensitive)[ \t]*[:=
 _KEY: Final = types.Finder(rb"^[A-Za-z0-9_.-]+:(?:[ \t]|$)")
 
 
-@dataclass(frozen=True, slots=True)
-class OpenName:
-    """A name whose value is on a later line."""
+class OpenName(NamedTuple):
+    """A name whose value is on a later line.
+
+    A tuple: a dataclass takes several times as long to hash, and each line below such a name needs that.
+    """
 
     form: str
     """A key of `_BEGINNINGS` except map, or `block`, or the name of a map: `data`, `stringData`."""
@@ -399,8 +401,10 @@ class ValueFollower:
             yield from spans
             if spans and self.name is None:
                 return
-        if (self._open is None or self._open.form in {"data", "secrets"}) and len(line) <= _MAX_FRAMED_BYTES:
-            self._remember_name(line)  # the search is slow, and longer lines are not written by hand
+        is_free = self._open is None or self._open.form in {"data", "secrets"}
+        # The search for each form is slow, and longer lines are not written by hand.
+        if is_free and len(line) <= _MAX_FRAMED_BYTES and _ANY_NAME.find(line) is not None:
+            self._remember_name(line)
         yield from _values_in_json(line)
 
     def _find_expected(self, name: OpenName, line: bytes) -> Iterator[tuple[int, int]]:

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from itertools import chain, repeat
+from itertools import accumulate, chain, repeat
 from typing import Any, Final, TypeAlias
 
 from service_record.redaction import encodings, ordinary_words, types
@@ -151,27 +151,29 @@ class Patterns:
         a line matters, and it is not read from a cache.
         """
         searches, exact = self._certain_searches if certain else self._searches
-        lines: dict[tuple[int, int], int] = {}
-        for numbers, trigger in searches:
-            for line in trigger.lines(text):
-                lines[line] = lines.get(line, 0) | numbers
-        # If most lines are suspects, one search of the whole text is faster than one of each line.
-        size = sum(end - start for start, end in lines)
-        exact_lines = set(exact.lines(text)) if 2 * size > len(text) else None
         suspects: list[tuple[int, int, int]] = []
-        for start, end in sorted(lines):
-            groups = lines[start, end]
-            # Include the line breaks around the line: a trigger may begin or end with one.
-            first, last = max(start - 1, 0), min(end + 1, len(text))
-            if (
-                (start, end) in exact_lines
-                if exact_lines is not None
-                else exact.find(text, first, last) is not None
-            ):
+        last = -1
+        for start, end, numbers in sorted(
+            (*line, numbers) for numbers, trigger in searches for line in trigger.lines(text)
+        ):
+            suspects.append((start, end, numbers if start != last else numbers | suspects.pop()[2]))
+            last = start
+        if not suspects:
+            return []
+        # Search all of these lines at once, with the line breaks around them: a trigger may begin or end with
+        # one. If there are many, a search of each line would take longer than a search of the whole block.
+        joined = b"\n".join([b"", *[text[start:end] for start, end, _ in suspects], b""])
+        exact_lines = exact.lines(joined)
+        if exact_lines:
+            starts = list(accumulate((end - start + 1 for start, end, _ in suspects), initial=1))
+            for place, _ in exact_lines:
+                at = bisect_right(starts, place) - 1
+                start, end, numbers = suspects[at]
                 for number, group in (self._certain if certain else self._groups).items():
-                    if number & (TOKENS | ENCODED) and group.trigger.find(text, first, last) is not None:
-                        groups |= number
-            suspects.append((start, end, groups))
+                    area = max(start - 1, 0), min(end + 1, len(text))
+                    if number & (TOKENS | ENCODED) and group.trigger.find(text, *area) is not None:
+                        numbers |= number
+                suspects[at] = start, end, numbers
         return suspects
 
     def matching_shapes(

@@ -24,6 +24,10 @@ _MEMORY_BYTES: Final = 64 << 20
 """RE2's memory limit for one pattern, including the automaton states that it builds while it searches."""
 
 
+ZEROS_FOR_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
+"""Table for `bytes.translate`. Lines that differ only in times, process IDs and numbers become equal."""
+
+
 def compile_pattern(pattern: bytes, *, groups: bool = True) -> Pattern:
     """Compile a pattern that treats each byte as one character."""
     return re2.compile(pattern, _options(groups=groups))
@@ -53,9 +57,13 @@ class Finder:
         return spans if spans[0][0] >= 0 else None
 
     def lines(self, text: bytes) -> list[tuple[int, int]]:
-        """Return start and end of each line in which a match begins. A newline belongs to the next line."""
+        """Return start and end of each line in which a match begins, and of lines that only differ in digits.
+
+        A newline belongs to the next line.
+        """
         match, size = self._match, len(text)
         lines: list[tuple[int, int]] = []
+        seen: set[bytes] = set()
         position = 0
         while position < size:
             place: int = match(_ANYWHERE, text, position, size)[0][0]
@@ -67,7 +75,18 @@ class Finder:
             if end < 0:
                 end = size
             lines.append((start, end))
-            position = end + 1
+            if start == position > 0:
+                # Several lines in a row: many logs repeat a few lines that differ only in digits. Comparing
+                # such a line takes a quarter of the time of a search.
+                seen.add(text[start:end].translate(ZEROS_FOR_DIGITS))
+                while True:
+                    position = end + 1
+                    end = text.find(b"\n", position)
+                    if end < 0 or text[position:end].translate(ZEROS_FOR_DIGITS) not in seen:
+                        break
+                    lines.append((position, end))
+            else:
+                position = end + 1
         return lines
 
 
@@ -103,9 +122,6 @@ def _options(*, groups: bool) -> Any:
 
 Found: TypeAlias = tuple[int, int, str]
 """Start, end and kind of a secret in a text."""
-
-ZEROS_FOR_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
-"""Table for `bytes.translate`. Lines that differ only in times, process IDs and numbers become equal."""
 
 MASK_BEGIN: Final = b"<redacted:"
 """`<` may begin a plain YAML scalar and needs no escape in JSON. `[` would begin a YAML list."""
