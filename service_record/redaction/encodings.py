@@ -133,6 +133,8 @@ _BASE64_LINE: Final = re.compile(rb"""[ \t>|"'*#-]*([A-Za-z0-9+/]{40,}={0,2})["'
 _BASE64_END: Final = re.compile(rb"""[ \t>|"'*#-]*([A-Za-z0-9+/]{2,}={0,2})["',\\ \t\r]*\Z""")
 _CANDIDATE: Final = re.compile(rb"""[ \t>|"'*#-]*(?:[0-9A-Fa-f]{6,8}:? |[A-Za-z0-9+/]{16})""")
 _FORMS: Final = (_SINGLE, _PAIRS, _SWAPPED, _PLAIN_HEX, _BASE64_LINE)
+"""The forms of an encoded line. Each has one group."""
+_ANY_FORM: Final = re.compile(b"|".join(form.pattern for form in _FORMS))
 _MAX_BACK_BYTES: Final = 1 << 16
 KEY_END: Final = re.compile(rb"-----END [A-Z0-9 ]*PRIVATE KEY")
 _MIN_BLOCK_LINES: Final = 2
@@ -176,14 +178,15 @@ def _width(text: bytes, start: int, form: re.Pattern[bytes]) -> int:
     return found[1] - found[0] if found is not None else 0
 
 
-def _line_form(text: bytes, start: int) -> "re.Pattern[bytes] | None":
+def _line_form(text: bytes, start: int) -> re.Pattern[bytes] | None:
     first = prefix_end(text, start)
     if _CANDIDATE.match(text, first) is None:
         return None
     end = line_end(text, start)
     if end - start >= _MAX_BACK_BYTES:
         return None
-    return next((form for form in _FORMS if form.match(text, first, end)), None)
+    match = _ANY_FORM.match(text, first, end)
+    return _FORMS[(match.lastindex or 1) - 1] if match is not None else None
 
 
 def find_block(text: bytes, start: int, floor: int) -> Block | None:

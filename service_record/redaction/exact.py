@@ -13,6 +13,7 @@ from typing import Final
 from service_record.redaction import types
 from service_record.redaction.secrets import PEM_BODY_FAMILY, Form, forms, is_pem, is_searchable, pem_body
 from service_record.redaction.types import (
+    Found,
     MaskedSpan,
     Secret,
     from_base64,
@@ -220,6 +221,13 @@ class Exact:
                     for number, (start, end) in enumerate(pieces)
                 )
         return merge_spans(spans)
+
+    def find(self, text: bytes) -> list[Found]:
+        """Return the secrets in a text. A `+` before a kind marks a further piece of one secret."""
+        return [
+            (span.start, span.end, span.kind if span.is_first else f"+{span.kind}")
+            for span in self.spans(text)
+        ]
 
     def _add(self, secret: Secret, *, only_plain: bool) -> None:
         for text, needles in forms_with_needles(secret.value, only_plain=only_plain):

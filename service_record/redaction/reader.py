@@ -73,6 +73,7 @@ _IDS: Final = re.compile(rb"[0-9]+:[0-9]+:")
 """Matches the user and group after a password in lines as of passwd(5)."""
 _URL: Final = re.compile(rb"[a-z][a-z0-9+.-]*://|[a-z][a-z_]{2,}=(?![=>])|[A-Za-z_][A-Za-z0-9_.-]*=\"")
 """Matches a URL or the next field of logfmt. Neither is a password."""
+_SQL_ROWS: Final = types.Finder(rb"(?i:values)[\s\v]*\(")
 _BLANKS: Final = re.compile(rb"[ \t]*(?:(?:&[A-Za-z][A-Za-z0-9_-]*|!!?[a-z]+)[ \t]+(?=\S))?")
 """Matches blanks, and an anchor or a tag of YAML."""
 _WORD: Final = re.compile(rb"""[^\s"'\\,;]+""")
@@ -102,7 +103,6 @@ _DIGIT_CHECKS: Final = (ordinary_words.is_credential, ordinary_words.is_registry
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    triggers: Sequence[bytes]
     trigger: types.Finder
     filter: Any
     """An RE2 filter that returns the indexes of the `shapes` in a text."""
@@ -119,17 +119,15 @@ class Patterns:
         self.scanner = types.Finder(expand_parts(b"(?i:(" + named + b"))<<IS>>"), groups=True)
         self._bare = [types.Finder(b"(?i:" + shape.named + b")$") for shape in self.names]
         others = {ENCODED: encodings.TRIGGER, WORDS: TRIGGER + b"|" + SQL_TRIGGER, TOKENS: encodings.ESCAPED}
-        self._groups = _make_groups(every, others)
+        self._all = _make_groups(every, others)
         certain = [shape for shape in every if shape.is_certain]
         self._certain = _make_groups(certain, {ENCODED: encodings.TRIGGER})
-        self._searches = _make_searches(self._groups)
-        self._certain_searches = _make_searches(self._certain)
         self.block_trigger = types.Finder(encodings.TRIGGER)
 
     def groups_in(self, text: bytes, *, certain: bool = False) -> int:
         """Return the groups of shapes that a text may contain, as a bit mask."""
         found = 0
-        for number, group in (self._certain if certain else self._groups).items():
+        for number, group in (self._certain if certain else self._all)[0].items():
             if group.trigger.find(text) is not None:
                 found |= number
         return found
@@ -137,7 +135,7 @@ class Patterns:
     def trigger_spans(self, text: bytes, start: int, end: int, *, certain: bool) -> list[tuple[int, int]]:
         """Return the sorted spans of the triggers of shapes between `start` and `end`."""
         found: list[tuple[int, int]] = []
-        for group in (self._certain if certain else self._groups).values():
+        for group in (self._certain if certain else self._all)[0].values():
             position = start
             while (hit := group.trigger.find(text, position, end)) is not None:
                 found.append(hit)
@@ -150,37 +148,31 @@ class Patterns:
         The groups may be too many. Whether a line has TOKENS or ENCODED is exact, because each digit of such
         a line matters, and it is not read from a cache.
         """
-        searches, exact = self._certain_searches if certain else self._searches
+        groups, searches = self._certain if certain else self._all
         suspects: list[tuple[int, int, int]] = []
         last = -1
         for start, end, numbers in sorted(
-            (*line, numbers) for numbers, trigger in searches for line in trigger.lines(text)
+            (*line, numbers) for numbers, trigger in searches for line in trigger.lines(text, is_exact=False)
         ):
             suspects.append((start, end, numbers if start != last else numbers | suspects.pop()[2]))
             last = start
         if not suspects:
             return []
         # Search all of these lines at once, with the line breaks around them: a trigger may begin or end with
-        # one. If there are many, a search of each line would take longer than a search of the whole block.
+        # one. A search of each line would take several times as long.
         joined = b"\n".join([b"", *[text[start:end] for start, end, _ in suspects], b""])
-        exact_lines = exact.lines(joined)
-        if exact_lines:
-            starts = list(accumulate((end - start + 1 for start, end, _ in suspects), initial=1))
-            for place, _ in exact_lines:
+        starts = list(accumulate((end - start + 1 for start, end, _ in suspects), initial=1))
+        for number in (TOKENS, ENCODED):
+            for place, _ in groups[number].trigger.lines(joined):
                 at = bisect_right(starts, place) - 1
-                start, end, numbers = suspects[at]
-                for number, group in (self._certain if certain else self._groups).items():
-                    area = max(start - 1, 0), min(end + 1, len(text))
-                    if number & (TOKENS | ENCODED) and group.trigger.find(text, *area) is not None:
-                        numbers |= number
-                suspects[at] = start, end, numbers
+                suspects[at] = (*suspects[at][:2], suspects[at][2] | number)
         return suspects
 
     def matching_shapes(
         self, text: bytes, groups: int, *, certain: bool
     ) -> Iterator[tuple[int, SecretShape, types.Finder]]:
         """Yield the position, the shape and the pattern of each shape of `groups` that a text contains."""
-        for number, group in (self._certain if certain else self._groups).items():
+        for number, group in (self._certain if certain else self._all)[0].items():
             if groups & number:
                 for index in group.filter.Match(text) or ():
                     order, shape, pattern = group.shapes[index]
@@ -203,38 +195,30 @@ def _compile_shape(pattern: bytes) -> types.Finder:
     return types.Finder(pattern, groups=True)
 
 
-def _make_groups(every: Sequence[SecretShape], others: Mapping[int, bytes]) -> dict[int, _Group]:
-    """Return the groups of these shapes. `others` has one more trigger for some groups."""
+def _make_groups(
+    every: Sequence[SecretShape], others: Mapping[int, bytes]
+) -> tuple[dict[int, _Group], list[tuple[int, types.Finder]]]:
+    """Return the groups of these shapes, and the searches of a block, with the groups that a hit may mean.
+
+    `others` has one more trigger for some groups. Groups share a search if this adds few states to the
+    automaton. One search for all groups takes twice as long as these two.
+    """
     named = {shape.trigger for shape in every if shape.named}
     groups: dict[int, _Group] = {}
+    triggers: dict[int, list[bytes]] = {}
     for number in GROUPS:
         own = [(order, shape) for order, shape in enumerate(every) if _group_number(shape, named) == number]
-        triggers = [shape.trigger for _, shape in own]
-        triggers += [others[number]] if number in others else []
+        triggers[number] = [shape.trigger for _, shape in own]
+        triggers[number] += [others[number]] if number in others else []
         patterns = [(order, shape, b"(?m)" + shape.pattern) for order, shape in own if not shape.named]
         groups[number] = _Group(
-            triggers,
-            types.Finder(_join_triggers(triggers)),
+            types.Finder(_join_triggers(triggers[number])),
             types.make_filter(pattern for _, _, pattern in patterns),
             patterns,
         )
-    return groups
-
-
-def _make_searches(groups: Mapping[int, _Group]) -> tuple[list[tuple[int, types.Finder]], types.Finder]:
-    """Return the searches that a block needs, each with the groups that a hit may mean, and the search that a
-    line with a hit needs.
-
-    One search of a block takes half as long as compressing it. Groups share a search if this adds few states
-    to the automaton. One search for all groups takes twice as long as these two.
-    """
-
-    def make_finder(numbers: int) -> types.Finder:
-        shared = (group.triggers for number, group in groups.items() if number & numbers)
-        return types.Finder(_join_triggers(chain.from_iterable(shared)))
-
-    searches = [(NAMES | WORDS, make_finder(NAMES | WORDS | TOKENS)), (RUNS, make_finder(RUNS | ENCODED))]
-    return searches, make_finder(TOKENS | ENCODED)
+    first = types.Finder(_join_triggers(chain(*(triggers[number] for number in (NAMES, WORDS, TOKENS)))))
+    second = types.Finder(_join_triggers(chain(*(triggers[number] for number in (RUNS, ENCODED)))))
+    return groups, [(NAMES | WORDS, first), (RUNS, second)]
 
 
 def _group_number(shape: SecretShape, named: Container[bytes]) -> int:
@@ -370,9 +354,11 @@ class LineReader:
 
     def _find_apart(self, text: bytes) -> Iterator[Found]:
         """Yield the secret values of XML, SQL and lists, whose names may be far away."""
+        has_rows = _SQL_ROWS.find(text) is not None
         xml = xml_values(text) if b"</" in text or b"/>" in text else ()
+        sql = sql_values(text) if has_rows else ()
         lists = list_values(text) if b"[" in text else ()
-        apart = chain(zip(repeat(True), chain(xml, sql_values(text))), zip(repeat(False), lists))
+        apart = chain(zip(repeat(True), chain(xml, sql)), zip(repeat(False), lists))
         for is_never_prose, (name, start, end) in apart:
             is_quoted = is_never_prose or text[start - 1 : start] in _QUOTES
             for shape in self._patterns.shapes_named(name):
@@ -382,7 +368,7 @@ class LineReader:
                     if is_sure and not ordinary_words.is_sentence(value):
                         yield start, end, shape.kind
                     break
-        for start, end in unnamed_sql_values(text):
+        for start, end in unnamed_sql_values(text) if has_rows else ():
             value = text[start:end]
             if _ADDRESS.fullmatch(value) is None and ordinary_words.is_password_without_separator(value):
                 yield start, end, "password"
@@ -534,9 +520,8 @@ def _iterate_matches(
     match = pattern.groups(text)
     is_more = False
     while match is not None:
-        value = next((text[start:end] for start, end in match[1:] if start >= 0), b"")
         # A port is an option of another program in the same command: `sshpass -p … ssh -p 22`.
-        if not (is_more and _PORT.fullmatch(value)):
+        if not (is_more and _PORT.fullmatch(text, *next((s for s in match[1:] if s[0] >= 0), (0, 0)))):
             yield match
         begin, position = match[0]
         position += begin == position
@@ -554,7 +539,7 @@ def _find_matches(shape: SecretShape, pattern: types.Finder, text: bytes) -> Ite
     quotes: Text | None = None
     for match in _iterate_matches(shape, pattern, text):
         begin = match[0][0]
-        if mask_end(text, begin) and shape.kind != "private-key":
+        if text.startswith(MASK_BEGIN, begin) and mask_end(text, begin) and shape.kind != "private-key":
             continue  # a mask looks like an XML element
         for first, last in match[1:]:
             start, end = first, last

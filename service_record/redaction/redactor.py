@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from service_record.redaction import encodings, types
@@ -81,6 +81,8 @@ class Redactor:
         self._keeps_length = keeps_length
         self._last_look = _LastLook(rules) if looks_again else None
         self._depth = depth
+        # Not a method of this object: a reference cycle would keep its memory until the next collection.
+        self._secrets_in = partial(_find_decoded, rules, only_certain=only_certain)
         self._reader = LineReader(rules.known, self._secrets_in, certain=only_certain)
         self._shape_secrets = lru_cache(maxsize=_MAX_CACHED_LINES)(
             self._reader.secrets
@@ -220,7 +222,7 @@ class Redactor:
         suspects.reverse()
         known = list(spans)
         known.reverse()
-        body, values = self._body, self._values
+        body, values, remembered_lines = self._body, self._values, self._remembered
         pieces: list[bytes] = []
         position = shift = 0
         """The end of the text in `pieces`, and how far the text after it moves in the output."""
@@ -240,8 +242,8 @@ class Redactor:
             while suspects and suspects[-1][0] < ahead:
                 suspects.pop()
             start = suspects[-1][0] if suspects else len(text)
-            is_open = body.is_open
-            if is_open or values.name is not None:
+            is_open, name = body.is_open, values.name
+            if is_open or name is not None:
                 start = ahead
             elif known:
                 start = min(start, text.rfind(b"\n", 0, known[-1].start) + 1)
@@ -271,11 +273,11 @@ class Redactor:
                         continue
             ahead = end + 1
             line = text[start:end]
-            is_free = not (is_open or values.is_in_block or (known and known[-1].start < end))
+            is_in_block = name is not None and values.is_in_block
+            is_free = not (is_open or is_in_block or (known and known[-1].start < end))
             # The hot path for logs whose lines name secrets: most of these lines differ only in digits.
             key = line if groups & (TOKENS | ENCODED) else line.translate(ZEROS_FOR_DIGITS)
-            name = values.name
-            remembered = self._remembered.get((name, groups, key)) if is_free else None
+            remembered = remembered_lines.get((name, groups, key)) if is_free else None
             if remembered is not None:
                 masks, below = remembered
                 if name is not None or below is not None:
@@ -287,14 +289,16 @@ class Redactor:
                     kind = span.kind if span.is_first else f"+{span.kind}"
                     exact.append((span.start - start, span.end - start, kind))
                 masks = self._read_line(line, exact, groups, key if is_free else None)
+            first = start + shift
             if masks:
                 masked = self._mask(text, start, line, masks)
                 pieces += [text[position:start], masked]
-                add_range(start + shift, start + shift + len(masked))
                 shift += len(masked) - len(line)
                 position = end
+            if read and first == read[-1][1] + 1:
+                read[-1] = read[-1][0], end + shift
             else:
-                add_range(start + shift, end + shift)
+                add_range(first, end + shift)
         pieces.append(text[position:])
         return b"".join(pieces), read
 
@@ -327,18 +331,6 @@ class Redactor:
                 found.setdefault(span, "+" * bool(at) + kind)
         dump_end = block.end - text.endswith(b"\n", 0, block.end) if block.is_dump else 0
         return [(*span, kind) for span, kind in sorted(found.items())], block.end, dump_end
-
-    def _secrets_in(self, text: bytes, depth: int) -> list[Found]:
-        """Return the secrets in a decoded text, by their offsets in it; none beyond the limit of depth."""
-        certain = self._only_certain
-        if depth > MAX_DEPTH or not (
-            self._rules.exact_spans(text) or self._rules.is_suspect(text, certain=certain)
-        ):
-            return []
-        inner = Redactor(self._rules, only_certain=certain, depth=depth)
-        inner.feed(text)
-        inner.finish()
-        return inner.spans
 
     def _read_line(self, line: bytes, known: list[Found], groups: int, key: bytes | None) -> Sequence[Mask]:
         """Return the masks of a line, which may contain the shapes of `groups`.
@@ -384,6 +376,16 @@ class Redactor:
             begin = self._consumed + start
             self.spans += [(begin + first, begin + last, kind) for first, last, kind, _ in masks]
         return apply_masks(line, masks, self.counts)
+
+
+def _find_decoded(rules: Rules, text: bytes, depth: int, *, only_certain: bool) -> list[Found]:
+    """Return the secrets in a decoded text, by their offsets in it; none beyond the limit of depth."""
+    if depth > MAX_DEPTH or not (rules.known(text) or rules.is_suspect(text, certain=only_certain)):
+        return []
+    redactor = Redactor(rules, only_certain=only_certain, depth=depth)
+    redactor.feed(text)
+    redactor.finish()
+    return redactor.spans
 
 
 class _LastLook:

@@ -15,6 +15,8 @@ class Rules:
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
         self._exact = Exact(secrets)
         self._patterns = patterns()
+        self.known = self._exact.find
+        """Returns the known secrets in a text of one line."""
         self._reader = LineReader(self.known, _decode_nothing)
 
     @property
@@ -25,13 +27,6 @@ class Rules:
     def exact_spans(self, text: bytes) -> list[MaskedSpan]:
         """Return the spans of the known secrets in a text of any number of lines."""
         return self._exact.spans(text)
-
-    def known(self, text: bytes) -> list[Found]:
-        """Return the known secrets in a text. A `+` before a kind marks a further piece of one secret."""
-        return [
-            (span.start, span.end, span.kind if span.is_first else f"+{span.kind}")
-            for span in self._exact.spans(text)
-        ]
 
     def is_suspect(self, text: bytes, *, certain: bool = False) -> bool:
         """Return True if a text may hold an unknown secret."""

@@ -499,11 +499,12 @@ class Text:
     `_find_next` remembers its position. If names are read in order, each delimiter is searched for only once.
     """
 
-    __slots__ = ("_ends", "_found", "_starts", "data")
+    __slots__ = ("_ends", "_found", "_quoted", "_starts", "data")
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self._starts: list[int] | None = None
+        self._quoted = _QUOTED.finditer(data)
+        self._starts: list[int] = []
         self._ends: list[int] = []
         self._found: dict[tuple[re.Pattern[bytes], int], tuple[int, int, int]] = {}
         """For each pattern and piece: the start of the search, and the start and end of its match."""
@@ -523,10 +524,11 @@ class Text:
 
     def bounds(self, position: int) -> tuple[int, int, bool]:
         """Return the span of the quoted text around a position and True, or that of the line and False."""
-        if self._starts is None:
-            spans = [match.span() for match in _QUOTED.finditer(self.data)]
-            self._starts = [start for start, _ in spans]
-            self._ends = [end for _, end in spans]
+        while not self._starts or self._starts[-1] < position:
+            match = next(self._quoted, None)
+            start, end = match.span() if match is not None else (_NOWHERE, _NOWHERE)
+            self._starts.append(start)
+            self._ends.append(end)
         index = bisect_right(self._starts, position - 1) - 1
         if index >= 0 and position < self._ends[index]:
             return self._starts[index] + 1, self._ends[index] - 1, True

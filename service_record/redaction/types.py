@@ -56,10 +56,10 @@ class Finder:
         spans: list[tuple[int, int]] = self._match(_ANYWHERE, text, start, len(text))
         return spans if spans[0][0] >= 0 else None
 
-    def lines(self, text: bytes) -> list[tuple[int, int]]:
-        """Return start and end of each line in which a match begins, and of lines that only differ in digits.
+    def lines(self, text: bytes, *, is_exact: bool = True) -> list[tuple[int, int]]:
+        """Return start and end of each line in which a match begins. A newline belongs to the next line.
 
-        A newline belongs to the next line.
+        If not `is_exact`, also returns some lines that differ from such a line only in their digits.
         """
         match, size = self._match, len(text)
         lines: list[tuple[int, int]] = []
@@ -75,18 +75,16 @@ class Finder:
             if end < 0:
                 end = size
             lines.append((start, end))
-            if start == position > 0:
-                # Several lines in a row: many logs repeat a few lines that differ only in digits. Comparing
-                # such a line takes a quarter of the time of a search.
+            if start == position > 0 and not is_exact:
+                # The hot path for logs that repeat a few lines with a match. To compare the next line with
+                # these takes a quarter of the time of a search.
                 seen.add(text[start:end].translate(ZEROS_FOR_DIGITS))
-                while True:
-                    position = end + 1
-                    end = text.find(b"\n", position)
-                    if end < 0 or text[position:end].translate(ZEROS_FOR_DIGITS) not in seen:
+                while (after := text.find(b"\n", end + 1)) >= 0:
+                    if text[end + 1 : after].translate(ZEROS_FOR_DIGITS) not in seen:
                         break
-                    lines.append((position, end))
-            else:
-                position = end + 1
+                    lines.append((end + 1, after))
+                    end = after
+            position = end + 1
         return lines
 
 

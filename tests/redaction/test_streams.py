@@ -4,11 +4,12 @@ import gc
 import random
 import time
 import tracemalloc
+import weakref
 
 import pytest
 
 from bench.redaction import HOSTILE
-from service_record.redaction import Rules
+from service_record.redaction import Redactor, Rules
 from tests.redaction.kinds import KINDS
 from tests.redaction.measure import SEED, redact
 from tests.redaction.wrappings import WRAPPINGS
@@ -85,3 +86,16 @@ def test_hostile_text_leaves_nothing_in_memory() -> None:
         assert tracemalloc.get_traced_memory()[0] < 8 * SMALL
     finally:
         tracemalloc.stop()
+
+
+def test_redactor_is_freed_without_a_garbage_collection() -> None:
+    gc.disable()
+    try:
+        redactor = Redactor(RULES)
+        redactor.feed(b"password=Qw7rT2yU9iP4")
+        redactor.finish()
+        freed = weakref.ref(redactor)
+        del redactor
+        assert freed() is None
+    finally:
+        gc.enable()
