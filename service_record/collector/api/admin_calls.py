@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 from sqlalchemy import Connection
 from starlette.requests import Request
 
-from service_record.collector.api.answering import Answer, Created, CreatedText, NoContent, Refusal
+from service_record.collector.api.answering import Created, CreatedText, JsonAnswer, NoContent, Refusal
 from service_record.collector.api.operation import (
     ADMINISTRATORS,
     ENROLLING,
@@ -159,10 +159,10 @@ async def make_token(serving: Serving, grant: Grant, asked: NewToken) -> TokenMa
 
 
 @operation("GET /api/v1/tokens", who=ADMINISTRATORS)
-async def list_tokens(request: Request) -> Answer[Tokens]:
+async def list_tokens(request: Request) -> JsonAnswer[Tokens]:
     """List all tokens, without their secrets."""
     serving, _ = caller(request)
-    return Answer(Tokens(await serving.ask(tokens.list_tokens)))
+    return JsonAnswer(Tokens(await serving.ask(tokens.list_tokens)))
 
 
 @operation("DELETE /api/v1/tokens/{token:number}", who=ADMINISTRATORS, refusals=(404,))
@@ -181,14 +181,16 @@ async def revoke_token(request: Request) -> NoContent:
 
 
 @operation("GET /api/v1/audit", who=ADMINISTRATORS)
-async def list_audit(request: Request, query: AuditQuery) -> Answer[Audit]:
+async def list_audit(request: Request, query: AuditQuery) -> JsonAnswer[Audit]:
     """List the entries of the audit log, latest first."""
     serving, _ = caller(request)
-    return Answer(Audit(await serving.ask(lambda c: administration.list_audit(c, query.limit, query.before))))
+    return JsonAnswer(
+        Audit(await serving.ask(lambda c: administration.list_audit(c, query.limit, query.before)))
+    )
 
 
 @operation("PUT /api/v1/hosts/{host}", who=ADMINISTRATORS, refusals=(409,))
-async def put_host(request: Request, body: HostFields) -> Answer[HostPut] | Created[HostPut]:
+async def put_host(request: Request, body: HostFields) -> JsonAnswer[HostPut] | Created[HostPut]:
     """Create a host before it reports, or change its properties.
 
     Those are `group`, `release` and `hardware`.
@@ -223,7 +225,7 @@ async def put_host(request: Request, body: HostFields) -> Answer[HostPut] | Crea
         return is_new
 
     is_new = await serving.change(put)
-    return (Created if is_new else Answer)(HostPut(host, is_new))
+    return (Created if is_new else JsonAnswer)(HostPut(host, is_new))
 
 
 @operation("DELETE /api/v1/hosts/{host}", who=ADMINISTRATORS, refusals=(404,))

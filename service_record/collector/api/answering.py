@@ -61,7 +61,7 @@ def agent_refused(status: HTTPStatus, message: str, headers: Mapping[str, str] |
     return Response(document, status, headers, media_type="application/json")
 
 
-class Answer(Response, Generic[T]):
+class JsonAnswer(Response, Generic[T]):
     """A document as JSON. Handlers declare its type, which the OpenAPI document describes."""
 
     status: ClassVar = HTTPStatus.OK
@@ -71,19 +71,19 @@ class Answer(Response, Generic[T]):
         super().__init__(msgspec.json.encode(document), self.status, headers)
 
 
-class Created(Answer[T]):
+class Created(JsonAnswer[T]):
     """A document about something that the request created."""
 
     status = HTTPStatus.CREATED
 
 
-class Accepted(Answer[T]):
+class AcceptedAnswer(JsonAnswer[T]):
     """A document about work that continues after the answer."""
 
     status = HTTPStatus.ACCEPTED
 
 
-class Conflict(Answer[T]):
+class Conflict(JsonAnswer[T]):
     """A refusal (RFC 9457) with what the client needs to continue."""
 
     status = HTTPStatus.CONFLICT
@@ -111,7 +111,7 @@ class NoContent(Empty):
     status = HTTPStatus.NO_CONTENT
 
 
-class Text(Response):
+class PlainText(Response):
     """A plain text."""
 
     status: ClassVar = HTTPStatus.OK
@@ -121,13 +121,13 @@ class Text(Response):
         super().__init__(text, self.status, media_type=media_type)
 
 
-class CreatedText(Text):
+class CreatedText(PlainText):
     """A plain text about something that the request created."""
 
     status = HTTPStatus.CREATED
 
 
-class UnavailableText(Text):
+class UnavailableText(PlainText):
     """A plain text: the process cannot work at the moment."""
 
     status = HTTPStatus.SERVICE_UNAVAILABLE

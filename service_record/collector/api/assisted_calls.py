@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from sqlalchemy import Connection
 from starlette.requests import Request
 
-from service_record.collector.api.answering import BASE, Answer, Created, CreatedEmpty, Empty, NoContent
+from service_record.collector.api.answering import BASE, Created, CreatedEmpty, Empty, JsonAnswer, NoContent
 from service_record.collector.api.operation import HOSTS, HOSTS_AND_READERS, operation
 from service_record.collector.api.serving import Serving, caller, plain_body
 from service_record.collector.domain.access import TokenKind
@@ -35,7 +35,7 @@ _AGENT_SECONDS: Final = 60
 """Interval at which agents should call."""
 
 
-class HostsQuery(msgspec.Struct, kw_only=True):
+class ClusterHostsQuery(msgspec.Struct, kw_only=True):
     """The parameters of a list of hosts."""
 
     role: str | UnsetType = UNSET
@@ -77,7 +77,7 @@ class Instructions(msgspec.Struct, kw_only=True):
 
 
 @operation("GET /api/assisted-install/v2/clusters/{cluster_id}/hosts", who=HOSTS_AND_READERS)
-async def get_hosts(request: Request, query: HostsQuery) -> Answer[list[AssistedHost]]:
+async def get_hosts(request: Request, query: ClusterHostsQuery) -> JsonAnswer[list[AssistedHost]]:
     """As the assisted-service: list the hosts of a cluster that the token may read.
 
     A host token whose scope is the host's id creates the host with its first call.
@@ -103,7 +103,7 @@ async def get_hosts(request: Request, query: HostsQuery) -> Answer[list[Assisted
         and query.role in {UNSET, one.installation.role}
         and query.status in {UNSET, one.installation.status_at(now)}
     ]
-    return Answer(views)
+    return JsonAnswer(views)
 
 
 @operation(
@@ -179,11 +179,11 @@ async def register_host(request: Request) -> Created[AssistedHost]:
     who=HOSTS,
     refusals=(404,),
 )
-async def get_instructions(request: Request) -> Answer[Instructions]:
+async def get_instructions(request: Request) -> JsonAnswer[Instructions]:
     """As the assisted-service: answer an agent's call, once a minute. It gets nothing to do."""
     now = Serving.of(request).collector.now()
     await _change(request, lambda host, _: replace(host, checked_in_at=now), has_body=False)
-    return Answer(Instructions(next_instruction_seconds=_AGENT_SECONDS))
+    return JsonAnswer(Instructions(next_instruction_seconds=_AGENT_SECONDS))
 
 
 def id_in_path(request: Request, name: str) -> str:

@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service_record.collector.api.answering import Answer, Created, Download, NoContent, Refusal
+from service_record.collector.api.answering import Created, Download, JsonAnswer, NoContent, Refusal
 from service_record.collector.api.assisted_calls import id_in_path
 from service_record.collector.api.operation import HOSTS, READERS, TEXT, Short, operation
 from service_record.collector.api.requests import receive
@@ -186,13 +186,13 @@ async def keep(serving: Serving, sent: Sent, name: str, file: Arriving) -> Bundl
 
 
 @operation("GET /api/v1/hosts/{host}/bundles", who=READERS, refusals=(404,))
-async def list_bundles(request: Request) -> Answer[Bundles]:
+async def list_bundles(request: Request) -> JsonAnswer[Bundles]:
     """List the bundles of a host."""
     serving, host = Serving.of(request), host_name(request.path_params["host"])
     stored = await serving.ask(lambda connection: bundle_rows.list_bundles(connection, host))
     if stored is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {host}")
-    return Answer(Bundles(host, stored))
+    return JsonAnswer(Bundles(host, stored))
 
 
 @operation("GET /api/v1/hosts/{host}/bundles/{bundle:number}", who=READERS, refusals=(404,))

@@ -10,7 +10,14 @@ from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from service_record.collector.api.answering import Accepted, Answer, Created, Empty, NoContent, Refusal
+from service_record.collector.api.answering import (
+    AcceptedAnswer,
+    Created,
+    Empty,
+    JsonAnswer,
+    NoContent,
+    Refusal,
+)
 from service_record.collector.api.assisted_calls import id_in_path, object_in
 from service_record.collector.api.operation import ADMINISTRATORS, HOSTS, READERS, Short, operation
 from service_record.collector.api.serving import caller
@@ -67,12 +74,12 @@ async def put_operator(request: Request) -> Empty:
     refusals=(404,),
     counted="cluster",
 )
-async def complete(request: Request) -> Accepted[ClusterReference]:
+async def complete(request: Request) -> AcceptedAnswer[ClusterReference]:
     """As the assisted-service: report the result of an installation."""
     is_success, info = completion_of(await _read_body(request))
     completion = "success" if is_success else "failure"
     cluster_id = await _report(request, completion=completion, completion_info="" if is_success else info)
-    return Accepted(ClusterReference(id=cluster_id))
+    return AcceptedAnswer(ClusterReference(id=cluster_id))
 
 
 @operation(
@@ -133,7 +140,7 @@ class ClusterPut(msgspec.Struct):
 
 
 @operation("GET /api/v1/clusters", who=READERS)
-async def list_clusters(request: Request, query: ClustersQuery) -> Answer[Clusters]:
+async def list_clusters(request: Request, query: ClustersQuery) -> JsonAnswer[Clusters]:
     """List clusters with their states, those that need action first.
 
     Clusters that were installed more than a day ago are left out without `all=true`.
@@ -146,15 +153,15 @@ async def list_clusters(request: Request, query: ClustersQuery) -> Answer[Cluste
             connection, named=query.cluster, confined_to=grant.confined_to, done_since=since
         ),
     )
-    return Answer(Clusters(clusters=summaries, now=now))
+    return JsonAnswer(Clusters(clusters=summaries, now=now))
 
 
 @operation("GET /api/v1/clusters/{cluster}", who=READERS, refusals=(404,))
-async def show_cluster(request: Request) -> Answer[ClusterDetail]:
+async def show_cluster(request: Request) -> JsonAnswer[ClusterDetail]:
     """Show a cluster by its id or name: hosts, operators, logs and events."""
     serving, grant = caller(request)
     named = str(request.path_params["cluster"])
-    return Answer(await run_in_threadpool(find_cluster, serving.collector, named, grant.confined_to))
+    return JsonAnswer(await run_in_threadpool(find_cluster, serving.collector, named, grant.confined_to))
 
 
 def find_cluster(collector: Collector, named: str, confined_to: str) -> ClusterDetail:
@@ -167,7 +174,7 @@ def find_cluster(collector: Collector, named: str, confined_to: str) -> ClusterD
 
 
 @operation("PUT /api/v1/clusters/{cluster}", who=ADMINISTRATORS)
-async def put_cluster(request: Request, body: ClusterFields) -> Answer[ClusterPut] | Created[ClusterPut]:
+async def put_cluster(request: Request, body: ClusterFields) -> JsonAnswer[ClusterPut] | Created[ClusterPut]:
     """Set the name of a cluster and its planned number of hosts."""
     serving, grant = caller(request)
     cluster_id = str(request.path_params["cluster"]).lower()
@@ -185,4 +192,4 @@ async def put_cluster(request: Request, body: ClusterFields) -> Answer[ClusterPu
         return cluster_rows.define(connection, cluster_id, definition, now)
 
     is_new = await serving.change(put)
-    return (Created if is_new else Answer)(ClusterPut(cluster_id, is_new))
+    return (Created if is_new else JsonAnswer)(ClusterPut(cluster_id, is_new))

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from service_record.collector.api.answering import Answer, Refusal
+from service_record.collector.api.answering import JsonAnswer, Refusal
 from service_record.collector.api.operation import READERS, operation
 from service_record.collector.api.serving import Serving, caller, host_name
 from service_record.collector.domain.build_days import DEFAULT_DAYS, MOST_DAYS
@@ -55,7 +55,7 @@ class StatisticsQuery(msgspec.Struct, kw_only=True):
 
 
 @operation("GET /api/v1/hosts", who=READERS)
-async def list_hosts(request: Request, query: HostsQuery) -> Answer[Hosts]:
+async def list_hosts(request: Request, query: HostsQuery) -> JsonAnswer[Hosts]:
     """List hosts, those in trouble first.
 
     A host that moves in the order while pages are read is listed at the end, so that none is missed.
@@ -93,29 +93,29 @@ async def list_hosts(request: Request, query: HostsQuery) -> Answer[Hosts]:
             next=str(page.next or ""),
         )
 
-    return Answer(await serving.ask(find))
+    return JsonAnswer(await serving.ask(find))
 
 
 @operation("GET /api/v1/hosts/{host}", who=READERS, refusals=(404,))
-async def show_host(request: Request) -> Answer[HostDetail]:
+async def show_host(request: Request) -> JsonAnswer[HostDetail]:
     """Show a host with the steps of its latest build."""
-    return Answer(await _read_detail(request, None))
+    return JsonAnswer(await _read_detail(request, None))
 
 
 @operation("GET /api/v1/hosts/{host}/builds/{n:number}", who=READERS, refusals=(404,))
-async def show_build(request: Request) -> Answer[HostDetail]:
+async def show_build(request: Request) -> JsonAnswer[HostDetail]:
     """Show a host with the steps of a build."""
-    return Answer(await _read_detail(request, request.path_params["n"]))
+    return JsonAnswer(await _read_detail(request, request.path_params["n"]))
 
 
 @operation("GET /api/v1/statistics", who=READERS)
-async def show_statistics(request: Request, query: StatisticsQuery) -> Answer[Statistics]:
+async def show_statistics(request: Request, query: StatisticsQuery) -> JsonAnswer[Statistics]:
     """Show statistics of steps and of the builds of each day: durations and failures."""
     serving, grant = caller(request)
     collector, groups = serving.collector, grant.readable_groups(query.group)
     statistics = collector.baselines.statistics
     found = await run_in_threadpool(statistics, groups, query.release, query.by, collector.now(), query.days)
-    return Answer(found)
+    return JsonAnswer(found)
 
 
 async def _read_detail(request: Request, build: int | None) -> HostDetail:

@@ -19,7 +19,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service_record.collector.api.answering import Refusal, Text, UnavailableText, add_safe_headers, refused
+from service_record.collector.api.answering import (
+    PlainText,
+    Refusal,
+    UnavailableText,
+    add_safe_headers,
+    refused,
+)
 from service_record.collector.api.operation import ANYBODY, READERS, operation
 from service_record.collector.api.serving import Serving, caller
 from service_record.collector.logs import fault_of, log
@@ -154,14 +160,14 @@ class _Now(Source):
     "GET /metrics",
     who=READERS,
 )
-async def metrics(request: Request) -> Text:
+async def metrics(request: Request) -> PlainText:
     """Metrics for Prometheus."""
     _, grant = caller(request)
     if grant.confined_to:
         raise Refusal(HTTPStatus.FORBIDDEN, "metrics are of all hosts: this token reads one group only")
     counted: Metrics = request.app.state.metrics
     text = await run_in_threadpool(counted.text)
-    return Text(text, CONTENT_TYPE_LATEST)
+    return PlainText(text, CONTENT_TYPE_LATEST)
 
 
 _PROBE: Final = "readyz"
@@ -173,16 +179,16 @@ _READY_SECONDS: Final = 5.0
     "GET /healthz",
     who=ANYBODY,
 )
-async def healthy(_: Request) -> Text:
+async def healthy(_: Request) -> PlainText:
     """Check that the process runs."""
-    return Text("ok\n")
+    return PlainText("ok\n")
 
 
 @operation(
     "GET /readyz",
     who=ANYBODY,
 )
-async def ready(request: Request) -> Text | UnavailableText:
+async def ready(request: Request) -> PlainText | UnavailableText:
     """Check that the process runs and the database accepts writes."""
     writer = Serving.of(request).collector.writer
     try:
@@ -190,7 +196,7 @@ async def ready(request: Request) -> Text | UnavailableText:
             await asyncio.shield(asyncio.wrap_future(writer.change(_write_probe)))
     except Exception:  # noqa: BLE001  # after any error the process is not ready
         return UnavailableText("the database cannot be written\n")
-    return Text("ok\n")
+    return PlainText("ok\n")
 
 
 def _write_probe(connection: Connection) -> None:

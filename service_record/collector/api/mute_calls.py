@@ -8,7 +8,7 @@ from msgspec import Meta
 from sqlalchemy import Connection
 from starlette.requests import Request
 
-from service_record.collector.api.answering import Answer, Created, NoContent, Refusal
+from service_record.collector.api.answering import Created, JsonAnswer, NoContent, Refusal
 from service_record.collector.api.operation import ADMINISTRATORS, Duration, Schema, Short, operation
 from service_record.collector.api.serving import Serving, caller
 from service_record.collector.domain.access import GROUP_PATTERN, Grant
@@ -64,10 +64,10 @@ class MuteMade(msgspec.Struct):
 
 
 @operation("GET /api/v1/mutes", who=ADMINISTRATORS)
-async def list_mutes(request: Request) -> Answer[Mutes]:
+async def list_mutes(request: Request) -> JsonAnswer[Mutes]:
     """List acknowledgements, mutes and maintenance."""
     serving, _ = caller(request)
-    return Answer(Mutes(await read_mutes(serving)))
+    return JsonAnswer(Mutes(await read_mutes(serving)))
 
 
 @operation("POST /api/v1/mutes", who=ADMINISTRATORS)

@@ -20,7 +20,7 @@ from service_record.collector.api import (  # noqa: F401  # their decorators add
     record_calls,
     step_calls,
 )
-from service_record.collector.api.answering import Answer
+from service_record.collector.api.answering import JsonAnswer
 from service_record.collector.api.openapi import document
 from service_record.collector.api.operation import OPERATIONS, READERS, operation
 
@@ -34,6 +34,6 @@ def openapi_document() -> dict[str, Any]:
 
 
 @operation("GET /api/v1/openapi.json", who=READERS)
-async def get_document(_: Request) -> Answer[dict[str, Any]]:
+async def get_document(_: Request) -> JsonAnswer[dict[str, Any]]:
     """The OpenAPI document of the interface."""
-    return Answer(openapi_document())
+    return JsonAnswer(openapi_document())

@@ -8,7 +8,7 @@ import msgspec
 from sqlalchemy import Connection
 from starlette.requests import Request
 
-from service_record.collector.api.answering import Answer, Conflict, Download, Refusal
+from service_record.collector.api.answering import Conflict, Download, JsonAnswer, Refusal
 from service_record.collector.api.operation import HOSTS, HOSTS_AND_READERS, READERS, operation
 from service_record.collector.api.requests import read_body
 from service_record.collector.api.serving import Serving, caller, host_name
@@ -32,7 +32,7 @@ _ROWS: Final = 16
 
 
 @operation("POST /api/v1/hosts/{host}/records", who=HOSTS, body=Batch, refusals=(507,), counted="records")
-async def post_records(request: Request) -> Answer[StoredBatch] | Conflict[OffsetsProblem]:
+async def post_records(request: Request) -> JsonAnswer[StoredBatch] | Conflict[OffsetsProblem]:
     """Send new pieces of service records."""
     serving, grant = caller(request)
     host = host_name(request.path_params["host"])
@@ -48,11 +48,11 @@ async def post_records(request: Request) -> Answer[StoredBatch] | Conflict[Offse
         held = tuple(map(_as_sent, error.held))
         return Conflict(OffsetsProblem(conflict.phrase, conflict, str(error), held))
     collector.judge.tell(host_id)
-    return Answer(StoredBatch(host, tuple(map(_as_sent, files))))
+    return JsonAnswer(StoredBatch(host, tuple(map(_as_sent, files))))
 
 
 @operation("GET /api/v1/hosts/{host}/records", who=HOSTS_AND_READERS, refusals=(404,))
-async def get_records(request: Request) -> Answer[StoredRecords]:
+async def get_records(request: Request) -> JsonAnswer[StoredRecords]:
     """List the services with records, and the stored lengths. A host may read its own.
 
     A host may read its own, to continue where it stopped.
@@ -78,7 +78,7 @@ async def get_records(request: Request) -> Answer[StoredRecords]:
     stored = await serving.ask(look_up)
     if stored is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {host}")
-    return Answer(stored)
+    return JsonAnswer(stored)
 
 
 @operation("GET /api/v1/hosts/{host}/records/{service}", who=READERS, refusals=(404,))

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 from starlette.requests import Request
 
-from service_record.collector.api.answering import Answer, Created, Refusal, Text
+from service_record.collector.api.answering import Created, JsonAnswer, PlainText, Refusal
 from service_record.collector.api.metrics import OVERLOADED, Results
 from service_record.collector.api.operation import BOOTING, CLOUD_INIT, HOSTS, HostName, operation
 from service_record.collector.api.requests import parse_fields, parse_form, read_body
@@ -160,7 +160,7 @@ async def post_update(request: Request) -> Created[StepsAccepted]:
 
 
 @operation("GET /api/v1/boot/{secret}", who=BOOTING, refusals=(422,))
-async def get_boot(request: Request) -> Text:
+async def get_boot(request: Request) -> PlainText:
     """Report from an iPXE script that the image was downloaded.
 
     The token is in the path, because iPXE cannot send headers. Only tokens of kind `boot` are accepted, and
@@ -169,7 +169,7 @@ async def get_boot(request: Request) -> Text:
     _refuse_head(request)
     grant = await _check_token_in_path(request, TokenKind.BOOT)
     await _store_step(request, replace(grant, kind=TokenKind.HOST), grant.scope, _DOWNLOADED)
-    return Text("#!ipxe\n")  # 200, because older versions of iPXE treat 201 as an error
+    return PlainText("#!ipxe\n")  # 200, because older versions of iPXE treat 201 as an error
 
 
 @operation(
@@ -260,7 +260,7 @@ class ReportAnswers(msgspec.Struct):
 
 
 @operation("POST /api/v1/steps", who=HOSTS, has_host_in_body=True, body=Reports, counted="step")
-async def post_reports(request: Request) -> Answer[ReportAnswers]:
+async def post_reports(request: Request) -> JsonAnswer[ReportAnswers]:
     """Report up to 1,000 steps of one or more hosts. Each has its own answer.
 
     For gateways, and for hosts that were offline. All reports are stored in one transaction. Each gets its
@@ -300,7 +300,7 @@ async def post_reports(request: Request) -> Answer[ReportAnswers]:
     in_order = tuple(answers[number] for number in range(len(sent)))
     overload = Counter(one.status for one in in_order if one.status in OVERLOADED)
     request.state.results = Results(sum(one.status == HTTPStatus.CREATED for one in in_order), overload)
-    return Answer(ReportAnswers(in_order))
+    return JsonAnswer(ReportAnswers(in_order))
 
 
 def _refused_report(error: Exception) -> ReportAnswer:
