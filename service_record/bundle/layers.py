@@ -83,12 +83,12 @@ class ReadingBudget(msgspec.Struct):
         if self.read_bytes > self.limits.read_bytes:
             raise LimitError(f"more than {size_text(self.limits.read_bytes)} to read")
 
-    def meet_member(self) -> None:
+    def count_member(self) -> None:
         self.members += 1
         if self.members > self.limits.members:
             raise LimitError(f"more than {self.limits.members} members")
 
-    def meet_record(self) -> None:
+    def count_record(self) -> None:
         self.records += 1
         if self.records > self.limits.records:
             raise LimitError(f"more than {self.limits.records} records")

@@ -221,7 +221,7 @@ class _ArchiveReading:
         elif parts.suffix == UNFINISHED_SUFFIX:
             self._unfinished.add(parts.service)
         else:
-            layer.budget.meet_record()
+            layer.budget.count_record()
             record = _record(member, layer, path)
             self._keep(self._damaged if parts.suffix else self._records, parts.service, record)
             if parts.suffix and record.damage:  # unlike a record, it has no pieces to report the damage
@@ -245,7 +245,7 @@ class _ArchiveReading:
         if (match := _JSON_FILE.fullmatch(member.name)) is not None:
             head = outside.peek(recognition.HEAD_BYTES)
             if recognition.recognise(head) is recognition.FileForm.RECORD and b'"phase"' in head:
-                outside.budget.meet_record()
+                outside.budget.count_record()
                 data, damage = _read_record(outside.read, outside.budget)
                 damage = damage or (member.damage if member.is_cut else "")
                 record = Record(path=path, data=data, written=member.written, damage=damage)

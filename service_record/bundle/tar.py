@@ -110,7 +110,7 @@ def _header(layer: Layer) -> _Header | None:
     """Return the headers of the next member, or None at the end of the archive."""
     name, pax, raw = "", dict[str, str](), bytearray()
     while (block := _block(layer)) != _END:
-        layer.budget.meet_member()
+        layer.budget.count_member()
         info = _parse_header(block)
         raw += block
         if info.type == _LONG_NAME:
@@ -180,7 +180,7 @@ def _skip_sparse_map(layer: Layer, block: bytes) -> None:
     first, then = _SPARSE_MORE_FOLLOW
     has_more = block[first]
     while has_more:
-        layer.budget.meet_member()
+        layer.budget.count_member()
         has_more = _block(layer)[then]
 
 

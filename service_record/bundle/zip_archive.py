@@ -95,7 +95,7 @@ def zip_members(layer: Layer) -> Iterator[ZipMember]:
             raise TarError(f"a damaged zip archive: {error}") from None
         with archive:
             for info in archive.infolist():
-                layer.budget.meet_member()
+                layer.budget.count_member()
                 member = ZipMember(archive, info)
                 yield member
                 member.close()

@@ -102,21 +102,21 @@ def _write(chunks: Iterable[bytes], *, redact: bool) -> None:
 
 
 def _outgoing(chunks: Iterable[bytes], *, redact: bool) -> Iterable[bytes]:
-    """Return the data to write; if secrets are masked, all of it is scanned before any of it leaves."""
+    """Return the data to write. With `redact`, all of it is searched for secrets before any is written."""
     if not redact:
         return chunks
-    from service_record.cli.terminal import without_secrets  # most exports go without
+    from service_record.cli.terminal import without_secrets
 
     return (without_secrets(b"".join(chunks)),)
 
 
 def _summary(records: list[tuple[str, "_Entries"]], form: str, source: Source) -> Iterable[bytes]:
-    from service_record.export.junit import to_junit  # most exports go without
+    from service_record.export.junit import to_junit
     from service_record.export.prometheus import to_prometheus
     from service_record.history import build_history
 
-    written = to_junit if form == "junit" else to_prometheus
-    return written(build_history(records, liveness_for(source)))
+    convert = to_junit if form == "junit" else to_prometheus
+    return convert(build_history(records, liveness_for(source)))
 
 
 def _trace(
@@ -126,11 +126,12 @@ def _trace(
     source: Source,
     host: str | None,
 ) -> Iterable[bytes]:
-    """Return one document of the history of all services.
+    """Return a trace of all services.
 
-    The records are read twice, first for the clock of each boot: keeping all entries takes much more memory.
+    The records are read twice, first to find the clock of each boot, because keeping all entries would need
+    much more memory. A source that can be read only once is kept in memory.
     """
-    from service_record.export.trace import SteadyClock  # most exports go without
+    from service_record.export.trace import SteadyClock
     from service_record.history import build_history
 
     kept: list[tuple[str, Iterable[Piece]]] = list(records)
@@ -156,7 +157,7 @@ def _trace(
 
 
 class _Entries:
-    """The entries of a record, read once, and what was left out of them."""
+    """The entries of a record, which can be read once. It counts the damaged pieces that are left out."""
 
     def __init__(self, service: str, pieces: Iterable[Piece]) -> None:
         self._service = service
@@ -174,14 +175,14 @@ class _Entries:
                 self._places.append(f"line {piece.line} ({visible(piece.reason)})")
 
     def damage_notice(self) -> str:
-        """Return the size of what was left out, and its place, in one line."""
+        """Return the number and the places of the damaged pieces, in one line."""
         rest = self.left_out - len(self._places)
         places = ", ".join([*self._places, *([f"and {rest} more"] if rest else [])])
         return f"{visible(self._service)}: {count(self.left_out, 'damaged piece')} left out: {places}"
 
 
 def _write_files(records: list[tuple[str, _Entries]], form: str, directory: Path, *, redact: bool) -> None:
-    """Write one file for each service, or none if one of them may not be made."""
+    """Write a file for each service. If one of the files exists already, none is written."""
     paths = [Records(directory).path(name) for name, _ in records]
     for path in paths:
         check_new(path)

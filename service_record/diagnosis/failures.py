@@ -238,7 +238,7 @@ def distinct_messages(messages: Iterable[str | None]) -> int:
 def failing_executions(run: Run) -> list[Stage]:
     """Return the failed executions of the stage that a run repeats, latest first.
 
-    The list ends at a success or another stage. It is empty if the run has gone on since.
+    The list ends at a success or another stage. It is empty if the run has continued since.
     """
     latest = next((stage for stage in reversed(run.stages) if stage.outcome is Outcome.FAILURE), None)
     return [] if latest is None else list(_same_stage_failures(latest, reversed(run.stages)))

@@ -5,7 +5,11 @@ from itertools import product
 
 import pytest
 
-from service_record.collector.domain.assisted_reports import after_event, operator_in, state_in
+from service_record.collector.domain.assisted_reports import (
+    apply_event,
+    parse_cluster_state,
+    parse_operator_event,
+)
 from service_record.collector.domain.cluster_states import (
     CLUSTER_MOVES,
     STATES_BY_WORD,
@@ -160,7 +164,7 @@ MESSAGE = "Host m1: updated status from {} to {} {}"
 def test_service_event_sets_host_state(name: str, message: str, status: str, info: str) -> None:
     event = Event(host_id="h", cluster_id="", severity="info", time=START, name=name, message=message)
 
-    after = after_event(host(), event, START)
+    after = apply_event(host(), event, START)
 
     assert (after.status, after.status_info) == (status, info)
 
@@ -177,7 +181,7 @@ def test_service_event_sets_host_state(name: str, message: str, status: str, inf
 def test_event_name_sets_host_state(name: str, status: str) -> None:
     event = Event(host_id="h", cluster_id="", severity="info", time=START, name=name, message="m")
 
-    assert after_event(host(), event, START).status == status
+    assert apply_event(host(), event, START).status == status
 
 
 @pytest.mark.parametrize(
@@ -195,7 +199,7 @@ def test_rediscovered_host_has_no_stage(before: str, said: str, stage: str) -> N
         host_id="h", cluster_id="", severity="info", time=START, name="host_status_updated", message=message
     )
 
-    assert after_event(host(before), event, START).stage == stage
+    assert apply_event(host(before), event, START).stage == stage
 
 
 # Clusters
@@ -350,16 +354,19 @@ def test_service_events_set_cluster_and_operator_states() -> None:
         return Event(host_id="", cluster_id="c", severity="info", time=START, name=name, message=message)
 
     updated = "Updated status of the cluster to {}"
-    assert state_in(event("cluster_status_updated", updated.format("finalizing"))) == S.FINALIZING
+    assert parse_cluster_state(event("cluster_status_updated", updated.format("finalizing"))) == S.FINALIZING
     assert (
-        state_in(event("cluster_status_updated", updated.format("installing-pending-user-action")))
+        parse_cluster_state(event("cluster_status_updated", updated.format("installing-pending-user-action")))
         == S.INSTALLING
     )
-    assert state_in(event("cluster_status_updated", updated.format("on-fire"))) is None
-    assert state_in(event("cluster_installation_canceled", "Canceled cluster installation")) == S.CANCELLED
-    assert state_in(event("my_event", "m")) is None
+    assert parse_cluster_state(event("cluster_status_updated", updated.format("on-fire"))) is None
+    assert (
+        parse_cluster_state(event("cluster_installation_canceled", "Canceled cluster installation"))
+        == S.CANCELLED
+    )
+    assert parse_cluster_state(event("my_event", "m")) is None
     said = "Operator console status: failed message: degraded"
-    assert operator_in(event("cluster_operator_status", said)) == Operator(
+    assert parse_operator_event(event("cluster_operator_status", said)) == Operator(
         name="console", status="failed", info="degraded"
     )
-    assert operator_in(event("my_event", said)) is None
+    assert parse_operator_event(event("my_event", said)) is None

@@ -6,7 +6,7 @@ import pytest
 
 from service_record.diagnosis.evidence.fact_checks import CHECKS
 from service_record.diagnosis.evidence.fact_files import read_facts
-from service_record.diagnosis.evidence.known_facts import FACT_NAMES, lies_in
+from service_record.diagnosis.evidence.known_facts import FACT_NAMES, is_address_in
 from service_record.history import History
 
 FILES = r"""= resolv.conf
@@ -260,7 +260,7 @@ def test_every_testable_fact_has_a_file() -> None:
     ],
 )
 def test_address_lies_in_network_or_not(address: str, network: str, expected: bool) -> None:
-    assert lies_in(address, network) is expected
+    assert is_address_in(address, network) is expected
 
 
 def test_facts_of_one_name_are_limited() -> None:

@@ -22,7 +22,11 @@ from service_record.collector.api.assisted_calls import id_in_path, object_in
 from service_record.collector.api.operation import ADMINISTRATORS, HOSTS, READERS, Short, operation
 from service_record.collector.api.serving import caller
 from service_record.collector.domain.access import Grant
-from service_record.collector.domain.assisted_reports import completion_of, finalizing_stage_of, operator_of
+from service_record.collector.domain.assisted_reports import (
+    parse_completion,
+    parse_finalizing_stage,
+    parse_operator,
+)
 from service_record.collector.domain.installation_rules import is_id, logs_state_of
 from service_record.collector.domain.steps import LONGEST_NAME, readable
 from service_record.collector.process import Collector
@@ -49,7 +53,7 @@ class ClusterReference(msgspec.Struct, kw_only=True):
 )
 async def put_progress(request: Request) -> Empty:
     """As the assisted-service: report the stage in which the controller finalizes."""
-    stage = finalizing_stage_of(await _read_body(request))
+    stage = parse_finalizing_stage(await _read_body(request))
     await _report(request, finalizing_stage=stage)
     return Empty()
 
@@ -63,7 +67,7 @@ async def put_progress(request: Request) -> Empty:
 )
 async def put_operator(request: Request) -> Empty:
     """As the assisted-service: report the status of an operator."""
-    await _write(request, cluster_rows.report_operator, operator_of(await _read_body(request)))
+    await _write(request, cluster_rows.report_operator, parse_operator(await _read_body(request)))
     return Empty()
 
 
@@ -76,7 +80,7 @@ async def put_operator(request: Request) -> Empty:
 )
 async def complete(request: Request) -> AcceptedAnswer[ClusterReference]:
     """As the assisted-service: report the result of an installation."""
-    is_success, info = completion_of(await _read_body(request))
+    is_success, info = parse_completion(await _read_body(request))
     completion = "success" if is_success else "failure"
     cluster_id = await _report(request, completion=completion, completion_info="" if is_success else info)
     return AcceptedAnswer(ClusterReference(id=cluster_id))

@@ -31,7 +31,7 @@ _LONGEST_NAME: Final = 255
 _LONGEST_INFO: Final = 4096
 
 
-def finalizing_stage_of(body: Mapping[str, object]) -> str:
+def parse_finalizing_stage(body: Mapping[str, object]) -> str:
     """Return the stage in the body of a `PUT .../progress`. Raises Refused."""
     check_fields(body, {"finalizing_stage"})
     stage = text_in(body, "finalizing_stage")
@@ -40,7 +40,7 @@ def finalizing_stage_of(body: Mapping[str, object]) -> str:
     return stage
 
 
-def operator_of(body: Mapping[str, object]) -> Operator:
+def parse_operator(body: Mapping[str, object]) -> Operator:
     """Return the operator in the body of a `PUT .../monitored-operators`. Raises Refused."""
     check_fields(body, {"name", "version", "status", "status_info"})
     name, status = text_in(body, "name"), text_in(body, "status")
@@ -49,26 +49,24 @@ def operator_of(body: Mapping[str, object]) -> Operator:
     if status and status not in OPERATOR_STATES:
         raise bad_request(f"status in body should be one of [{' '.join(OPERATOR_STATES)}]")
     return Operator(
-        name=_stored(name)[:_LONGEST_NAME],
+        name=_without_nul(name)[:_LONGEST_NAME],
         status=status or "progressing",
-        version=_stored(text_in(body, "version"))[:_LONGEST_NAME],
-        info=_stored(text_in(body, "status_info"))[:_LONGEST_INFO],
+        version=_without_nul(text_in(body, "version"))[:_LONGEST_NAME],
+        info=_without_nul(text_in(body, "status_info"))[:_LONGEST_INFO],
     )
 
 
-def completion_of(body: Mapping[str, object]) -> tuple[bool, str]:
-    """Return whether the installation succeeded, and if not why, from a `POST .../complete-installation`.
-    Raises Refused.
-    """
+def parse_completion(body: Mapping[str, object]) -> tuple[bool, str]:
+    """Return success and error text from the body of a `POST .../complete-installation`. Raises Refused."""
     check_fields(body, {"is_success", "error_info", "data"})
     is_success = body.get("is_success")
     if not isinstance(is_success, bool):
         raise bad_request("is_success in body is required, true or false")
-    return is_success, _stored(text_in(body, "error_info"))[:_LONGEST_INFO]
+    return is_success, _without_nul(text_in(body, "error_info"))[:_LONGEST_INFO]
 
 
-def _stored(text: str) -> str:
-    """Return a text without NUL, which no database takes."""
+def _without_nul(text: str) -> str:
+    """Return a text without NUL, which databases cannot store."""
     return text.replace("\0", " ")
 
 
@@ -95,19 +93,20 @@ _CLUSTER: Final = {
 }
 
 
-def after_event(host: Installation, event: Event, now: float) -> Installation:
+def apply_event(host: Installation, event: Event, now: float) -> Installation:
     """Return the installation of a host after an event; the same object if the event changes no state.
 
     An event that is older than the known state changes nothing.
     """
     if is_outdated(event, host.event_at, host.stage_updated_at):
         return host
-    # At its own time: by the time of its arrival, the later events of a forwarded list would be too old.
-    after = _state_after(host, event, min(event.time, now))
+    # Apply it at its own time. With the time of its arrival, the later events of a forwarded list would seem
+    # outdated.
+    after = _apply_to_state(host, event, min(event.time, now))
     return host if after is host else replace(after, event_at=event.time)
 
 
-def _state_after(host: Installation, event: Event, now: float) -> Installation:
+def _apply_to_state(host: Installation, event: Event, now: float) -> Installation:
     if event.name == "host_registration_succeeded":
         return registered(host, now)
     if (signal := _SIGNALS.get(event.name)) is not None:
@@ -121,7 +120,7 @@ def _state_after(host: Installation, event: Event, now: float) -> Installation:
     return replace(host, status=status, status_info=info)
 
 
-def state_in(event: Event) -> ClusterState | None:
+def parse_cluster_state(event: Event) -> ClusterState | None:
     """Return the state that an event reports for its cluster; None if it reports none."""
     if event.name == "cluster_status_updated":
         match = _CLUSTER_STATUS.search(event.message)
@@ -129,7 +128,7 @@ def state_in(event: Event) -> ClusterState | None:
     return _CLUSTER.get(event.name)
 
 
-def operator_in(event: Event) -> Operator | None:
+def parse_operator_event(event: Event) -> Operator | None:
     """Return the operator that an event reports on; None if it reports on none."""
     match = _OPERATOR.match(event.message) if event.name == "cluster_operator_status" else None
     return Operator(name=match["name"], status=match["status"], info=match["info"] or "") if match else None

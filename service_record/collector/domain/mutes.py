@@ -20,11 +20,11 @@ class MuteKind(StrEnum):
     """The kind of a mute."""
 
     ACKNOWLEDGED = "acknowledged"
-    """Somebody works on the trouble: only its end is announced."""
+    """Somebody works on the trouble, so only its end is announced."""
     MUTED = "muted"
-    """No news."""
+    """Nothing is announced."""
     MAINTENANCE = "maintenance"
-    """No notices: the trouble is expected."""
+    """Nothing is announced, because the trouble is expected."""
 
 
 class MuteScope(StrEnum):
@@ -61,7 +61,7 @@ class Mute:
 
 
 def mute_of(mutes: Iterable[Mute], host: str, group: str, cause: str) -> Mute | None:
-    """Return the mute of a host that lasts longest, or None."""
+    """Return the mute with the latest end that covers a host; None if there is none."""
     covering = (mute for mute in mutes if mute.covers(host, group, cause))
     return max(covering, key=lambda mute: mute.until, default=None)
 
@@ -69,9 +69,10 @@ def mute_of(mutes: Iterable[Mute], host: str, group: str, cause: str) -> Mute | 
 def has_news(
     mutes: Iterable[Mute], host: str, group: str, *, before: str, cause: str, verdict: FleetVerdict
 ) -> bool:
-    """Return True if a changed verdict is announced, given the new cause and the trouble `before`.
+    """Return True if the change to a verdict is announced.
 
-    The end of a muted cause is not announced, but other trouble after it is.
+    `cause` is the cause of the new trouble, and `before` that of the trouble that ended. The end of a muted
+    cause is not announced, but new trouble with another cause is.
     """
     if verdict.is_bad:
         return not any(mute.covers(host, group, cause) for mute in mutes)

@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 
 from service_record.collector.domain.access import Forbidden, Grant
-from service_record.collector.domain.assisted_reports import operator_in, state_in
+from service_record.collector.domain.assisted_reports import parse_cluster_state, parse_operator_event
 from service_record.collector.domain.cluster_states import (
     BEFORE,
     CONTROL_PLANE,
@@ -257,7 +257,7 @@ def add_event(connection: Connection, event: Event, grant: Grant, now: float) ->
     values: dict[str, Any] = {}
     if event.csrs_approved is not None:  # a count that only grows, in whatever order the events come
         values["csrs_approved"] = max(event.csrs_approved, before.csrs_approved or 0)
-    state = state_in(event)
+    state = parse_cluster_state(event)
     if state is not None and not is_outdated(event, before.event_at, before.since):
         values |= {"status": state.value, "is_told": True, "event_at": event.time}
         if before.status != state:
@@ -265,7 +265,7 @@ def add_event(connection: Connection, event: Event, grant: Grant, now: float) ->
         values["completion_info"] = event.message if state is ClusterState.ERROR else ""
         if state in {ClusterState.PREPARING, ClusterState.INSTALLING}:  # another try
             values["completion"] = ""
-    if (operator := operator_in(event)) is not None:
+    if (operator := parse_operator_event(event)) is not None:
         _put_operator(connection, event.cluster_id, operator, now, event)
     _change(connection, event.cluster_id, values, now)
     refresh(connection, {event.cluster_id}, now)

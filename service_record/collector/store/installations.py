@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlalchemy import Column, ColumnElement, Connection, case, func, insert, select, update
 
 from service_record.collector.domain.access import Forbidden, Grant
-from service_record.collector.domain.assisted_reports import after_event
+from service_record.collector.domain.assisted_reports import apply_event
 from service_record.collector.domain.host_states import DISCOVERY, PREPARATION, HostState
 from service_record.collector.domain.installation_rules import (
     CallRefused,
@@ -239,7 +239,7 @@ def add_event(connection: Connection, event: Event, grant: Grant, now: float) ->
     if not insert_event(connection, events, {"host_id": host.id}, event, now):
         return
     if installation is not None:
-        change(connection, event.host_id, grant, now, lambda host: after_event(host, event, now))
+        change(connection, event.host_id, grant, now, lambda host: apply_event(host, event, now))
 
 
 def _unknown(installed_id: str, grant: Grant) -> Exception:

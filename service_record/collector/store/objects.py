@@ -19,23 +19,23 @@ from obstore.store import LocalStore, ObjectStore, from_url
 from service_record.collector.serving_settings import CollectorSettings
 
 if TYPE_CHECKING:
-    from obstore import GetResult  # there is none when it runs
+    from obstore import GetResult  # exists only in the type stubs
 
 FOLDER: Final = "objects"
-_PIECE: Final = 1024 * 1024
+_PIECE_BYTES: Final = 1024 * 1024
 """Approximate size of a piece of an object in memory."""
-_PART: Final = 8 * 1024 * 1024
+_PART_BYTES: Final = 8 * 1024 * 1024
 """Size of a part of an upload. S3 requires at least 5 MiB."""
 _PARTS: Final = 2
 """Number of parts that are uploaded at the same time."""
-_PATIENCE: Final = timedelta(seconds=20)
+_RETRY_TIME: Final = timedelta(seconds=20)
 
 
 class ObjectError(Exception):
     """Objects cannot be stored or read at the moment. The message is the reason in one line."""
 
 
-class NoSuchObject(ObjectError):  # noqa: N818  # it says what is so
+class NoSuchObject(ObjectError):  # noqa: N818  # the name is a sentence
     """No object has this key."""
 
 
@@ -52,7 +52,7 @@ class Objects:
         Raises ObjectError.
         """
         with _store_faults(key):
-            obstore.put(self._store, key, file, chunk_size=_PART, max_concurrency=_PARTS)
+            obstore.put(self._store, key, file, chunk_size=_PART_BYTES, max_concurrency=_PARTS)
         if self._folder is not None:
             _sync(self._folder, key)
 
@@ -94,7 +94,7 @@ def objects(settings: CollectorSettings) -> Objects:
         store = from_url(
             settings.objects,
             client_options={"timeout": "60s", "connect_timeout": "5s", "allow_http": _is_plain()},
-            retry_config={"max_retries": 3, "retry_timeout": _PATIENCE},
+            retry_config={"max_retries": 3, "retry_timeout": _RETRY_TIME},
         )
     return Objects(store)
 
@@ -111,7 +111,7 @@ def _is_plain() -> bool:
 
 def _pieces(key: str, result: "GetResult") -> Iterator[bytes]:
     with _store_faults(key):
-        for piece in result.stream(min_chunk_size=_PIECE):
+        for piece in result.stream(min_chunk_size=_PIECE_BYTES):
             yield bytes(piece)
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from service_record.diagnosis.evidence.known_facts import KnownFact, KnownFacts, lies_in
+from service_record.diagnosis.evidence.known_facts import KnownFact, KnownFacts, is_address_in
 from service_record.diagnosis.evidence.log_lines import LinePlace
 from service_record.history import History
 from service_record.history.outcome import Outcome
@@ -63,7 +63,7 @@ def name_server_in_cluster_network(facts: KnownFacts, _: History) -> Iterator[Fi
     networks += [fact.value for name in ("cluster-network", "service-network") for fact in facts.all(name)]
     for server in facts.all("nameserver"):
         inside = next(
-            (network for network in networks if "/" in network and lies_in(server.value, network)), None
+            (network for network in networks if "/" in network and is_address_in(server.value, network)), None
         )
         if inside is not None:
             yield Finding.from_fact(server, f"nameserver {server.value}", server=server.value, network=inside)
@@ -147,7 +147,7 @@ def name_servers_without_route(facts: KnownFacts, _: History) -> Iterator[Findin
         or server.value.startswith("127.")
         or server.value == "::1"
         or server.value in networks  # `ip route` prints a route to one host without a prefix
-        or any("/" in network and lies_in(server.value, network) for network in networks)
+        or any("/" in network and is_address_in(server.value, network) for network in networks)
         for server in servers
     )
     if servers and not any(is_reachable):

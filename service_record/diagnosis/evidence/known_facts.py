@@ -58,7 +58,7 @@ FACT_NAMES: Final = frozenset(
 )
 
 
-def lies_in(address: str, network: str) -> bool:
+def is_address_in(address: str, network: str) -> bool:
     """Return True if an address is in a network; False if either text is invalid."""
     try:
         return ip_interface(address).ip in ip_network(network, strict=False)
