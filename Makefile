@@ -2,7 +2,7 @@
 
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help help-all report demo test test-thorough test-all matrix golden rules months check fuzz bench bench-bundle bench-boot bench-first-answer bench-initramfs bench-growth examples bashes lock audit \
+.PHONY: help help-all report demo test test-thorough test-all matrix golden months check fuzz bench bench-bundle bench-boot bench-first-answer bench-initramfs bench-growth examples bashes lock audit \
   dependencies man install deb rpm standalone clean torture standalone-debian11 executables test-executables \
   demo-collector bench-collector bench-scale bench-triage bench-planted torture-collector site dist release release-files mutants
 
@@ -54,9 +54,6 @@ test-all: test test-thorough ## run every test, on every core
 
 matrix: $(UPKEEP) ### test under Python 3.11, 3.12 and 3.13, with the lowest and the newest libraries; MATRIX='--list'
 	@PATH=$(abspath $(dir $(UPKEEP))bin):$$PATH nox --download-python never $(MATRIX)
-
-rules: $(READY) ### write the known causes as `analyze` reads them, after a change of their YAML
-	@$(VENV_PYTHON) -m packages.causes
 
 months: $(READY) ### write the months of all locales as journals print them, after a new version of the C library
 	@$(VENV_PYTHON) -m packages.months

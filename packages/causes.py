@@ -1,16 +1,18 @@
-"""`make rules`: the built-in rules as each start of `analyze` reads them, in diagnosis/rules/parsed.json."""
+"""Write the built-in rules in the form that `analyze` reads at each start, into diagnosis/rules/parsed.json.
+
+Builds of wheels, editable installs, tests and benchmarks run this. The file is not in git.
+"""
 
 from pathlib import Path
 
 from service_record.diagnosis import causes
 
-_PLACE = Path(causes.__file__).parent
 
-
-def parsed() -> bytes:
-    """Return what the file has to be."""
-    return causes.parsed_rules([(_PLACE / "rules" / f"{name}.yaml").read_bytes() for name in causes.FAMILIES])
+def write_rules() -> None:
+    """Write the file, unless it is up to date: another build may be reading it."""
+    if causes.read_parsed_rules() is None:
+        (Path(causes.__file__).parent / causes.PARSED).write_bytes(causes.parse_rules())
 
 
 if __name__ == "__main__":
-    (_PLACE / causes.PARSED).write_bytes(parsed())
+    write_rules()

@@ -2,11 +2,11 @@
 # ruff: noqa: E501  # messages stand as programs print them
 
 import time
-from pathlib import Path
+from collections.abc import Callable
+from pkgutil import get_data
 
 import pytest
 
-from packages.causes import parsed
 from service_record.diagnosis import causes
 from service_record.diagnosis.cause_rules import Phrase, Rank, fill_commands
 from service_record.diagnosis.causes import Causes, built_in_rules
@@ -522,13 +522,27 @@ def test_words_usual_in_a_container_only_point_to_a_cause() -> None:
     assert (cause.name, cause.is_cause) == ("booted-without-uefi", False)
 
 
-def test_parsed_rules_equal_the_yaml_files() -> None:
-    kept = Path(causes.__file__).with_name("rules") / "parsed.json"
-    assert kept.read_bytes() == parsed(), "make rules writes them"
-    for family in causes.FAMILIES:
-        text = (kept.parent / f"{family}.yaml").read_text()
-        own = [rule.name for rule in read_rules(text, f"{family}.yaml")]
-        assert set(own) <= {rule.name for rule in BUILT_IN}
+@pytest.mark.parametrize(
+    "damage", [lambda text: text[:-9], lambda text: text.replace(b'"sums":{"', b'"sums":{"x'), lambda _: None]
+)
+def test_parsed_rules_are_used_only_if_up_to_date(
+    monkeypatch: pytest.MonkeyPatch, damage: Callable[[bytes], bytes | None]
+) -> None:
+    whole = causes.parse_rules()
+    marked = whole.replace(b'"name":"disk-full"', b'"name":"moon-full"')
+    assert marked != whole
+    names = set[str]()
+    for kept, is_used in ((damage(marked), False), (marked, True)):
+
+        def read_or_fail(package: str, name: str, kept: bytes | None = kept) -> bytes | None:
+            if name == causes.PARSED and kept is None:
+                raise FileNotFoundError(name)
+            return kept if name == causes.PARSED else get_data(package, name)
+
+        monkeypatch.setattr(causes, "get_data", read_or_fail)
+        names = {rule.name for rule in causes.built_in_rules.__wrapped__()}
+        assert ("moon-full" in names) == is_used
+    assert len(names) == len(BUILT_IN)
 
 
 def test_rule_with_a_message_names_its_source() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from hatch_build import with_absolute_links
+from service_record.diagnosis.causes import PARSED, parse_rules
 from tests.archives import extract_all
 from tests.command_line import Answer, service_record
 from tests.programs import REPOSITORY
@@ -145,6 +146,11 @@ def test_the_wheel_has_nothing_of_the_tests_or_of_the_build(wheel: Path) -> None
     with zipfile.ZipFile(wheel) as archive:
         tops = {name.split("/")[0] for name in archive.namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"service_record"}
+
+
+def test_wheel_has_the_parsed_rules(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.read(f"service_record/diagnosis/{PARSED}") == parse_rules()
 
 
 @pytest.fixture(scope="module")
