@@ -3,6 +3,7 @@
 import ipaddress
 import re
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -31,7 +32,7 @@ from service_record.preflight.probes import (
 from service_record.preflight.registry import Image, check_images, read_image
 from service_record.record.programs import Deadline
 from service_record.record.visible import visible
-from service_record.reporter.gather.network import Question
+from service_record.reporter.gather.network import run_in_thread
 
 _DISK_SECONDS: Final = 20.0
 _OTHER_SECONDS: Final = 35.0
@@ -138,7 +139,7 @@ def command(
                                --pull-secret pull-secret.json
     """
     needs = ROLES[role]
-    disk_results = _answers("disk", Question(lambda: [check_disk(disk, needs)]), _DISK_SECONDS)
+    disk_results = _answers("disk", run_in_thread(lambda: [check_disk(disk, needs)]), _DISK_SECONDS)
     checks: list[tuple[str, Callable[[], Sequence[CheckResult]]]] = [
         ("names", lambda: [*check_names(domain, needs)]),
         *((f"address {each}", partial(lambda one: [check_free(one)], each)) for each in free),
@@ -147,7 +148,7 @@ def command(
         of_host = tuple(image for image in images if image.host == host)
         checks.append(("registry", partial(_check_registry, of_host, pull_secret, ca_bundle)))
     # Each check has a thread, which is abandoned if it takes too long, for example on a dead disk.
-    questions = [(check, Question(measure)) for check, measure in checks]
+    questions = [(check, run_in_thread(measure)) for check, measure in checks]
     deadline = Deadline(_OTHER_SECONDS)
     results = [
         result for check, asked in questions for result in _answers(check, asked, deadline.seconds_left())
@@ -171,10 +172,10 @@ def _check_registry(
     return check_images(images, pull_secret, ca_bundle)
 
 
-def _answers(check: str, question: Question[Sequence[CheckResult]], seconds: float) -> Sequence[CheckResult]:
+def _answers(check: str, results: Future[Sequence[CheckResult]], seconds: float) -> Sequence[CheckResult]:
     """Wait at most `seconds` for the results. A check that fails or takes too long is "not checked"."""
     try:
-        return question.answer(seconds)
+        return results.result(seconds)
     except TimeoutError:
         return [not_checked(check, "it took too long")]
     except Exception as error:  # noqa: BLE001  # the other checks must still run

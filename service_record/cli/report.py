@@ -93,7 +93,7 @@ def _report(root: Path, *, due: bool, dry_run: bool, stop: bool, purge: bool) ->
 def _round(places: "Places", *, due: bool, dry_run: bool) -> None:
     require_extra("reporter")
     from service_record.reporter.log import open_log
-    from service_record.reporter.round import RoundResult, run_round
+    from service_record.reporter.round import run_round
 
     if dry_run:
         from service_record.record.visible import visible
@@ -102,7 +102,7 @@ def _round(places: "Places", *, due: bool, dry_run: bool) -> None:
         for line in dry_run_lines(places, os.environ):
             click.echo(visible(line))
         return
-    if run_round(places, os.environ, open_log(os.environ), only_if_due=due) is RoundResult.LEAK:
+    if not run_round(places, os.environ, open_log(os.environ), only_if_due=due):
         raise click.exceptions.Exit(REFUSED)
 
 

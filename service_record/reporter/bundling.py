@@ -46,12 +46,12 @@ class Bundled:
 
     path: Path
     bytes: int
-    gathered: tuple[Gathered, ...]
+    gathered: tuple[Gathered, ...] = ()
     members: tuple[Packed, ...]
     """The result of each of its files, in order."""
     kinds: Counter[str]
     """The number of masked secrets, by kind."""
-    unread: tuple[str, ...]
+    unread: tuple[str, ...] = ()
     """Unreadable files of secrets. Their secrets are masked only where the shape shows that they are some."""
     leak: Leak | None
 
@@ -174,20 +174,9 @@ def _encode_json(document: object) -> bytes:
 _CHUNK_BYTES: Final = 1 << 18
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copied:
-    """A copy on the disk. With a leak, it must not be passed on."""
-
-    bytes: int
-    members: tuple[Packed, ...]
-    kinds: Counter[str]
-    """The number of masked secrets, by kind."""
-    leak: Leak | None
-
-
 def make_copy(
     contents: Iterable[Content], path: Path, rules: Rules, *, mtime: float, most_bytes: int = SERVER_BYTES
-) -> Copied:
+) -> Bundled:
     """Make a redacted bundle of these files, of at most `most_bytes` bytes; `mtime` is the present time.
 
     `redaction.json` is added, in the top directory if all files share one. Raises OSError if the disk fails,
@@ -212,7 +201,8 @@ def make_copy(
         below = f"{tops.pop()}/" if len(tops) == 1 and "" not in tops else ""
         report_of_masked = _encode_json(report_members)
         writer.add(f"{below}{REDACTION}", report_of_masked, as_is=True)
-    return Copied(
+    return Bundled(
+        path=path,
         bytes=path.stat().st_size,
         members=members,
         kinds=writer.masked,

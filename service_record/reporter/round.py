@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -72,36 +71,27 @@ _MIN_SECONDS: Final = 30.0
 _LOG_IN: Final = "Log in: service-record analyze"
 
 
-class RoundResult(StrEnum):
-    """The result of a round. Only a leak is an error."""
+def run_round(places: Places, environ: Mapping[str, str], say: Log, *, only_if_due: bool = False) -> bool:
+    """Run a round, unless another one is running. After a permanent stop, finish the clean-up instead.
 
-    DONE = "done"
-    NOT_DUE = "not due"
-    BUSY = "another round is running"
-    STOPPED = "stopped permanently"
-    LEAK = "a bundle was held back: a secret would have left the host"
-
-
-def run_round(
-    places: Places, environ: Mapping[str, str], say: Log, *, only_if_due: bool = False
-) -> RoundResult:
-    """Run a round, unless another one is running. After a permanent stop, finish the clean-up instead."""
+    Return False if a bundle was held back, because a secret would have left the host with it.
+    """
     tombstone = read_tombstone(places)
     if tombstone is not None:
         for line in finish(places, tombstone):
             say.error(line)
-        return RoundResult.STOPPED
+        return True
     try:
         with lock_rounds(places, say):
             settings, (state, is_known) = read_settings(places, environ), _load_state(places, say)
             now = systemd.boot_id() or "unknown", systemd.uptime() or 0.0
             if only_if_due and not is_due_at(settings, state, *now):
                 send_records(places, environ, settings, say)
-                return RoundResult.NOT_DUE
+                return True
             return Round(places, environ, say, settings, state, may_save=is_known).run()
     except HeldError:
         say.info("another round is running; this one leaves it to that")
-        return RoundResult.BUSY
+        return True
 
 
 def _load_state(places: Places, say: Log) -> tuple[ReporterState, bool]:
@@ -149,7 +139,8 @@ class Round:
     """The verdict with the script line of the failure, masked. Empty if a secret could not be masked."""
     ends: float = field(default_factory=lambda: monotonic() + _ROUND_SECONDS)
 
-    def run(self) -> RoundResult:
+    def run(self) -> bool:
+        """Run the round. Return False if a bundle was held back because of a secret in it."""
         for fault in self.settings.faults:
             self.say.warning(fault, MessageKind.SETTING)
         self._clean_up_leftovers()
@@ -181,8 +172,9 @@ class Round:
         send_records(self.places, self.environ, self.settings, self.say)
         rotate_records(self.places, self.environ, self.say)
         if self.plan.stop is not None:
-            return self._stop(self.plan.stop.reason, is_undelivered=self.plan.is_undelivered)
-        return RoundResult.LEAK if bundles.leak is not None else RoundResult.DONE
+            self._stop(self.plan.stop.reason, is_undelivered=self.plan.is_undelivered)
+            return True
+        return bundles.leak is None
 
     def _context(self) -> RoundContext:
         return RoundContext(self.settings, self.state, self.evidence, self.view)
@@ -369,14 +361,13 @@ class Round:
             return _LOG_IN
         return f"Not reported: {view_text(self.view)}. {_LOG_IN}"
 
-    def _stop(self, reason: str, *, is_undelivered: bool) -> RoundResult:
+    def _stop(self, reason: str, *, is_undelivered: bool) -> None:
         self.say.notice(f"stopped permanently: {reason}", MessageKind.STOPPED)
         if is_undelivered:
             self.show_verdict(f"{spool_place(self.state)}. {_LOG_IN}")
         for line in stop_as_configured(self.places, self.settings, reason, is_undelivered=is_undelivered):
             self.say.error(line)
         log_undelivered(self.places, self.say, is_undelivered=is_undelivered)
-        return RoundResult.STOPPED
 
 
 def plan_lines(plan: RoundPlan) -> Iterator[str]:

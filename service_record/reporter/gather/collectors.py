@@ -127,12 +127,7 @@ COLLECTORS: Final = (
         bytes=4 * _MIB,
     ),
     # the network
-    GatherRow(
-        "reachability",
-        "bootstrap/network/reachability.txt",
-        network.reachability,
-        seconds=60,
-    ),
+    GatherRow("reachability", "bootstrap/network/reachability.txt", network.reachability, seconds=60),
     *(_network_row(name, *HOST_PROGRAMS[name]) for name in ("ip-addr", "ip-route", "ip-6-route")),
     _network_row("ip-rule", "ip", "rule"),
     _network_row("ip-6-rule", "ip", "-6", "rule"),
@@ -277,13 +272,7 @@ COLLECTORS: Final = (
         for what, argv in {"ps": ("ps", "--all"), "pods": ("pods",), "images": ("images",)}.items()
     ),
     GatherRow("container-logs", "bootstrap/containers/", ContainerLogs("crictl"), 60, 256 << 10, needs=_CRIO),
-    GatherRow(
-        "pod-logs",
-        "bootstrap/pod-logs/",
-        Tree(*HOST_LOGS["pod-logs"]),
-        seconds=30,
-        bytes=128 << 10,
-    ),
+    GatherRow("pod-logs", "bootstrap/pod-logs/", Tree(*HOST_LOGS["pod-logs"]), seconds=30, bytes=128 << 10),
     GatherRow(
         "control-plane-logs",
         "bootstrap/containers/bootstrap-control-plane/",
@@ -293,17 +282,8 @@ COLLECTORS: Final = (
     ),
     _program_row("podman-ps", "bootstrap/pods/podman-ps.txt", "podman", "ps", "--all", "--no-trunc"),
     GatherRow("podman-logs", "bootstrap/pods/", ContainerLogs("podman"), 60, 256 << 10),
-    GatherRow(
-        "agent-logs",
-        "bootstrap/agent/",
-        Tree(*HOST_LOGS["agent-logs"]),
-    ),
-    GatherRow(
-        "installer-logs",
-        "bootstrap/installer/",
-        Tree(*HOST_LOGS["installer-logs"]),
-        bytes=256 << 10,
-    ),
+    GatherRow("agent-logs", "bootstrap/agent/", Tree(*HOST_LOGS["agent-logs"])),
+    GatherRow("installer-logs", "bootstrap/installer/", Tree(*HOST_LOGS["installer-logs"]), bytes=256 << 10),
     # certificates, for their dates and names; keys in the same files are left out
     *(
         GatherRow(
@@ -320,11 +300,7 @@ COLLECTORS: Final = (
     ),
     # the last messages of a kernel that crashed
     GatherRow("pstore", "bootstrap/pstore/", Tree(*HOST_LOGS["pstore"])),
-    GatherRow(
-        "pstore-kept",
-        "bootstrap/pstore/kept/",
-        Tree(*HOST_LOGS["pstore-kept"]),
-    ),
+    GatherRow("pstore-kept", "bootstrap/pstore/kept/", Tree(*HOST_LOGS["pstore-kept"])),
     # the journals of earlier boots, and of this one; last, because they are the longest
     *(
         GatherRow(

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from service_record.bundle.packing import as_text, free_name, unambiguous
@@ -227,7 +226,9 @@ def _latest_failed(records: Records, service: str, task: Task) -> str | None:
     """
     latest = None
     with suppress(OSError):
-        for piece in _until_deadline(records.read(service), task):
+        for piece in records.read(service):
+            if task.is_late:
+                break
             if not isinstance(piece, Entry):
                 continue
             if piece.result is Result.FAILURE and _INVOCATION.fullmatch(piece.invocation_id or ""):
@@ -276,21 +277,42 @@ def _list_services(task: Task) -> tuple[Records, list[str]]:
 
 def _read_record(records: Records, service: str, task: Task, used_names: set[str]) -> Pieces:
     member = f"{task.row.member}{free_name(service, used_names)}{SUFFIX}"
-    path = records.directory / f"{service}{SUFFIX}"
-    damage = _DamagedPieces(task.row.bytes)
-    entries = damage.sorted_out(_until_deadline(records.read(service), task))
+    path, most = records.directory / f"{service}{SUFFIX}", task.row.bytes
+    damaged: deque[Malformed] = deque()
+    size = skipped = 0
+
+    def read_entries() -> Iterator[Entry]:
+        nonlocal size, skipped
+        for piece in records.read(service):
+            if task.is_late:
+                return  # without an error, so that the JSON array is closed
+            if isinstance(piece, Entry):
+                yield unambiguous(piece)
+                continue
+            damaged.append(piece)
+            size += len(piece.text)
+            while size > most:
+                dropped = len(damaged.popleft().text)
+                size -= dropped
+                skipped += dropped
+
     written = path.stat().st_mtime if path.exists() else time.time()
-    yield Begin(member, written, opening=_reopen_array)
-    yield from _join_into_blocks(FORMS["array"](entries))
+    # Each entry is one line, and cuts are between lines: so a cut array begins with a bracket again.
+    yield Begin(member, written, opening=lambda _dropped: b"[\n")
+    yield from _join_into_blocks(FORMS["array"](read_entries()))
     copy = path.with_name(path.name + DAMAGED_SUFFIX)
-    if damage.pieces or copy.exists():
-        yield Begin(f"{member}{DAMAGED_SUFFIX}", written, damage.skipped)
-        try:
-            yield from _read_damaged_file(copy, task.row.bytes)
-        except (GatherError, OSError):
-            yield as_text(damage.pieces)
-            raise
-        yield as_text(damage.pieces)
+    if not damaged and not copy.exists():
+        return
+    yield Begin(f"{member}{DAMAGED_SUFFIX}", written, skipped)
+    try:
+        if copy.exists():
+            with os.fdopen(open_file(copy), "rb") as stream:
+                yield from read_tail(stream.fileno(), most)[1]
+            yield b"\n"
+    except (GatherError, OSError):
+        yield as_text(damaged)
+        raise
+    yield as_text(damaged)
 
 
 def _join_into_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -301,52 +323,3 @@ def _join_into_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
             yield bytes(block)
             block.clear()
     yield bytes(block)
-
-
-def _until_deadline(pieces: Iterable[Entry | Malformed], task: Task) -> Iterator[Entry | Malformed]:
-    """Yield the pieces of a record until the deadline expires.
-
-    It ends without an error then, so that the caller can still close the JSON array.
-    """
-    for piece in pieces:
-        if task.is_late:
-            return
-        yield piece
-
-
-def _reopen_array(_dropped: int) -> bytes:
-    """Return the new beginning of a cut array. Each entry is one line, and cuts are between lines."""
-    return b"[\n"
-
-
-def _read_damaged_file(path: Path, most: int) -> Iterator[bytes]:
-    if path.exists():
-        with os.fdopen(open_file(path), "rb") as stream:
-            _, chunks = read_tail(stream.fileno(), most)
-            yield from chunks
-        yield b"\n"
-
-
-class _DamagedPieces:
-    """Collects the damaged pieces of a record: the latest `most` bytes of them."""
-
-    def __init__(self, most: int) -> None:
-        self.pieces: deque[Malformed] = deque()
-        self.skipped = 0
-        self._most = most
-        self._bytes = 0
-
-    def sorted_out(self, pieces: Iterable[Entry | Malformed]) -> Iterator[Entry]:
-        for piece in pieces:
-            if isinstance(piece, Entry):
-                yield unambiguous(piece)
-            else:
-                self._add(piece)
-
-    def _add(self, piece: Malformed) -> None:
-        self.pieces.append(piece)
-        self._bytes += len(piece.text)
-        while self._bytes > self._most:
-            dropped = len(self.pieces.popleft().text)
-            self._bytes -= dropped
-            self.skipped += dropped

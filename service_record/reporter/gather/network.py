@@ -8,13 +8,14 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import SplitResult, quote
 
 from service_record.http.proxies import read_proxies, split_url
@@ -31,33 +32,22 @@ from service_record.reporter.gather.sources import open_file
 _Value = TypeVar("_Value")
 
 
-class Question(Generic[_Value]):
-    """A function call in a thread of its own, with a time limit. A thread that is late is abandoned.
+def run_in_thread(function: Callable[[], _Value]) -> Future[_Value]:
+    """Call the function in a daemon thread of its own. Give `result()` a timeout: a late thread is abandoned.
 
-    The resolver, a dead disk and TLS with a slow peer have no usable time limit of their own.
+    The resolver, a dead disk and TLS with a slow peer have no usable time limit of their own. Do not use an
+    executor: at its end, the process would wait for its threads.
     """
+    future: Future[_Value] = Future()
 
-    def __init__(self, ask: Callable[[], _Value]) -> None:
-        self._ask = ask
-        self._answers: list[_Value] = []
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._work, daemon=True)
-        self._thread.start()
-
-    def _work(self) -> None:
+    def work() -> None:
         try:
-            self._answers.append(self._ask())
-        except Exception as error:  # noqa: BLE001  # raised again by answer()
-            self._error = error
+            future.set_result(function())
+        except Exception as error:  # noqa: BLE001  # raised again by result()
+            future.set_exception(error)
 
-    def answer(self, seconds: float) -> _Value:
-        """Return the result of the call. Raises its exception, or TimeoutError after `seconds`."""
-        self._thread.join(max(seconds, 0))
-        if self._error is not None:
-            raise self._error
-        if not self._answers:
-            raise TimeoutError("no answer in time")
-        return self._answers[0]
+    threading.Thread(target=work, daemon=True).start()
+    return future
 
 
 _STEP_SECONDS: Final = 5.0
@@ -120,7 +110,7 @@ def _connect(host: str, port: int) -> tuple[socket.socket | None, list[str]]:
     """Return a connection to the first address that accepts one, or None; and a line for each step."""
     began = time.monotonic()
     try:
-        addresses = Question(lambda: _resolve(host, port)).answer(_MAX_WAIT_SECONDS)
+        addresses = run_in_thread(lambda: _resolve(host, port)).result(_MAX_WAIT_SECONDS)
     except OSError as error:
         return None, [f"  name     {_reason(error)}{_elapsed(began)}"]
     except ValueError as error:  # from the codec for host names: a part is empty or too long
@@ -151,12 +141,12 @@ def _check_tls_and_http(
         began = time.monotonic()
         try:
             if parts.scheme == "https":
-                connection, trust = Question(lambda: _start_tls(connection, host, context)).answer(
+                connection, trust = run_in_thread(lambda: _start_tls(connection, host, context)).result(
                     _MAX_WAIT_SECONDS
                 )
                 yield f"  tls      {trust}{_elapsed(began)}"
             began = time.monotonic()
-            answer = Question(lambda: _get(connection, parts, path)).answer(_MAX_WAIT_SECONDS)
+            answer = run_in_thread(lambda: _get(connection, parts, path)).result(_MAX_WAIT_SECONDS)
         except (OSError, ValueError, HTTPException) as error:  # such as a name that TLS refuses
             yield f"  failed   {_reason(error)}{_elapsed(began)}"
             return
@@ -207,6 +197,8 @@ def _compare_clocks(answer: HTTPResponse) -> Iterator[str]:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError) and not str(error):  # from result()
+        return "no answer in time"
     return str(getattr(error, "strerror", None) or error) or type(error).__name__
 
 
@@ -250,11 +242,11 @@ def names_of_cluster(domain: str) -> tuple[str, str, str]:
 def resolve(names: Iterable[str], seconds: float = NAMES_SECONDS) -> tuple[Resolution, ...]:
     """Resolve all names in parallel with the system's resolver, within `seconds`. Nothing is retried."""
     until = time.monotonic() + seconds
-    questions = [(name, Question(partial(_resolve_name, name))) for name in names]
+    answers = [(name, run_in_thread(partial(_resolve_name, name))) for name in names]
     resolutions = []
-    for name, question in questions:
+    for name, answer in answers:
         try:
-            resolutions.append(question.answer(until - time.monotonic()))
+            resolutions.append(answer.result(until - time.monotonic()))
         except TimeoutError:
             late = f"no answer within {seconds:g} s"
             resolutions.append(Resolution(name, problem=late, is_answered=False, seconds=seconds))
