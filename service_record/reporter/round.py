@@ -53,7 +53,7 @@ from service_record.reporter.stopping import (
     lock_rounds,
     log_undelivered,
     read_tombstone,
-    stop_as_configured,
+    stop,
 )
 from service_record.rotation import RotationError, max_bytes, rotate
 
@@ -365,7 +365,7 @@ class Round:
         self.say.notice(f"stopped permanently: {reason}", MessageKind.STOPPED)
         if is_undelivered:
             self.show_verdict(f"{spool_place(self.state)}. {_LOG_IN}")
-        for line in stop_as_configured(self.places, self.settings, reason, is_undelivered=is_undelivered):
+        for line in stop(self.places, self.settings, reason, is_undelivered=is_undelivered):
             self.say.error(line)
         log_undelivered(self.places, self.say, is_undelivered=is_undelivered)
 

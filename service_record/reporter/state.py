@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
@@ -14,6 +14,8 @@ from service_record.record.atomic_write import set_aside, write_whole
 from service_record.reporter.paths import Places, is_there, read_small
 
 VERSION: Final = 1
+_OLD_NAMES: Final = {b'"told":': b'"reported":', b'"last_word":': b'"near_limit":'}
+"""Fields of files that earlier versions saved, and their present names."""
 _MAX_FILE_BYTES: Final = 1 << 18
 
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
@@ -45,7 +47,7 @@ class Spent:
     """The round that shipped the latest bundle; see `HostEvidence.round`."""
     bundle_boot: str | None = None
     """The boot in which the latest of these bundles was made."""
-    last_word: str | None = None
+    near_limit: str | None = None
     """The limit for which a last bundle was shipped: the id of a boot, or `lifetime`."""
 
     def in_boot(self, boot_id: str) -> int:
@@ -167,11 +169,10 @@ def read(path: Path) -> ReporterState | None:
     """Return the saved state, or None if it is damaged or not a regular file. Raises OSError."""
     try:
         data, _ = read_small(path, _MAX_FILE_BYTES, follows=False)  # the reporter creates no links
-        document = msgspec.json.decode(data, type=dict[str, Any])
-        if "told" in document:  # the name of `reported` in files of earlier versions
-            document["reported"] = document.pop("told")
-        state = msgspec.convert(document, ReporterState)
-    except (ValueError, RecursionError):  # ValueError includes msgspec's errors
+        for old, new in _OLD_NAMES.items():  # a quote within a string is escaped, so these are names
+            data = data.replace(old, new)
+        state = msgspec.json.decode(data, type=ReporterState)
+    except ValueError:  # includes msgspec's errors
         return None
     return state if state.version == VERSION else None
 

@@ -9,7 +9,7 @@ rest, and the rule, at the next boot.
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -99,11 +99,8 @@ def stop_by_hand(places: Places, environ: Mapping[str, str], say: Log, *, purges
         except HeldError:
             say.warning(f"a round still runs after {_WAIT_SECONDS:.0f} s; it is not waited for")
         is_undelivered = not purges and _has_undelivered(places)
-        purged = purge(places) if purges else ()
-        remains = (
-            *purged,
-            *stop_as_configured(places, settings, BY_HAND, is_undelivered=is_undelivered, purges=purges),
-        )
+        remains = purge(places) if purges else ()
+        remains += stop(places, settings, BY_HAND, is_undelivered=is_undelivered, purges=purges)
     for line in remains:
         say.error(line)
     if not remains:
@@ -142,21 +139,6 @@ def _has_undelivered(places: Places) -> bool:
     return Fact.KEPT in state.reported or not state.is_delivered(state.bundle.fingerprint)
 
 
-def stop_as_configured(
-    places: Places, settings: Settings, reason: str, *, is_undelivered: bool = False, purges: bool = False
-) -> tuple[str, ...]:
-    """Stop permanently, keeping the parts that the settings name. Return a line for each failed removal.
-
-    A CA bundle in the directory of the settings belongs to the reporter, and is removed with them.
-    """
-    keep = tuple(word for word in settings.keep_after if not (purges and word in UNDELIVERED))
-    keep = tuple(dict.fromkeys((*keep, *(UNDELIVERED if is_undelivered else ()))))
-    bundle = settings.service.ca_bundle if settings.service else None
-    is_ours = bundle is not None and _SETTINGS in bundle.parents and "settings" not in settings.keep_after
-    remove = (*settings.remove, bundle) if bundle is not None and is_ours else settings.remove
-    return stop(places, reason, remove, keep)
-
-
 class Tombstone(msgspec.Struct, frozen=True, rename={"boot_id": "bootId", "is_finished": "finished"}):
     """The file that marks the reporter as permanently stopped, and lists what the clean-up removes."""
 
@@ -188,19 +170,25 @@ def read_tombstone(places: Places) -> Tombstone | None:
 
 
 def stop(
-    places: Places, reason: str, remove: Iterable[Path] = (), keep: Iterable[str] = ()
+    places: Places, settings: Settings, reason: str, *, is_undelivered: bool = False, purges: bool = False
 ) -> tuple[str, ...]:
     """Write the tombstone, unless it exists, and clean up. Return a line for each failed step.
 
-    On a full disk, bundles and state are removed first to make room for the tombstone. If the tombstone
-    cannot be written even then, everything is removed all the same.
+    The parts that the settings name are kept. A CA bundle in the directory of the settings belongs to the
+    reporter, and is removed with them. On a full disk, bundles and state are removed first to make room for
+    the tombstone. If the tombstone cannot be written even then, everything is removed all the same.
     """
+    keep = [word for word in settings.keep_after if not (purges and word in UNDELIVERED)]
+    remove = list(settings.remove)
+    bundle = settings.service.ca_bundle if settings.service else None
+    if bundle is not None and _SETTINGS in bundle.parents and "settings" not in keep:
+        remove.append(bundle)
     tombstone = Tombstone(
         reason=reason,
         stopped=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         boot_id=systemd.boot_id(),
         remove=tuple(map(str, remove)),
-        keep=tuple(keep),
+        keep=tuple(dict.fromkeys((*keep, *(UNDELIVERED if is_undelivered else ())))),
     )
     unwritten = () if is_there(places.tombstone) else _write_tombstone(places, tombstone)
     return (*unwritten, *finish(places, read_tombstone(places) or tombstone))

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -13,8 +14,8 @@ import msgspec
 import pytest
 
 from service_record.reporter.paths import Places
+from service_record.reporter.settings import Settings
 from service_record.reporter.stopping import (
-    UNDELIVERED,
     Tombstone,
     _format_rule,
     finish,
@@ -34,8 +35,11 @@ import sys
 from pathlib import Path
 from service_record.reporter.stopping import stop
 from service_record.reporter.paths import Places
-sys.exit("\\n".join(stop(Places(Path(sys.argv[1])), {REASON!r}, [Path({str(EXTRA)!r})])) or 0)
+from service_record.reporter.settings import Settings
+settings = Settings(remove=(Path({str(EXTRA)!r}),))
+sys.exit("\\n".join(stop(Places(Path(sys.argv[1])), settings, {REASON!r})) or 0)
 """
+WITH_EXTRA = Settings(remove=(EXTRA,))
 CHANGES = ("rename", "unlink", "unlinkat", "rmdir")
 
 
@@ -95,7 +99,7 @@ def holds_the_token(root: Path) -> bool:
 
 def test_only_tombstone_and_foreign_files_stay(tmp_path: Path) -> None:
     places = host(tmp_path)
-    assert stop(places, REASON, [EXTRA]) == ()
+    assert stop(places, WITH_EXTRA, REASON) == ()
     assert files(tmp_path) == KEPT
     assert not places.settings_file.parent.exists()
     assert not holds_the_token(tmp_path)
@@ -107,13 +111,13 @@ def test_packaged_units_stay_and_are_disabled(tmp_path: Path) -> None:
     for unit, own in zip((places.service, places.timer), packaged, strict=True):
         own.parent.mkdir(parents=True, exist_ok=True)
         unit.rename(own)
-    assert stop(places, REASON, [EXTRA]) == ()
+    assert stop(places, WITH_EXTRA, REASON) == ()
     assert files(tmp_path) - KEPT == {str(own.relative_to(tmp_path)) for own in packaged}
 
 
 def test_tombstone_has_reason_and_time(tmp_path: Path) -> None:
     places = host(tmp_path)
-    stop(places, REASON)
+    stop(places, Settings(), REASON)
     tombstone = some(read_tombstone(places))
     assert (tombstone.reason, tombstone.is_finished) == (REASON, True)
     assert tombstone.stopped.endswith("Z")
@@ -122,8 +126,8 @@ def test_tombstone_has_reason_and_time(tmp_path: Path) -> None:
 
 def test_second_stop_keeps_the_first_reason(tmp_path: Path) -> None:
     places = host(tmp_path)
-    stop(places, REASON)
-    assert stop(places, "another") == ()
+    stop(places, Settings(), REASON)
+    assert stop(places, Settings(), "another") == ()
     assert json.loads(places.tombstone.read_text())["reason"] == REASON
 
 
@@ -138,7 +142,7 @@ def test_second_stop_keeps_the_first_reason(tmp_path: Path) -> None:
 )
 def test_keep_after_keeps_parts_but_no_token(tmp_path: Path, word: str, kept: str) -> None:
     places = host(tmp_path)
-    assert stop(places, REASON, [EXTRA], [word]) == ()
+    assert stop(places, replace(WITH_EXTRA, keep_after=(word,)), REASON) == ()
     left = files(tmp_path) - KEPT
     assert kept in left
     assert {Path(path).parts[:2] for path in left} == {Path(kept).parts[:2]}
@@ -147,7 +151,7 @@ def test_keep_after_keeps_parts_but_no_token(tmp_path: Path, word: str, kept: st
 
 
 def test_host_without_a_reporter_can_be_stopped(tmp_path: Path) -> None:
-    assert stop(Places(tmp_path), REASON) == ()
+    assert stop(Places(tmp_path), Settings(), REASON) == ()
     assert files(tmp_path) == {"var/lib/service-record/reporter.stopped"}
 
 
@@ -163,13 +167,13 @@ def test_damaged_tombstone_is_valid(tmp_path: Path, text: str) -> None:
 def test_foreign_files_keep_the_settings_directory(tmp_path: Path) -> None:
     places = host(tmp_path)
     theirs = write(places.settings_file.with_name("collector.toml"))
-    assert stop(places, REASON) == ()
+    assert stop(places, Settings(), REASON) == ()
     assert theirs.exists()
 
 
 def test_top_level_directory_is_never_removed(tmp_path: Path) -> None:
     places = host(tmp_path)
-    (line,) = stop(places, REASON, [Path("/opt"), Path("/")][:1])
+    (line,) = stop(places, Settings(remove=(Path("/opt"),)), REASON)
     assert line == "/opt: too much would go with it; remove it by hand"
     assert (tmp_path / "opt/reporter/bin/service-record").exists()
     assert not holds_the_token(tmp_path)
@@ -180,7 +184,7 @@ def test_link_is_removed_without_its_target(tmp_path: Path) -> None:
     shutil.rmtree(places.spool_directory)
     theirs = write(tmp_path / "home/precious")
     places.spool_directory.symlink_to(theirs.parent)
-    assert stop(places, REASON) == ()
+    assert stop(places, Settings(), REASON) == ()
     assert theirs.exists()
     assert not places.spool_directory.is_symlink()
 
@@ -193,7 +197,7 @@ def test_failed_removal_is_reported_and_others_continue(tmp_path: Path) -> None:
     if subprocess.run(["chattr", "+i", pinned], check=False, capture_output=True).returncode != 0:
         pytest.skip("immutable files cannot be had here")
     try:
-        (line,) = stop(places, REASON, [EXTRA])
+        (line,) = stop(places, WITH_EXTRA, REASON)
         tombstone = read_tombstone(places)
     finally:
         subprocess.run(["chattr", "-i", pinned], check=True)
@@ -249,7 +253,7 @@ def test_cleanup_continues_after_a_kill_at_any_step(killed: list[Places], tmp_pa
         tombstone = read_tombstone(places)
         if tombstone is None:
             assert files(places.root) >= everything
-            assert stop(places, REASON, [EXTRA]) == ()
+            assert stop(places, WITH_EXTRA, REASON) == ()
         else:
             assert tombstone.remove == (str(EXTRA),)
             assert finish(places, tombstone) == ()
@@ -322,7 +326,7 @@ def test_undelivered_bundle_stays_until_purged(tmp_path: Path) -> None:
     kept = {
         str(path.relative_to(tmp_path)) for path in (places.spool_directory / "bundle.tar.gz", places.issue)
     }
-    assert stop(places, REASON, [EXTRA], UNDELIVERED) == ()
+    assert stop(places, WITH_EXTRA, REASON, is_undelivered=True) == ()
     assert files(tmp_path) == KEPT | kept
     assert undelivered_bundle(places) == places.spool_directory / "bundle.tar.gz"
     tombstone = some(read_tombstone(places))

@@ -228,7 +228,7 @@ def test_send_always_ships_after_first_boot_limit() -> None:
 def test_first_round_beyond_the_limit_ships_a_last_bundle() -> None:
     long = evidence(uptime=3700.0, wrong=True)
     plan = Case(state=seen(long), evidence=long).plan()
-    assert [found.last_word for found in plan.ship] == [BOOT]
+    assert [found.near_limit for found in plan.ship] == [BOOT]
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -635,7 +635,7 @@ def test_each_reason_to_ship_has_a_case() -> None:
         ),
         pytest.param(
             Case(
-                state=replace(TOLD, spent=spent(last_word=BOOT, fingerprints=("well",))),
+                state=replace(TOLD, spent=spent(near_limit=BOOT, fingerprints=("well",))),
                 evidence=evidence(3100.0),
             ),
             id="last bundle sent",
@@ -955,7 +955,7 @@ def test_send_always_ships_each_round_within_the_budget() -> None:
         found = evidence(60.0 + 540.0 * number)
         state, _ = whole_round(settings(send=Send.ALWAYS), state, found, service, SMALL)
     assert len(service.uploads) == settings().uploads_per_boot
-    assert service.uploads[-1].last_word == BOOT
+    assert service.uploads[-1].near_limit == BOOT
 
 
 @pytest.mark.parametrize(
@@ -968,7 +968,7 @@ def test_send_always_ships_each_round_within_the_budget() -> None:
 )
 def test_last_upload_is_kept_for_the_limit(state: ReporterState) -> None:
     (found,) = Case(state=state, evidence=evidence(3000.0, wrong=True)).plan().ship
-    assert (found.last_word, found.tries) == (BOOT, 1)
+    assert (found.near_limit, found.tries) == (BOOT, 1)
     over = replace(state, spent=spent(uploads=8, boot_uploads=4))
     assert Case(state=over, evidence=evidence(3000.0, wrong=True)).plan().ship == ()
 
@@ -991,12 +991,12 @@ def test_plan_reports_a_spent_budget() -> None:
 
 def test_limit_is_near_if_no_round_precedes_it() -> None:
     limits, ahead = settings(), settings().frequency + settings().jitter
-    for uptime, earlier, last_word in (
+    for uptime, earlier, near_limit in (
         (limits.time_limit - ahead, 0.0, BOOT),
         (60.0, limits.lifetime - ahead - 60.0, "lifetime"),
     ):
         case = Case(state=replace(TOLD, earlier_uptime=earlier), evidence=evidence(uptime))
-        assert [found.last_word for found in case.plan().ship] == [last_word]
+        assert [found.near_limit for found in case.plan().ship] == [near_limit]
         assert replace(case, evidence=evidence(uptime - 0.5)).plan().ship == ()
     case = Case(state=replace(TOLD, earlier_uptime=limits.lifetime - 60.0))
     assert some(case.plan().stop).name == "lifetime"
@@ -1015,10 +1015,10 @@ def test_limit_is_near_if_no_round_precedes_it() -> None:
 )
 def test_partly_sent_last_bundle_counts_as_sent(outcome: Outcome, is_said: bool) -> None:
     (step,) = Case(state=TOLD, evidence=NEAR).plan().ship
-    earlier = replace(TOLD, spent=spent(last_word="lifetime"))
-    for own, expected in ((step, BOOT if is_said else None), (replace(step, last_word=None), "lifetime")):
+    earlier = replace(TOLD, spent=spent(near_limit="lifetime"))
+    for own, expected in ((step, BOOT if is_said else None), (replace(step, near_limit=None), "lifetime")):
         state = apply_shipment(count_shipment(earlier, own, NEAR, SMALL), own, outcome, NEAR, SMALL)
-        assert state.spent_at(own.destination).last_word == expected
+        assert state.spent_at(own.destination).near_limit == expected
 
 
 def test_bundle_fits_the_rest_of_the_budget() -> None:

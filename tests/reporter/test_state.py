@@ -50,8 +50,11 @@ def test_saved_state_is_loaded_unchanged(tmp_path: Path) -> None:
 
 def test_state_of_an_earlier_version_keeps_its_facts(tmp_path: Path) -> None:
     path = tmp_path / "reporter.json"
-    path.write_bytes(b'{"version": 1, "told": ["Booted with local ignition"]}')
-    assert load(path) == ReporterState(reported=("Booted with local ignition",))
+    old = b'{"version":1,"told":["Booted with local ignition"],"spent":{"host":{"last_word":"lifetime"}}}'
+    path.write_bytes(old)
+    assert load(path) == ReporterState(
+        reported=("Booted with local ignition",), spent={"host": Spent(near_limit="lifetime")}
+    )
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,8 @@ import sys
 from pathlib import Path
 from service_record.reporter.stopping import stop
 from service_record.reporter.paths import Places
-sys.exit("\\n".join(stop(Places(Path(sys.argv[1])), "torture")) or 0)
+from service_record.reporter.settings import Settings
+sys.exit("\\n".join(stop(Places(Path(sys.argv[1])), Settings(), "torture")) or 0)
 """
 
 

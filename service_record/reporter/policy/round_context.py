@@ -93,7 +93,7 @@ class Shipment(Target):
     """The limit of tries in this round."""
     fingerprint: str
     """The fingerprint of the bundle's evidence."""
-    last_word: str | None = None
+    near_limit: str | None = None
     """The limit that is near, if that is why the bundle is shipped."""
 
 
@@ -212,7 +212,7 @@ class RoundContext:
         return self.state.uptime_before(self.evidence.boot_id) + self.evidence.uptime
 
     @cached_property
-    def limit_near(self) -> str | None:
+    def near_limit(self) -> str | None:
         """Return the limit that expires before the next round: the id of this boot, or `lifetime`."""
         ahead = self.settings.frequency + self.settings.jitter
         if self.evidence.uptime + ahead >= self.settings.time_limit:

@@ -64,7 +64,7 @@ def _has_no_baseline(context: RoundContext, spent: Spent) -> bool:
 
 NEAR: Final = ShipRule(
     "limit-near",
-    lambda context, spent: context.limit_near is not None and spent.last_word != context.limit_near,
+    lambda context, spent: context.near_limit is not None and spent.near_limit != context.near_limit,
     "the last round before a limit; once for each limit",
 )
 WRONG: Final = ShipRule(
@@ -171,7 +171,7 @@ def make_shipment(
         most=most,
         tries=_MAX_TRIES if uploads >= _MAX_TRIES and room >= _MAX_TRIES * most else 1,
         fingerprint=bundle.fingerprint if reason is SPOOLED and bundle else context.evidence.fingerprint,
-        last_word=context.limit_near if reason is NEAR else None,
+        near_limit=context.near_limit if reason is NEAR else None,
     )
 
 

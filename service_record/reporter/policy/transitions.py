@@ -251,7 +251,7 @@ def count_shipment(
     """Return the state to save before a shipment of `size` bytes. If it cannot be saved, send nothing."""
     spent = state.spent_at(shipment.destination)
     counted = _spend(spent, evidence.boot_id, shipment.tries, shipment.tries * size)
-    counted = replace(counted, last_word=shipment.last_word or spent.last_word)
+    counted = replace(counted, near_limit=shipment.near_limit or spent.near_limit)
     state = replace(state, spent=_with(state.spent, shipment.destination, counted))
     if shipment.kind != HOST:
         return state
@@ -277,8 +277,8 @@ def apply_shipment(
             round=evidence.round,
             bundle_boot=state.bundle.boot_id if state.bundle is not None else evidence.boot_id,
         )
-    elif shipment.last_word is not None and uploads == 0:
-        corrected = replace(corrected, last_word=None)
+    elif shipment.near_limit is not None and uploads == 0:
+        corrected = replace(corrected, near_limit=None)
     state = replace(state, spent=_with(state.spent, shipment.destination, corrected))
     if shipment.kind == HOST:
         # The service may have stored the beginning of a broken upload. Then the logs there are ours.
