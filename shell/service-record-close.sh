@@ -291,7 +291,7 @@ has_passed() { # SINCE NOW SETTING
 # left, because its record could not be written, is collected when any service ends.
 collect_inbox() {
   local inbox="${SERVICE_RECORDS_INBOX-}" uid="${unit_state[UID]-}" file='' invocation='' owner='' mode=''
-  local lost='if it recorded stages, they are lost' all=() files=()
+  local lost='if it recorded stages, they are lost' all=() files=() accepted=() sorted=()
   [[ $inbox ]] || return 0
   [[ $uid == +([0-9]) ]] || uid=0 # systemd reports no UID for a root service
   if [[ ! -d $inbox ]]; then
@@ -313,19 +313,36 @@ collect_inbox() {
     [[ $file != "${__sr_record}" && (-w $directory || ! -e $directory) ]] || continue
     files+=("$file")
   done
-  while ((${#files[@]})) && read -r owner mode _ file; do # the oldest file first
-    invocation=${file#"$inbox/$name."} invocation=${invocation%.json}
+  while ((${#files[@]})) && read -r owner mode file; do
     if [[ "$owner $mode" == "$uid 8"??? ]]; then
-      take_file "$file" "$invocation" || continue
-    elif [[ $invocation == "$INVOCATION_ID" ]]; then
+      accepted+=("$file")
+    elif [[ $file == "${all[0]}" ]]; then
       log_warning "$file was not recorded: it is not a file of user $uid, as whom $unit ran"
-    else
-      continue
+      limited 3 rm -rf --one-file-system -- "$file" # the user may have created a directory
     fi
-    limited 3 rm -rf --one-file-system -- "$file" # the user may have created a directory
-  done < <(limited 2 stat --format='%u %f %.9Y %n' -- "${files[@]}" | sort --key=3,3n)
+  done < <(limited 2 stat --format='%u %f %n' -- "${files[@]}")
+  sort_by_uptime "${accepted[@]}"
+  for file in "${sorted[@]}"; do
+    invocation=${file#"$inbox/$name."} invocation=${invocation%.json}
+    ! take_file "$file" "$invocation" || limited 3 rm -rf --one-file-system -- "$file"
+  done
   [[ $was_in_inbox ]] || warn_of_hidden_inbox "$uid"
   collect_left_files
+}
+
+# Sets `sorted` to the files in the order of their first entries. The uptime decides, because the clock may
+# have been set between two runs. All files are of this boot, because the inbox is in memory.
+sort_by_uptime() { # FILE...
+  local line='' file=''
+  local -A uptimes=()
+  sorted=("$@")
+  (($# > 1)) || return 0
+  while IFS= read -r line; do # FILE:"uptime":SECONDS
+    [[ ${uptimes[${line%:*:*}]-} ]] || uptimes[${line%:*:*}]=${line##*:}
+  done < <(limited 3 grep --with-filename --devices=skip --text --max-count=1 --only-matching \
+    '"uptime":[0-9.]*' -- "$@")
+  mapfile -t sorted < <(for file; do printf '%s %s\n' "${uptimes[$file]:-0}" "$file"; done | sort --numeric)
+  sorted=("${sorted[@]#* }")
 }
 
 # Warns in the journal if the unit's sandbox may have hidden the inbox from the service.
@@ -340,16 +357,20 @@ warn_of_hidden_inbox() { # UID
 # Moves the files that root services left in the inbox to their records, if the services have ended.
 # systemd keeps a link for each running invocation. `log_warning` uses `name`.
 collect_left_files() {
-  local path="${__sr_record}" file='' name='' invocation='' live='' files=()
+  local path="${__sr_record}" file='' name='' invocation='' live='' files=() left=() sorted=()
   files=("${SERVICE_RECORDS_INBOX:-/dev/shm/service-record}"/*.json)
   for file in "${files[@]:0:10000}"; do
-    [[ -f $file && ! -L $file && -O $file && $file != "$path" && -w $directory ]] || continue
+    [[ $file =~ /[^/]+\.[0-9a-f]{32}\.json$ && -f $file && ! -L $file && -O $file ]] || continue
+    [[ $file == "$path" || ! -w $directory ]] || left+=("$file")
+  done
+  ((${#left[@]})) && __sr_has_room || return 0
+  live=$(limited 3 readlink -- /run/systemd/units/invocation:*)
+  sort_by_uptime "${left[@]}"
+  for file in "${sorted[@]}"; do
     invocation=${file%.json} invocation=${invocation##*.}
     name=${file##*/} name=${name%.*.json}
-    [[ $invocation =~ ^[0-9a-f]{32}$ && $name ]] || continue
-    __sr_has_room || return 0
-    [[ $live ]] || live=$(limited 3 readlink -- /run/systemd/units/invocation:*)
     [[ $live && $live != *"$invocation"* ]] || continue
+    __sr_has_room || break
     __sr_record=$directory/$name.json __sr_torn=1 # the last line of this record may be incomplete
     ! take_file "$file" "$invocation" || limited 3 rm -f -- "$file"
     repair_array

@@ -306,12 +306,12 @@ __sr_read_extent() { # FUNCTION
   __sr_first=${__sr_text%% *}
   for __sr_text in "${__sr_script[@]}"; do
     __sr_number=$((__sr_number + 1))
-    [[ $__sr_text == *"$1"* ]] &&
-      [[ " $__sr_text " == +([[:blank:]])?(function\ )*([[:blank:]])"$1"*([[:blank:]])"("* ||
+    [[ $__sr_text == *"$1"* && $__sr_text != *([[:blank:]])\#* ]] &&
+      [[ " $__sr_text " == *[!a-zA-Z0-9_.:-]"$1"*([[:blank:]])"("*([[:blank:]])")"* ||
         " $__sr_text " == *[[:blank:]]function[[:blank:]]*"$1"[[:blank:]]* ]] &&
-      __sr_found+="$__sr_number"
+      __sr_found+=" $__sr_number"
   done
-  [[ $__sr_found == "$__sr_first" ]] || builtin return 1 # not defined here, or more than once
+  [[ $__sr_found == " $__sr_first" ]] || builtin return 1 # not defined here, or more than once
   __sr_text=${__sr_script[__sr_first - 1]}
   __sr_indent=${__sr_text%%[![:blank:]]*}
   __sr_last=$__sr_first

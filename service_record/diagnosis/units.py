@@ -551,7 +551,7 @@ LOGGED: Final = (
     rb"[Aa]sserts? failed|Assertion failed for|[Dd]ependency|unmet condition|trigger condition|being skipped"
     rb"|exec-condition|repeated too quickly|fatal error, unit|Refusing"
     rb"|\.(?:conf|service|mount|socket|timer|path):\d+: |entered failed state"
-    rb"|timed out|with result|Scheduled restart job|break ordering cycle|process exited"
+    rb"|timed out|with result|is inactive\.|Scheduled restart job|break ordering cycle|process exited"
     rb"|Deactivated successfully|: Succeeded\.|running in system mode)"
     # Scopes are left out: container hosts start thousands of them, and every line takes time.
     rb"|systemd\[1\]: (?:Start(?:ing|ed)|Finished|Reached target|Mount(?:ing|ed)|Listening on|Found device) "
@@ -577,6 +577,8 @@ _FILE_LINE: Final = rf"(?P<place>/\S*?/{_UNIT_GROUP}(?:\.d/[^/\s]+\.conf)?:\d+):
 
 _SUPPRESSED: Final = rf"Suppressed (?P<count>\d{{1,12}}) messages from (?:\S*/)?{_UNIT_GROUP}"
 _SPAWN_ERROR: Final = rf"{_UNIT_GROUP}: (?P<reason>Failed to .*|Failed at step .*|.* failed: .*)"
+_INACTIVE: Final = rf"(?:{_UNIT_GROUP}(?: - .*)?|(?P<description>\S.*)) is inactive\.$"
+"""systemd checks `Requisite=` by a job, and logs this right before it cancels the units that need the unit."""
 _AFTER_REASON: Final = r"Failed at step |Failed to (?:run|spawn) '[a-z-]+' task"
 """Messages that systemd logs after the reason. They may name our task after the end, 'stop-post'."""
 
@@ -693,6 +695,7 @@ class _SystemdLog:
         self._complaints: dict[str, list[str]] = {}
         self._last_time: datetime | None = None
         self._status_unit = ""
+        self._inactive = ""  # the inactive unit of the message before this one
 
     def _add_status(self, text: str) -> bool:
         """Add a line of `systemctl status`; return False for any other line."""
@@ -726,11 +729,22 @@ class _SystemdLog:
         if (match := re.match(_FILE_LINE, text)) is not None:
             _add_complaint(self._complaints.setdefault(match["unit"], []), match)
             return
+        if text.endswith(" is inactive.") and (match := re.match(_INACTIVE, text)) is not None:
+            self._inactive = match["unit"] or match["description"]
+            return
+        # Only the first dependency that fails is certain to need the inactive unit. The next one may need
+        # the first. The message may have a description in place of the unit; a second message names it.
+        inactive = self._inactive
+        if not text.startswith("Dependency failed for "):
+            self._inactive = ""
         event, match = read_event(text) or (None, None)
         if match is None or event not in _UPDATES:
             return
+        self._inactive = ""
         unit = match["unit"]
         log = _UPDATES[event](self._logs.get(unit, NOT_LOGGED), match)
+        if event is UnitEvent.DEPENDENCY and inactive:
+            log = replace(log, detail=inactive)
         if event is UnitEvent.FAILED or log.hindrance is not None:
             log = replace(log, time=time)
         self._logs[unit] = log

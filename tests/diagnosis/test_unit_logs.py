@@ -74,6 +74,39 @@ def test_message_of_systemd_is_read(message: str, hindrance: Hindrance, detail: 
 
 
 @pytest.mark.parametrize(
+    ("inactive", "detail"),
+    [
+        ("idle.service is inactive.", "idle.service"),
+        ("idle.service - The idle job is inactive.", "idle.service"),
+        ("The idle job is inactive.", "The idle job"),
+    ],
+)
+def test_inactive_requisite_is_named_for_the_next_unit(inactive: str, detail: str) -> None:
+    logs = read(
+        "Dependency failed for earlier.service.",
+        inactive,
+        "Dependency failed for The job.",
+        "a.service: Job a.service/start failed with result 'dependency'.",
+        "Dependency failed for b.service.",  # it may require a.service
+        "b.service: Job b.service/start failed with result 'dependency'.",
+    )
+    assert {unit: log.detail for unit, log in logs.items()} == {
+        "earlier.service": "",
+        "a.service": detail,
+        "b.service": "",
+    }
+
+
+def test_inactive_unit_is_no_reason_after_another_message() -> None:
+    logs = read(
+        "idle.service is inactive.",
+        "Starting other.service - Another job...",
+        "Dependency failed for a.service.",
+    )
+    assert logs["a.service"].detail == ""
+
+
+@pytest.mark.parametrize(
     "later",
     [
         "Starting a.service - The job...",

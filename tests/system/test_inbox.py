@@ -15,6 +15,18 @@ ExecStart=/lib/systemd/systemd --user
 Delegate=yes
 KillMode=mixed
 """
+# Two files that a service left while its record could not be written. The clock was set back in between, so
+# the second run has the earlier time.
+LEFT_TWICE = r"""
+leave() { # INVOCATION MINUTE UPTIME
+  printf '{"timestamp":"2026-11-21T01:%s:00.000Z","phase":"%s","invocationId":"%s","pid":7,"uptime":%s}\n' \
+    "$2" "service start" "$1" "$3.00" "$2" 'service end","result":"success' "$1" "$3.50" \
+    >"/dev/shm/service-record/left-twice.$1.json"
+}
+leave ffffffffffffffffffffffffffffffff 30 9
+leave 00000000000000000000000000000000 10 10
+touch --date='1 hour ago' /dev/shm/service-record/left-twice.0*.json
+"""
 AS_USER = "setpriv --reuid=65534 --regid=65534 --clear-groups env XDG_RUNTIME_DIR=/run/user/65534"
 
 
@@ -47,6 +59,7 @@ def machine(shared_machine: Machine) -> Machine:
         rest early
         inbox >/observed/while-read-only
         umount /var/log/openshift
+        {LEFT_TWICE}
         start later
         inbox >/observed/after-later
         systemctl stop stopped-early
@@ -85,6 +98,12 @@ def test_file_of_root_is_collected_when_the_next_service_ends(machine: Machine) 
     assert listed(machine, "after-later") == ["stopped-early"]
     assert (run.outcome, run.facts.exit_code) == (Outcome.FAILURE, 3)
     assert [stage.name for stage in run.stages] == ["work"]
+
+
+def test_files_of_a_service_are_added_in_the_order_of_uptime(machine: Machine) -> None:
+    ends = [entry for entry in machine.entries("left-twice") if entry.phase == "service end"]
+
+    assert [entry.uptime for entry in ends] == [9.5, 10.5]
 
 
 def test_file_of_a_running_service_is_collected_at_its_end(machine: Machine) -> None:

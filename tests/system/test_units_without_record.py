@@ -60,7 +60,7 @@ ANSWERS = {
         1,
         "systemd could not open the PID file of the unit, /run/no-such.pid: No such file or directory",
     ),
-    "requisite": (1, "✗ failed: requisite did not start: a unit that it requires is not active"),
+    "requisite": (1, "requisite did not start: a unit that it requires is not active (idle.service)"),
     "stop-post": (1, "✗ failed: stop-post.service: exit 1 of ExecStopPost=/bin/false"),
     "misspelt": (1, "misspelt.service:2: Unknown key 'ExecStrt' in section [Service], ignoring."),
     "relative": (1, "relative.service:2: Neither a valid executable name nor an absolute path: bin/true"),
