@@ -578,7 +578,7 @@ _FILE_LINE: Final = rf"(?P<place>/\S*?/{_UNIT_GROUP}(?:\.d/[^/\s]+\.conf)?:\d+):
 _SUPPRESSED: Final = rf"Suppressed (?P<count>\d{{1,12}}) messages from (?:\S*/)?{_UNIT_GROUP}"
 _SPAWN_ERROR: Final = rf"{_UNIT_GROUP}: (?P<reason>Failed to .*|Failed at step .*|.* failed: .*)"
 _INACTIVE: Final = rf"(?:{_UNIT_GROUP}(?: - .*)?|(?P<description>\S.*)) is inactive\.$"
-"""systemd checks `Requisite=` by a job, and logs this right before it cancels the units that need the unit."""
+"""systemd checks `Requisite=` by a job, and logs this just before it cancels the units that need the unit."""
 _AFTER_REASON: Final = r"Failed at step |Failed to (?:run|spawn) '[a-z-]+' task"
 """Messages that systemd logs after the reason. They may name our task after the end, 'stop-post'."""
 
@@ -732,6 +732,9 @@ class _SystemdLog:
         if text.endswith(" is inactive.") and (match := re.match(_INACTIVE, text)) is not None:
             self._inactive = match["unit"] or match["description"]
             return
+        self._add_event(text, time)
+
+    def _add_event(self, text: str, time: datetime | None) -> None:
         # Only the first dependency that fails is certain to need the inactive unit. The next one may need
         # the first. The message may have a description in place of the unit; a second message names it.
         inactive = self._inactive
