@@ -10,7 +10,6 @@ from service_record.history import History, build_history
 from service_record.history.outcome import Run
 from service_record.record.config_file import ConfigError
 from service_record.record.entry import Entry, Phase, Result
-from service_record.record.quantities import parse_duration
 from tests.builders import entry
 
 FILE = """\
@@ -40,20 +39,6 @@ def took(*seconds: float, stage: str = "pull", result: str = Result.SUCCESS) -> 
 
 def history(*entries: Entry) -> History:
     return build_history([("job", entries)])
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("90", 90), ("90s", 90), ("5m", 300), ("1h30m", 5400), ("1.5h", 5400), ("1h 5m", 3900), ("0.5", 0.5)],
-)
-def test_duration_can_be_written_in_many_ways(text: str, seconds: float) -> None:
-    assert parse_duration(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "soon", "-5m", "5 minutes", "1e3", "5mm", "90 5m", "٣m"])
-def test_invalid_duration_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a valid duration"):
-        parse_duration(text)
 
 
 def test_budget_file_names_services_and_stages() -> None:
