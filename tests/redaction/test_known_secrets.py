@@ -243,6 +243,7 @@ def test_number_of_files_is_limited(host: Host) -> None:
     assert known.secrets == (Secret("token", b"aB3dE9fG5iJk"),)
 
 
+@pytest.mark.slow
 def test_number_of_secrets_is_limited(host: Host) -> None:
     host.write("etc/environment", "".join(f"token={draw(20)}\n" for _ in range(4000)))
     assert known_secrets(host.root).unread == ()

@@ -167,6 +167,7 @@ def test_secret_before_a_continued_key_is_masked() -> None:
     assert redacted(after) == after
 
 
+@pytest.mark.slow
 def test_secrets_at_block_boundaries_are_masked() -> None:
     """A secret at every place around the end of a block, in lines and in one long line."""
     secret = b"hunter2hunter3"

@@ -222,7 +222,9 @@ def leak_after(data: bytes, rules: Rules) -> tuple[str, int] | None:
 
 
 @pytest.mark.usefixtures("masks_nothing")
-@pytest.mark.parametrize("kind", SECRETS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind == "private-key")) for kind in SECRETS]
+)
 def test_unmasked_secret_is_found_as_it_is_in_a_packed_bundle(kind: str) -> None:
     wrong = []
     for form in FORMS:
