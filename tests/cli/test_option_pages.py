@@ -14,7 +14,6 @@ OF_ALL_VERBS = {"--help", "--utc", "--local", "--relative", "--color", "--no-pag
 """Options that docs/cli.md explains once."""
 OTHERS = {
     "docs/standalone.md": {"--onefile"},  # PyInstaller
-    "docs/redaction.md": {"--password", "--creds"},  # examples of what is masked
     "docs/single-node.md": {"--once-from"},  # machine-config-daemon
 }
 """Page -> options of other programs on it."""
