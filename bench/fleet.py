@@ -29,6 +29,10 @@ LARGE_REQUESTS: Final = (
     ("fleet page", "/", 0.3),
     ("fleet page, those in trouble", "/?verdict=failed&verdict=stuck&verdict=looping", 0.3),
     ("fleet page, one rack", "/?group=dc1%2Frack2", 0.3),
+    ("fleet page, search that finds one host", "/?search=node00777", 0.3),
+    ("fleet page, search that finds all in trouble", "/?search=no+space", 0.3),
+    ("hosts by rack", "/groups?by=rack", 0.3),
+    ("hosts by hardware", "/groups?by=hardware", 0.3),
 )
 REQUESTS: Final = (
     ("fleet page", "/?all=1", 0.3),

@@ -30,12 +30,16 @@ from sqlalchemy import (
     Table,
     bindparam,
     func,
+    literal,
     select,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.dml import ReturningUpdate
+from sqlalchemy.sql.functions import FunctionElement
 
 from service_record.collector.store.pipeline import Statement, execute
 from service_record.collector.store.schema import counters, step_numbers
@@ -88,6 +92,28 @@ def is_among(is_on_sqlite: bool, column: Column[Any], parameter: str) -> ColumnE
 def among(connection: Connection, values: Sequence[Any]) -> Any:
     """Return the value of a parameter of `is_among`."""
     return msgspec.json.encode(values).decode() if is_sqlite(connection) else list(values)
+
+
+class _ContainsText(FunctionElement[bool]):
+    """The condition that a column matches a pattern of LIKE, regardless of case."""
+
+    type = Boolean()
+    inherit_cache = True
+
+
+@compiles(_ContainsText)
+def _compile_contains_text(element: _ContainsText, compiler: SQLCompiler, **settings: Any) -> str:
+    column, pattern = (compiler.process(clause, **settings) for clause in element.clauses)
+    # LIKE of SQLite ignores the case of ASCII letters. SQLAlchemy's `icontains` calls lower() there for each
+    # value, which takes longer than the comparison, and which also knows only ASCII letters.
+    operator = "LIKE" if compiler.dialect.name == "sqlite" else "ILIKE"
+    return f"{column} {operator} {pattern} ESCAPE '/'"
+
+
+def contains_text(column: Column[str], text: str) -> ColumnElement[bool]:
+    """Return the condition that a column contains a text, regardless of case."""
+    escaped = text.replace("/", "//").replace("%", "/%").replace("_", "/_")
+    return _ContainsText(column, literal(f"%{escaped}%"))
 
 
 Question = tuple[Select[Any] | ReturningUpdate[Any], Mapping[str, Any]]

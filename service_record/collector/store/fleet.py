@@ -26,6 +26,7 @@ from sqlalchemy import (
 )
 
 from service_record.collector.domain.mutes import Mute, MuteScope
+from service_record.collector.store.dialects import contains_text
 from service_record.collector.store.schema import clusters, hosts, installations
 from service_record.collector.store.selecting import names_of, row_as, rows_as
 from service_record.http.collector_answers import HostSummary
@@ -447,9 +448,9 @@ def _conditions(filters: Filters) -> list[ColumnElement[bool]]:
         conditions.append(_is_in_cluster(installations.c.cluster_id.in_(named), has_name))
     if filters.search:
         fields = ("name", "group", "release", "hardware", "action", "verdict", "reason", "message")
-        found = (hosts.c[name].icontains(filters.search, autoescape=True) for name in fields)
-        has_id = installations.c.cluster_id.icontains(filters.search, autoescape=True)
-        is_named = clusters.c.name.icontains(filters.search, autoescape=True)
+        found = (contains_text(hosts.c[name], filters.search) for name in fields)
+        has_id = contains_text(installations.c.cluster_id, filters.search)
+        is_named = contains_text(clusters.c.name, filters.search)
         conditions.append(or_(*found, _is_in_cluster(has_id, is_named)))
     if filters.done_since is not None:
         conditions.append(or_(hosts.c.ended_at.is_(None), hosts.c.ended_at >= filters.done_since))
