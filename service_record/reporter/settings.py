@@ -123,10 +123,6 @@ def parse_path(value: object) -> Path:
     return Path(result)
 
 
-def parse_paths(value: object) -> tuple[Path, ...]:
-    return tuple(parse_path(item) for item in parse_texts(value))
-
-
 def parse_service_url(value: object) -> str:
     """Return the URL of a service, without a slash at the end."""
     url = _parse_http_url(parse_text(value))
@@ -150,22 +146,6 @@ def parse_destination(value: object) -> str:
     return place
 
 
-def parse_destinations(value: object) -> tuple[str, ...]:
-    return tuple(parse_destination(item) for item in parse_texts(value))
-
-
-def parse_collectors(value: object) -> tuple[str, ...]:
-    """Return the URLs of the collectors for records. The path of each, if any, is its name for this host."""
-    urls = tuple(map(parse_text, parse_texts(value)))
-    for item in urls:
-        if not item.startswith(COLLECTOR):
-            raise ValueError(
-                f"{quoted(item)} is not a collector; use a URL like {COLLECTOR}https://host.example/NAME"
-            )
-        _parse_http_url(item.removeprefix(COLLECTOR))
-    return urls
-
-
 def _parse_http_url(url: str, schemes: tuple[str, ...] = ("http", "https")) -> SplitResult:
     hint = "it is like https://host.example:8443"
     if _SPACE.search(url):
@@ -174,6 +154,21 @@ def _parse_http_url(url: str, schemes: tuple[str, ...] = ("http", "https")) -> S
     if parts is None:
         raise ValueError(f"not a URL of {' or '.join(schemes)} with a host; {hint}")
     return parts
+
+
+def parse_collector(value: object) -> str:
+    """Return the URL of a collector for records. Its path, if any, is the name of this host there."""
+    url = parse_text(value)
+    if not url.startswith(COLLECTOR):
+        raise ValueError(
+            f"{quoted(url)} is not a collector; use a URL like {COLLECTOR}https://host.example/NAME"
+        )
+    _parse_http_url(url.removeprefix(COLLECTOR))
+    return url
+
+
+def parse_list(parse_item: Callable[[object], Any]) -> Callable[[object], tuple[Any, ...]]:
+    return lambda value: tuple(parse_item(item) for item in parse_texts(value))
 
 
 def parse_choice(*words: str) -> Callable[[object], str]:
@@ -187,10 +182,6 @@ def parse_choice(*words: str) -> Callable[[object], str]:
 
 def parse_enum(kind: type[StrEnum]) -> Callable[[object], StrEnum]:
     return lambda value: kind(parse_choice(*kind)(value))
-
-
-def parse_kept_parts(value: object) -> tuple[str, ...]:
-    return tuple(parse_choice("settings", "spool", "state", "units")(word) for word in parse_texts(value))
 
 
 class Send(StrEnum):
@@ -275,9 +266,9 @@ class Settings:
 
     service: AssistedServiceSettings | None = None
     proxies: Proxies = field(default_factory=Proxies)
-    ship_to: tuple[str, ...] = field(default=(), metadata=_setting(parse_destinations))
+    ship_to: tuple[str, ...] = field(default=(), metadata=_setting(parse_list(parse_destination)))
     """More destinations: directories, URLs to PUT to, collectors (`collector+https://…`)."""
-    records_to: tuple[str, ...] = field(default=(), metadata=_setting(parse_collectors))
+    records_to: tuple[str, ...] = field(default=(), metadata=_setting(parse_list(parse_collector)))
     """Collectors that get new entries of records each minute."""
     frequency: float = field(
         default=600.0,
@@ -323,9 +314,11 @@ class Settings:
     uploads: int = field(default=8, metadata=_setting(parse_integer, minimum=0, maximum=100))
     total_bytes: int = field(default=96 * _MIB, metadata=_setting(parse_bytes, minimum=0, maximum=1 << 40))
     """The limit of all uploads to one destination together."""
-    keep_after: tuple[str, ...] = field(default=(), metadata=_setting(parse_kept_parts))
+    keep_after: tuple[str, ...] = field(
+        default=(), metadata=_setting(parse_list(parse_choice("settings", "spool", "state", "units")))
+    )
     """The parts that the clean-up keeps, out of `settings`, `spool`, `state`, `units`."""
-    remove: tuple[Path, ...] = field(default=(), metadata=_setting(parse_paths))
+    remove: tuple[Path, ...] = field(default=(), metadata=_setting(parse_list(parse_path)))
     """Further paths that the clean-up removes."""
     api_url: str | None = field(default=None, metadata=_setting(parse_service_url))
     """The URL of the cluster's API. Bundles have its reachability."""
