@@ -436,6 +436,13 @@ def test_latest_failed_run_has_its_journal(host: Host) -> None:
     assert not [argument for argument in asked if argument.startswith("--boot")]
 
 
+def test_failed_runs_without_a_journal_are_absent(host: Host) -> None:
+    host.file("/var/log/openshift/a.json", b"".join(each.to_line() for each in failed_run()))
+    host.program("journalctl", "echo 'No journal files were found.' >&2; exit 1")
+
+    assert gathered(host, failed_runs, "invocations/").only.status is GatherStatus.ABSENT
+
+
 def test_number_of_failed_runs_is_limited(host: Host) -> None:
     assert gathered(host, failed_runs, "invocations/").only.status is GatherStatus.ABSENT
     for number in range(21):

@@ -257,6 +257,8 @@ def service_records(task: Task) -> Pieces:
             yield from _read_record(records, service, task, used_names)
         except OSError as error:
             raise GatherError(GatherStatus.FAILED, f"{service}: {error.strerror or error}") from error
+        except GatherError as error:
+            raise GatherError(GatherStatus.FAILED, str(error)) from error
         if task.is_late:
             raise GatherError(
                 GatherStatus.TIMED_OUT, f"{service} and the services after it were not read in time"

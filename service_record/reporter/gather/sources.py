@@ -163,7 +163,8 @@ def take_each(
 ) -> Pieces:
     """Yield the pieces of the first `most` items. An item that fails does not affect the others.
 
-    Raises GatherError: timed out, the first failure, or cut if items are left out.
+    Raises GatherError: the first failure after all items, cut if items are left out, and at once any other
+    error of an item.
     """
     failure: GatherError | None = None
     for number, item in enumerate(items[:most]):
@@ -174,11 +175,11 @@ def take_each(
         try:
             yield from read(item)
         except GatherError as error:
-            if error.status in {GatherStatus.TIMED_OUT, GatherStatus.CUT}:
+            if error.status is not GatherStatus.FAILED:
                 raise
             failure = failure or error
     if failure is not None:
-        raise GatherError(GatherStatus.FAILED, str(failure)) from failure
+        raise failure
     if len(items) > most:
         raise GatherError(GatherStatus.CUT, f"{most} of {len(items)} {what}")
 
@@ -271,7 +272,10 @@ class Tree:
 
         def read(path: Path) -> Pieces:
             member = f"{task.row.member}{PurePosixPath(paths[path]).relative_to(self.base)}"
-            yield from _read_file(member, path, task.row.bytes, self.mask)
+            try:
+                yield from _read_file(member, path, task.row.bytes, self.mask)
+            except GatherError as error:  # such as a file that was removed meanwhile
+                raise GatherError(GatherStatus.FAILED, str(error)) from error
 
         yield from take_each(list(paths), self.most, "files", read, task)
 
