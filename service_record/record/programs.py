@@ -115,7 +115,7 @@ class Program:
         if path is None:
             raise NoProgramError(f"no program {self.name}")
         try:
-            self._process = subprocess.Popen(
+            self._process: subprocess.Popen[bytes] | _ForkedChild = subprocess.Popen(
                 [*prefix, path, *command[1:]],
                 cwd=directory,
                 env=_environment(environ) | dict(variables or {}),
@@ -214,6 +214,101 @@ class Program:
             return
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
+
+
+class _ForkedChild:
+    """A forked process with the attributes of `subprocess.Popen` that `Program` uses."""
+
+    stderr = None
+
+    def __init__(self, pid: int, stdout: IO[bytes]) -> None:
+        self.pid = pid
+        self.stdout = stdout
+
+    def wait(self) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+class ForkedProgram(Program):
+    """A function that runs in a forked child, whose output is the result of the function.
+
+    The child shares all that this process has loaded. It stays in its process group, so a signal to the
+    group stops it too. Only for processes with a single thread.
+    """
+
+    def __init__(self, function: Callable[[], bytes]) -> None:
+        """Call the function in a child. If it raises an exception, the output is its text, the status 1."""
+        self.errors = b""
+        self.status = None
+        self.name = "it"
+        self._is_closed = self._is_reaped = False
+        read_end, write_end = os.pipe()
+        pid = os.fork()
+        if not pid:
+            os.close(read_end)
+            _answer_and_exit(function, write_end)
+        os.close(write_end)
+        self._process = _ForkedChild(pid, os.fdopen(read_end, "rb", buffering=0))
+
+    def _signal(self, number: signal.Signals) -> None:
+        if not self._is_reaped:
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, number)
+
+
+def _answer_and_exit(function: Callable[[], bytes], write_end: int) -> None:
+    status = 1
+    try:
+        output = function()
+        status = 0
+    except ProgramError as reason:
+        output = str(reason).encode(errors="replace")
+    except BaseException as fault:  # noqa: BLE001  # the parent reports it; nothing of the parent may run here
+        output = f"{type(fault).__name__}: {fault}".encode(errors="replace")
+    try:
+        with os.fdopen(write_end, "wb") as pipe:
+            pipe.write(output)
+    finally:
+        os._exit(status)
+
+
+def confine(memory_bytes: int, cpu_seconds: int, *, may_write: bool = False) -> None:
+    """Limit this process for good: it is about to read something untrusted.
+
+    Unless it `may_write`, it can write no files and start no processes.
+    """
+    import resource  # most programs have no limits
+
+    limits = {
+        resource.RLIMIT_AS: memory_bytes,
+        resource.RLIMIT_CPU: cpu_seconds,
+        resource.RLIMIT_CORE: 0,
+    }
+    if not may_write:
+        limits |= {resource.RLIMIT_FSIZE: 0, resource.RLIMIT_NPROC: 0}
+    for limit, most in limits.items():
+        resource.setrlimit(limit, (most, most))
+
+
+def run_confined(
+    program: Callable[[], Program], cpu_seconds: int, max_bytes: int, stop: threading.Event | None = None
+) -> bytes:
+    """Return the output of a program that confines itself. Raises ProgramError with the reason in one line.
+
+    It may take three times `cpu_seconds`. If `stop` is set, it is stopped: ProgramTimeoutError.
+    """
+    deadline = Deadline(3.0 * cpu_seconds, stop=stop)
+    running = program()
+    try:
+        output = b"".join(running.chunks(deadline, max_bytes))
+    except ProgramTimeoutError:
+        raise ProgramTimeoutError(f"it takes more than {3 * cpu_seconds} s") from None
+    if running.status is None or running.status < 0:
+        raise ProgramError(f"it takes more than {cpu_seconds} s of a processor, or too much memory")
+    if running.status > 0:
+        lines = (running.errors or output).decode(errors="replace").strip().splitlines()
+        raise ProgramError(lines[-1][:500] if lines else "its reader ended without a word")
+    return output
 
 
 def run(

@@ -8,8 +8,6 @@ import gc
 import hashlib
 import io
 import os
-import resource
-import select
 import signal
 import sys
 import tarfile
@@ -17,8 +15,9 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import msgspec
 
@@ -41,6 +40,7 @@ from service_record.read.host_files import host_files
 from service_record.read.source import SourceError, liveness_for, open_source
 from service_record.record.directory import RECORD_DIRECTORIES
 from service_record.record.line import make_encodable
+from service_record.record.programs import ForkedProgram, ProgramError, confine, run_confined
 from service_record.redaction import LeakError, outgoing_text
 from service_record.redaction.rules import Rules
 from service_record.triage.rows import (
@@ -59,6 +59,7 @@ from service_record.version import __version__
 
 _MIB: Final = 1 << 20
 _CHUNK_BYTES: Final = 1 << 20
+_MAX_ANSWER_BYTES: Final = 256 * _MIB
 _MAX_LEFT_OUT: Final = 500  # characters
 _TEMPORARY: Final = "service-record-triage-"
 _WITHHELD: Final = "withheld: a secret was left in it"
@@ -234,63 +235,21 @@ def _masked(row: BundleRow, path: str, uri: str) -> BundleRow:
 
 def answer(request: JudgeRequest) -> bytes:
     """Judge a bundle in a child process within the limits of the request; return its rows as JSON."""
-    seconds = 3 * request.cpu_seconds
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(read_end)
-        _child(request, write_end)
-    os.close(write_end)
-    with os.fdopen(read_end, "rb", buffering=0) as pipe:
-        reply = _read_until(pipe, time.monotonic() + seconds)
-    if reply is None:
-        os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    if reply is None:
-        reason = f"not judged: it takes more than {seconds} s"
-    elif os.waitstatus_to_exitcode(status) == 0 and reply:
-        return reply
-    elif os.waitstatus_to_exitcode(status) < 0:
-        reason = f"not judged: it takes more than {request.cpu_seconds} s of a processor, or too much memory"
-    else:
-        reason = f"not judged: {reply.decode(errors='replace') or 'its reader ended without a word'}"
-    return msgspec.json.encode([unreadable_row(request.reference, reason)])
-
-
-def _read_until(pipe: IO[bytes], deadline: float) -> bytes | None:
-    """Read a pipe to its end; return None if that takes too long."""
-    parts: list[bytes] = []
-    while (remaining := deadline - time.monotonic()) > 0:
-        if not select.select([pipe], [], [], remaining)[0]:
-            break
-        piece = pipe.read(_CHUNK_BYTES)
-        if not piece:
-            return b"".join(parts)
-        parts.append(piece)
-    return None
-
-
-def _child(request: JudgeRequest, write_end: int) -> None:
-    """Judge, write the rows or a line with the error, and end the process."""
-    status = 1
     try:
-        for limit, most in (
-            (resource.RLIMIT_AS, request.memory_bytes),
-            (resource.RLIMIT_CPU, request.cpu_seconds),
-            (resource.RLIMIT_CORE, 0),
-        ):
-            resource.setrlimit(limit, (most, most))
-        written = msgspec.json.encode(list(judge_path(os.fsdecode(request.path), request.reference)))
-        status = 0
+        return run_confined(
+            lambda: ForkedProgram(partial(_judge_confined, request)), request.cpu_seconds, _MAX_ANSWER_BYTES
+        )
+    except ProgramError as reason:
+        return msgspec.json.encode([unreadable_row(request.reference, f"not judged: {reason}")])
+
+
+def _judge_confined(request: JudgeRequest) -> bytes:
+    """Judge in this process. The rows of a cluster's hosts need temporary files."""
+    confine(request.memory_bytes, request.cpu_seconds, may_write=True)
+    try:
+        return msgspec.json.encode(list(judge_path(os.fsdecode(request.path), request.reference)))
     except MemoryError:
-        written = f"it takes more than {request.memory_bytes // _MIB} MiB of memory".encode()
-    except BaseException as fault:  # noqa: BLE001  # any fault costs one row, never the run
-        written = f"{type(fault).__name__}: {fault}".encode(errors="replace")[:500]
-    try:
-        with os.fdopen(write_end, "wb") as pipe:
-            pipe.write(written)
-    finally:
-        os._exit(status)
+        raise ProgramError(f"it takes more than {request.memory_bytes // _MIB} MiB of memory") from None
 
 
 _SAMPLE: Final = {

@@ -1,4 +1,4 @@
-"""Clients that are slow, wrong or hostile get nowhere, and others do not notice them."""
+"""Slow, faulty and hostile clients are disconnected, and do not affect others."""
 
 import contextlib
 import http.client
@@ -25,26 +25,26 @@ GET: Final = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
 HOSTILE: Final = {
     "noise": os.urandom(2000),
     "another protocol": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
-    "a head that never ends": GET + b"X: " + b"a" * 1_000_000,
-    "headers without an end": GET + b"".join(b"X-%d: a\r\n" % number for number in range(20_000)),
-    "a line that never ends": b"GET /" + b"a" * 1_000_000,
+    "endless header": GET + b"X: " + b"a" * 1_000_000,
+    "endless headers": GET + b"".join(b"X-%d: a\r\n" % number for number in range(20_000)),
+    "endless request line": b"GET /" + b"a" * 1_000_000,
     "two lengths": POST + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
-    "a length and chunks": POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    "a length that is none": POST + b"Content-Length: -5\r\n\r\nhello",
-    "a huge length": POST + b"Content-Length: 99999999999999999999\r\n\r\n",
-    "a bad chunk": POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n",
-    "garbage behind a request": GET + b"\r\n" + os.urandom(500),
-    "thousands of requests at once": (GET + b"\r\n") * 5_000,
-    "a path that is none": b"GET /\xff\xfe%00%zz/../.. HTTP/1.1\r\nHost: x\r\n\r\n",
-    "a name with line breaks": GET + b"X: a\r\nY\x00: b\r\n\r\n",
-    "nothing but line breaks": b"\r\n" * 100_000,
+    "length and chunks": POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "negative length": POST + b"Content-Length: -5\r\n\r\nhello",
+    "huge length": POST + b"Content-Length: 99999999999999999999\r\n\r\n",
+    "invalid chunk": POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n",
+    "garbage after a request": GET + b"\r\n" + os.urandom(500),
+    "thousands of pipelined requests": (GET + b"\r\n") * 5_000,
+    "invalid path": b"GET /\xff\xfe%00%zz/../.. HTTP/1.1\r\nHost: x\r\n\r\n",
+    "NUL in a header name": GET + b"X: a\r\nY\x00: b\r\n\r\n",
+    "only line breaks": b"\r\n" * 100_000,
 }
 SLOW: Final = {
     "nothing": (b"", b""),
-    "a head byte by byte": (GET, b"a"),
+    "head byte by byte": (GET, b"a"),
     "line breaks": (b"", b"\r\n"),
-    "a body byte by byte": (POST + b"Content-Length: 1000\r\n\r\n", b"a"),
-    "a second head": (GET + b"\r\nGET /", b"a"),
+    "body byte by byte": (POST + b"Content-Length: 1000\r\n\r\n", b"a"),
+    "incomplete second head": (GET + b"\r\nGET /", b"a"),
 }
 
 
@@ -55,8 +55,8 @@ def connected(url: str) -> Iterator[socket.socket]:
         yield connection
 
 
-def said_to(url: str, sent: bytes) -> bytes:
-    """Return the answer to a client that sends this and reads until the connection is closed, or silent."""
+def exchange(url: str, sent: bytes) -> bytes:
+    """Send bytes, and return everything that the server answers before it closes the connection."""
     received = b""
     with connected(url) as connection, contextlib.suppress(ConnectionError):
         sending = threading.Thread(target=send, args=(connection, sent))
@@ -68,7 +68,7 @@ def said_to(url: str, sent: bytes) -> bytes:
 
 
 def assert_it_serves(server: Served) -> None:
-    """It may have closed a connection before this process came to send anything: then once more."""
+    """Send a request. If the server closes the connection before it arrives, send it again."""
     while True:
         with contextlib.suppress(OSError, http.client.HTTPException):
             assert server.stranger.get("/healthz").status == 200
@@ -82,7 +82,7 @@ def send(connection: socket.socket, sent: bytes) -> None:
 
 @pytest.fixture
 def impatient(sqlite_settings: CollectorSettings) -> Iterator[Served]:
-    """A collector that waits for nobody."""
+    """A collector with a timeout of 0.3 s."""
     with served(replace(sqlite_settings, seconds=0.3)) as running:
         yield running
 
@@ -90,7 +90,7 @@ def impatient(sqlite_settings: CollectorSettings) -> Iterator[Served]:
 @pytest.mark.parametrize("sent", HOSTILE.values(), ids=HOSTILE)
 def test_invalid_request_closes_the_connection(impatient: Served, sent: bytes) -> None:
     statuses = {
-        line.split()[1] for line in said_to(impatient.url, sent).split(b"\r\n") if line[:5] == b"HTTP/"
+        line.split()[1] for line in exchange(impatient.url, sent).split(b"\r\n") if line[:5] == b"HTTP/"
     }
 
     assert statuses <= {b"200", b"400", b"401", b"404", b"413"}
@@ -127,15 +127,15 @@ def test_slow_client_within_timeout_is_answered(sqlite_server: Served) -> None:
 
 def test_hostile_clients_do_not_affect_good_ones(sqlite_settings: CollectorSettings) -> None:
     with process(sqlite_settings) as collector:
-        from_database = tokens_of(sqlite_settings)
-        undisturbed = latencies(collector.url, from_database)
+        tokens = create_tokens(sqlite_settings)
+        undisturbed = latencies(collector.url, tokens)
         with disturbed(collector.url) as attempts:
-            beside = latencies(collector.url, from_database)
+            disturbed_latencies = latencies(collector.url, tokens)
             assert attempts() > len(HOSTILE)
-    assert percentile(beside) < 10 * percentile(undisturbed) + 3.0
+    assert percentile(disturbed_latencies) < 10 * percentile(undisturbed) + 3.0
 
 
-def tokens_of(settings: CollectorSettings) -> list[str]:
+def create_tokens(settings: CollectorSettings) -> list[str]:
     database = Database(sqlite_url(settings.data))
     try:
         return create_admin_tokens(database, 8)
@@ -144,7 +144,7 @@ def tokens_of(settings: CollectorSettings) -> list[str]:
 
 
 def latencies(url: str, tokens: list[str]) -> list[float]:
-    """Seconds that reports took, none of which was refused or lost."""
+    """Return the durations of reports in seconds. None may be refused or lost."""
     with load([url], tokens) as going:
         going.wait_for_more(400)
     assert (set(going.statuses), going.broken) == ({201}, 0)
@@ -152,13 +152,13 @@ def latencies(url: str, tokens: list[str]) -> list[float]:
 
 
 def percentile(seconds: list[float]) -> float:
-    """The 99th."""
+    """Return the 99th percentile."""
     return statistics.quantiles(seconds, n=100)[98]
 
 
 @contextlib.contextmanager
 def disturbed(url: str) -> Iterator[Callable[[], int]]:
-    """While others do to a collector all that is in HOSTILE and SLOW; gives how much they have done."""
+    """Attack a collector with all of HOSTILE and SLOW. Yields a function that returns the number of attacks."""
     is_over = threading.Event()
     count = 0
 
@@ -194,7 +194,7 @@ def test_half_open_connections_of_an_address_are_limited(
         for connection in waiting[1:]:
             connection.sendall(b"GET /healthz HT")
 
-        assert said_to(url, GET + b"\r\n") == b""
+        assert exchange(url, GET + b"\r\n") == b""
 
         waiting[0].sendall(GET + b"\r\n")  # its first request: it is not half-open any more
         assert waiting[0].recv(100).startswith(b"HTTP/1.1 200 ")

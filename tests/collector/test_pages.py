@@ -275,6 +275,17 @@ def test_earlier_build_has_a_page(server: Served) -> None:
     assert "Build 1 (earlier)" in earlier.text
 
 
+@pytest.mark.parametrize("number", [2**31, 10**9 + 1, 10**12, 10**17, 10**30])
+def test_unknown_build_is_not_another_build(server: Served, number: int) -> None:
+    server.client("host", "web1").step("web1", "Disk setup", "init")
+    visitor, reader = signed_in(server), server.client("reader")
+
+    for path in (f"/hosts/web1?build={number}", f"/events?host=web1&build={number}"):
+        assert visitor.get(path).status == 404
+    assert reader.get(f"/api/v1/hosts/web1/builds/{number}").status == 404
+    assert visitor.get("/hosts/web1?build=00000000001").status == 200
+
+
 def test_notes_of_a_report_are_shown(server: Served) -> None:
     server.client("host", "web1").step("web1", "Disk setup", "exploded", percentage=180, logs="x" * 100_000)
 

@@ -1,18 +1,21 @@
 """Programs that are run for their output: no behaviour of theirs hangs the caller or fills its memory."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from service_record.record.programs import (
     Deadline,
+    ForkedProgram,
     NoProgramError,
     Program,
     ProgramError,
@@ -20,6 +23,7 @@ from service_record.record.programs import (
     TooMuchOutputError,
     reading,
     run,
+    run_confined,
 )
 from tests.waiting import wait_for
 
@@ -158,3 +162,45 @@ def test_program_starts_in_the_root_directory_or_a_given_one(tmp_path: Path) -> 
     assert run(("pwd",), os.environ, Deadline(20), LIMIT)[1] == b"/\n"
     inside = run(("pwd",), os.environ, Deadline(20), LIMIT, directory=str(tmp_path))[1]
     assert inside.decode().strip() == str(tmp_path.resolve())
+
+
+def die() -> bytes:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+def sleep_long() -> bytes:
+    time.sleep(60)
+    return b"late"
+
+
+def test_forked_function_returns_its_output() -> None:
+    large = os.urandom(1 << 20)  # more than a pipe holds
+
+    assert run_confined(lambda: ForkedProgram(lambda: large), 5, 2 << 20) == large
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda: bytes([1 // 0]), "ZeroDivisionError: integer division or modulo by zero"),
+        (die, "it takes more than 1 s of a processor, or too much memory"),
+        (sleep_long, "it takes more than 3 s"),
+        (lambda: bytes(2 << 20), "stopped after "),
+        (lambda: sys.exit("gone"), "SystemExit: gone"),
+    ],
+    ids=["exception", "killed", "late", "too much", "exit"],
+)
+def test_failing_forked_function_has_a_reason(function: Callable[[], bytes], reason: str) -> None:
+    with pytest.raises(ProgramError, match=f"^{re.escape(reason)}"):
+        run_confined(lambda: ForkedProgram(function), 1, 1 << 20)
+    with pytest.raises(ChildProcessError):  # no child is left
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_stopped_program_ends_at_once() -> None:
+    stop = threading.Event()
+    stop.set()
+
+    with pytest.raises(ProgramTimeoutError):
+        run_confined(lambda: ForkedProgram(sleep_long), 60, 1, stop)

@@ -142,12 +142,14 @@ def _describe_rule(name: str, schema: Mapping[str, Any]) -> str:
 
 NUMBER: Final = "number"
 """The name of the path convertor below, as in `/builds/{n:number}`."""
+MOST_DIGITS: Final = 18
+"""A longer number could be too large for the database."""
 
 
 class _Number(Convertor[int]):
-    """A whole number of at most 18 digits. Starlette's `int` accepts numbers too large for the database."""
+    """A whole number. Starlette's `int` accepts numbers of any length."""
 
-    regex = "[0-9]{1,18}"
+    regex = f"[0-9]{{1,{MOST_DIGITS}}}"
 
     def convert(self, value: str) -> int:
         return int(value)

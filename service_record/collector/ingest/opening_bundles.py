@@ -4,12 +4,12 @@ One pass produces both the summary and the page of the records.
 """
 
 import os
-import resource
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeVar
@@ -29,7 +29,7 @@ from service_record.collector.domain.summary_of_records import (
     summarise,
 )
 from service_record.diagnosis.causes import HostFiles
-from service_record.record.programs import Deadline, ProgramError, ProgramTimeoutError, run
+from service_record.record.programs import Program, ProgramError, ProgramTimeoutError, confine, run_confined
 from service_record.redaction import LeakError, outgoing_page, outgoing_text
 from service_record.redaction.rules import Rules
 
@@ -55,56 +55,23 @@ class ReadingStopped(Exception):  # noqa: N818  # what was asked for
     """The collector stops; the file was not read."""
 
 
-class _NotRead(Exception):  # noqa: N818  # what is told of a file, not a fault of ours
-    """A file could not be read. The message is the reason in one line."""
-
-
-def _run_confined(
-    file: Path,
-    allowed: Allowed | None = None,
-    is_stopped: threading.Event | None = None,
-    arguments: Sequence[str] = (),
+def _read_confined(
+    file: Path, allowed: Allowed, is_stopped: threading.Event | None, arguments: Sequence[str]
 ) -> bytes:
     """Run this module with a file as its standard input, and return its output.
 
-    `arguments` begin at `sys.argv[3]`. Raises OSError, ReadingStopped or _NotRead.
+    `arguments` begin at `sys.argv[3]`. Raises OSError, ReadingStopped or ProgramError.
     """
-    allowed = allowed or Allowed()
-    is_stopped = is_stopped or threading.Event()
-    deadline = Deadline(3.0 * allowed.seconds, stop=is_stopped)
     command = (sys.executable, "-m", __name__, str(allowed.memory), str(allowed.seconds), *arguments)
     with file.open("rb") as stream:
+        # Without the collector's environment, which has secrets.
+        start = partial(Program, command, {}, stdin=stream, variables=_find_modules())
         try:
-            # Without the collector's environment, which has secrets.
-            status, out, error = run(
-                command, {}, deadline, _MAX_RESULT_BYTES, stdin=stream, variables=_find_modules()
-            )
+            return run_confined(start, allowed.seconds, _MAX_RESULT_BYTES, is_stopped)
         except ProgramTimeoutError:
-            if is_stopped.is_set():
+            if is_stopped is not None and is_stopped.is_set():
                 raise ReadingStopped from None
-            raise _NotRead(f"it takes more than {3 * allowed.seconds} s") from None
-        except ProgramError as reason:
-            raise _NotRead(str(reason)) from None
-    if status is None or status < 0:
-        raise _NotRead(f"it takes more than {allowed.seconds} s of a processor, or too much memory")
-    if status > 0:
-        last = (error.decode(errors="replace").strip().splitlines() or ["no reason"])[-1]
-        raise _NotRead(f"the reading of it failed: {last[:200]}")
-    return out
-
-
-def _confine(arguments: list[str]) -> int:
-    """Apply the limits in the arguments from `_run_confined`. Return the memory limit in bytes."""
-    memory, seconds = map(int, arguments[1:3])
-    for limit, most in (
-        (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_CPU, seconds),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_NPROC, 0),
-    ):
-        resource.setrlimit(limit, (most, most))
-    return memory
+            raise
 
 
 def _find_modules() -> dict[str, str]:
@@ -151,10 +118,9 @@ def read_bundle(
     """
     silence_and_source = ("" if silence is None else str(silence), source)
     try:
-        return msgspec.json.decode(
-            _run_confined(bundle, allowed, is_stopped, silence_and_source), type=BundleSeen
-        )
-    except _NotRead as reason:
+        output = _read_confined(bundle, allowed or Allowed(), is_stopped, silence_and_source)
+        return msgspec.json.decode(output, type=BundleSeen)
+    except ProgramError as reason:
         return BundleSeen.not_read(str(reason))
 
 
@@ -219,4 +185,6 @@ def _main(memory: int, silence: str, source: str) -> None:
 
 
 if __name__ == "__main__":
-    _main(_confine(sys.argv), *sys.argv[3:])
+    memory, seconds = map(int, sys.argv[1:3])
+    confine(memory, seconds)
+    _main(memory, *sys.argv[3:])

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Final, TypeVar
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Table, case, func, select
+from sqlalchemy import BigInteger, ColumnElement, Connection, Table, case, func, literal, select
 
 from service_record.collector.domain.host_states import meaning_of
 from service_record.collector.domain.installation_rules import Installation
@@ -128,7 +128,9 @@ def read_step_logs(connection: Connection, name: str, step_id: int) -> str | Non
 
 
 def _read_build(connection: Connection, host_id: int, number: int) -> BuildSummary | None:
-    query = columns_of(BuildSummary, builds).where(builds.c.host_id == host_id, builds.c.number == number)
+    # A client may ask for any number: as Integer, PostgreSQL would refuse one of more than 31 bits.
+    is_asked = builds.c.number == literal(number, BigInteger)
+    query = columns_of(BuildSummary, builds).where(builds.c.host_id == host_id, is_asked)
     return next(iter(rows_as(connection, BuildSummary, query)), None)
 
 

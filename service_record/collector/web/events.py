@@ -24,7 +24,7 @@ from service_record.collector.logs import fault_of, log
 from service_record.collector.process import Collector
 from service_record.collector.web.cluster_page import see_cluster, see_clusters
 from service_record.collector.web.fleet_page import FleetFilters, FleetSeen, see_fleet
-from service_record.collector.web.host_page import build_of, see_host
+from service_record.collector.web.host_page import parse_build, see_host
 from service_record.collector.web.login import grant_of
 
 _KEEPALIVE_SECONDS: Final = 15.0
@@ -233,7 +233,7 @@ async def _find_page(request: Request) -> tuple[Hashable, Callable[[], PageState
         see = partial(see_clusters, serving.collector, confined_to, is_all=is_all)
         return ("clusters", is_all, confined_to), see
     if "host" in query:
-        name, build = host_name(query["host"]), build_of(query.get("build", ""))
+        name, build = host_name(query["host"]), parse_build(query.get("build", ""))
         await check_readable(serving, grant, name)
         see = partial(see_host, request.app.state.analyses, serving.collector, name, build)
         await run_in_threadpool(see)

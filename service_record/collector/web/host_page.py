@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from service_record.collector.api.admin_calls import NewToken, forget_host, make_token
 from service_record.collector.api.answering import Refusal
-from service_record.collector.api.requests import parse_form
+from service_record.collector.api.requests import MOST_DIGITS, parse_form
 from service_record.collector.api.serving import Serving, caller, host_name, plain_body
 from service_record.collector.domain.access import TokenKind
 from service_record.collector.domain.mutes import Mute, mute_of
@@ -151,7 +151,7 @@ class HostSeen:
 
 async def get_host(request: Request) -> Response:
     """`GET /hosts/{host}?build=...`: a host with one of its builds, by default the latest."""
-    return await _page(request, build_of(request.query_params.get("build", "")))
+    return await _page(request, parse_build(request.query_params.get("build", "")))
 
 
 async def post_host(request: Request) -> Response:
@@ -239,6 +239,13 @@ def _boots(connection: Connection, detail: HostDetail) -> tuple[Boot, ...]:
     return read_boots(connection, detail.summary.name, detail.shown_build, first)
 
 
-def build_of(text: str) -> int | None:
-    """Parse the number of a build in a query; None, for the latest build, if it is not a number."""
-    return int(text[:9]) if text.isascii() and text.isdecimal() else None
+def parse_build(text: str) -> int | None:
+    """Parse the number of a build in a query. Returns None, for the latest build, if it is not a number.
+
+    Raises Refusal 404 for a number that is too long for the database.
+    """
+    if not (text.isascii() and text.isdecimal()):
+        return None
+    if len(text) > MOST_DIGITS:
+        raise Refusal(HTTPStatus.NOT_FOUND, f"no build {text[:MOST_DIGITS]}...")
+    return int(text)
