@@ -158,7 +158,7 @@ def percentile(seconds: list[float]) -> float:
 
 @contextlib.contextmanager
 def disturbed(url: str) -> Iterator[Callable[[], int]]:
-    """Attack a collector with all of HOSTILE and SLOW. Yields a function that returns the number of attacks."""
+    """Attack a collector with HOSTILE and SLOW. Yields a function that returns the number of attacks."""
     is_over = threading.Event()
     count = 0
 
