@@ -278,7 +278,7 @@ def _forward(client: "CollectorClient", events: Iterable[dict[str, Any]], forwar
 
 @contextmanager
 def _installer(url: str, token: str | None, ca_bundle: str | None) -> Iterator["Installer"]:
-    """Yield a client of the service. Its errors, and those of overrides, become one line and an exit code."""
+    """Yield a client of the service. Its errors and invalid overrides become one line and an exit code."""
     from service_record.deploy.assisted.overrides import PlanError  # needs the extra
     from service_record.deploy.assisted.service import (
         Installer,

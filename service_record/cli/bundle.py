@@ -39,10 +39,10 @@ _STANDARD_INPUT: Final = "-"
 _MAX_FILES: Final = 50_000
 """The limit of files in a copy. A must-gather of a large cluster has some twenty thousand."""
 _LIMITS: Final = Limits(read_bytes=16 << 30, members=_MAX_FILES)
-"""A high limit: the user wants to give the bundle away and reads it, so a large one costs only time."""
+"""A high limit, because the user has chosen this bundle. A large one only takes longer."""
 _MIN_BYTES: Final = 1 << 16
 _NICENESS: Final = 10
-_MAX_TOLD: Final = 20
+_MAX_WARNINGS: Final = 20
 _PACKED: Final = re.compile(r"(?:\.tar)?\.(?:gz|bz2|xz|zst)$|\.(?:tar|tgz)$")
 
 
@@ -108,7 +108,7 @@ def command(
     foreign = resolve_example(foreign) if foreign is not None else None
     check_new(path)
     has_records = True
-    with _politely():
+    with _low_priority():
         if foreign is None:
             bundled = _bundle_host(path, at, secrets, redact=not no_redact, most_bytes=max_size or DISK_BYTES)
             has_records = _warn_of_missing(bundled.gathered)
@@ -139,12 +139,12 @@ def _bundle_host(
         )
         _check(bundled.leak)
     _warn_of_unread(bundled)
-    _tell(bundled.bytes, bundled.members, bundled.kinds)
+    _print_contents(bundled.bytes, bundled.members, bundled.kinds)
     return bundled
 
 
 def _warn_of_missing(gathered: Iterable[Gathered]) -> bool:
-    """Warn of what could not be read, and return whether all service records could be read."""
+    """Print warnings about unreadable files; return True if all service records could be read."""
     failed = {
         one.name: one for one in gathered if one.status in {GatherStatus.FAILED, GatherStatus.TIMED_OUT}
     }
@@ -154,7 +154,7 @@ def _warn_of_missing(gathered: Iterable[Gathered]) -> bool:
         sudo = "" if os.geteuid() == 0 else ". Run with sudo"
         click.echo(f"Warning: {which} are not in the bundle: {visible(records.reason or '')}{sudo}", err=True)
     if os.geteuid() != 0:
-        names = [*failed][:_MAX_TOLD]
+        names = [*failed][:_MAX_WARNINGS]
         more = f"; these failed: {', '.join(names)}" if names else ""
         click.echo(f"Warning: not root: journals and files may be incomplete{more}. Run with sudo", err=True)
     return records is None
@@ -170,7 +170,7 @@ def _copy(path: Path, at: datetime, foreign: str, secrets: Iterable[Path], most_
                 f"nothing to read in {visible(foreign)}; give a bundle or a directory with files"
             )
         _check(copied.leak)
-    _tell(copied.bytes, copied.members, copied.kinds)
+    _print_contents(copied.bytes, copied.members, copied.kinds)
 
 
 @contextmanager
@@ -198,17 +198,17 @@ def _check(leak: Leak | None) -> None:
         raise LeakRefused(f"refused: a secret would have left with {visible(str(leak))}; nothing was written")
 
 
-def _tell(size: int, members: Iterable[Packed], kinds: Counter[str]) -> None:
-    """Print the contents of the bundle, and what is missing."""
+def _print_contents(size: int, members: Iterable[Packed], kinds: Counter[str]) -> None:
+    """Print the number and size of the files in the bundle, and a warning for each cut one."""
     there = list(members)
     cut = [member for member in there if member.cut]
-    for member in cut[:_MAX_TOLD]:
+    for member in cut[:_MAX_WARNINGS]:
         missing = (
             "left out" if member.bytes is None else f"its first {member.dropped_bytes} bytes are missing"
         )
         click.echo(f"Warning: {visible(member.path)}: {missing} ({member.cut})", err=True)
-    if len(cut) > _MAX_TOLD:
-        click.echo(f"Warning: and {len(cut) - _MAX_TOLD} more", err=True)
+    if len(cut) > _MAX_WARNINGS:
+        click.echo(f"Warning: and {len(cut) - _MAX_WARNINGS} more", err=True)
     files = count(sum(member.bytes is not None for member in there), "file")
     click.echo(f"{files}, {size:,} bytes, {count(kinds.total(), 'secret')} masked", err=True)
 
@@ -243,8 +243,8 @@ def _default_name(foreign: str | None, at: datetime) -> str:
 
 
 @contextmanager
-def _politely() -> Iterator[None]:
-    """Lower the priority: a person's request must not slow down the host; SIGTERM leaves nothing behind."""
+def _low_priority() -> Iterator[None]:
+    """Lower the priority, so that the host is not slowed down, and let SIGTERM remove unfinished files."""
     with suppress(OSError):
         os.nice(_NICENESS)
     before = signal.signal(signal.SIGTERM, _end)

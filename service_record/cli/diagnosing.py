@@ -1,6 +1,6 @@
-"""The input of a judgement in `analyze` and `show`: budgets, rules, systemd units, files beside the records.
+"""Collect the input of a diagnosis for `analyze` and `show`: budgets, rules, systemd units, other files.
 
-Also the page of `analyze` in a bundle.
+Also make the page of `analyze` in a bundle.
 """
 
 import time
@@ -133,7 +133,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     source: Source
     places: Sequence[str] = ()
     whole: History
-    """All of its records, including those of other boots and periods than selected."""
+    """All of its records, including other boots and periods than the selected ones."""
     history: History
     now: Now
     boot_id: str | None = None
@@ -239,7 +239,7 @@ def units_here(services: Sequence[str]) -> tuple[Unit, ...] | None:
 def add_explaining_units(units: Sequence[Unit], logs: Mapping[str, UnitLog]) -> tuple[Unit, ...]:
     """Add the units of this host that explain others, and the assertions of units that these stopped.
 
-    systemd is asked for at most two seconds in all; what is not known by then is left out.
+    Queries of systemd take at most two seconds together. Facts that are unknown by then are left out.
     """
     deadline = time.monotonic() + _LOOKUP_SECONDS
 
@@ -258,9 +258,9 @@ def add_explaining_units(units: Sequence[Unit], logs: Mapping[str, UnitLog]) -> 
 
 
 def with_start_limits(units: Sequence[Unit]) -> tuple[Unit, ...]:
-    """Add what systemd logged about units that it has restarted and that failed: whether it gave up.
+    """Add systemd's messages about a reached start limit to failed units that were restarted.
 
-    Where the start limit stopped a restart, the properties of the unit do not show it.
+    The properties of a unit do not show that the start limit stopped its restarts.
     """
     names = [unit.name for unit in units if unit.is_failed and unit.restarts][:_MAX_RESTARTED]
     if not names:
@@ -281,7 +281,7 @@ def described_units(diagnosis: Diagnosis | None) -> set[str]:
 
 def verdict_page(at: datetime) -> str:
     """Return the page of `analyze` for this host as text, or the reason why there is none."""
-    from service_record.display.verdict_page import analysis_text  # only for a bundle
+    from service_record.display.verdict_page import analysis_text  # `analyze` and `show` do not need it
 
     try:
         source = open_source()

@@ -1,4 +1,4 @@
-"""`service-record doctor`: whether the recorder is armed on this host, with the mend of each fault."""
+"""`service-record doctor`: check the recorder's set-up on this host, and say how to repair each fault."""
 
 import os
 from pathlib import Path

@@ -125,7 +125,7 @@ def opened(
         advice = "" if error.filename.startswith("example:") else f"; {_SOURCES}"
         raise Unreadable(f"{visible(error.filename)}: {error.strerror}{advice}") from None
     if derives and (reads_journal or not source.records or len(places) > 1):
-        # Who reads the evidence beside the records is told then which files are not read.
+        # With evidence, unread files are reported later, by `host_files`.
         source = _with_derived(source, places, warns=not with_evidence)
     if source.refusal and (needs_records or (derives and not with_evidence)):
         raise Unreadable(visible(source.refusal))
@@ -135,7 +135,7 @@ def opened(
         click.echo(f"Warning: {visible(str(part))}", err=True)
     running = {record_name(one.unit) for one in source.running}
     check_names(services, sorted(running.union(name for name, _ in source.records)), source.name)
-    _tell_undelivered(Path(places[0]) if len(places) == 1 else None if places else Records().directory)
+    _note_undelivered_bundle(Path(places[0]) if len(places) == 1 else None if places else Records().directory)
     return source
 
 
@@ -145,7 +145,7 @@ def _with_derived(source: Source, places: Sequence[str], *, warns: bool) -> Sour
         return _journal_of_this_host(source) or source
     if source.contents is None:
         return source
-    from service_record.read.derived import add_derived  # most sources have records
+    from service_record.read.derived import add_derived  # slow to load, and most sources have records
 
     def warn(part: object) -> None:
         if warns:
@@ -155,7 +155,7 @@ def _with_derived(source: Source, places: Sequence[str], *, warns: bool) -> Sour
 
 
 def _journal_of_this_host(source: Source | None) -> Source | None:
-    from service_record.read.derived import journal_of_this_host  # as above
+    from service_record.read.derived import journal_of_this_host
 
     try:
         return journal_of_this_host(source)
@@ -183,13 +183,13 @@ def check_names(services: Iterable[str], recorded: Sequence[str], place: str) ->
 
 
 @cache  # --wait opens again and again
-def _tell_undelivered(directory: Path | None) -> None:
+def _note_undelivered_bundle(directory: Path | None) -> None:
     """Print where the boot reporter keeps a bundle that it could not deliver."""
     root = _root_of(directory)
     if root is None or not os.path.exists(root / _TOMBSTONE):  # noqa: PTH110  # it never raises
         return
     from service_record.reporter.paths import Places
-    from service_record.reporter.stopping import PURGE, undelivered_bundle  # rarely needed
+    from service_record.reporter.stopping import PURGE, undelivered_bundle
 
     bundle = undelivered_bundle(Places(root))
     if bundle is not None:

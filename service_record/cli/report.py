@@ -56,8 +56,8 @@ def command(*, due: bool, dry_run: bool, stop: bool, purge: bool, root: Path) ->
     if not due or dry_run:
         _report(root, due=due, dry_run=dry_run, stop=stop, purge=purge)
         return
-    # boot-reporter.service must not fail, whatever is wrong with the installation: nobody would see why, and
-    # a failed unit makes a healthy boot look degraded.
+    # boot-reporter.service must not fail, even if the installation is broken: nobody would see the reason,
+    # and a failed unit makes a healthy boot look degraded.
     try:
         _report(root, due=True, dry_run=False, stop=False, purge=False)
     except click.exceptions.Exit:

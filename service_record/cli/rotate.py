@@ -39,13 +39,13 @@ def command(*, services: tuple[str, ...], directory: Path | None, max_size: int 
     recorded = records.services()
     check_names(services, recorded, str(records.directory))
     limit = max_bytes(os.environ) if max_size is None else max_size
-    are_done = [_is_done(records.path(name), name, limit) for name in services or recorded]
-    if not all(are_done):
+    are_rotated = [_rotate(records.path(name), name, limit) for name in services or recorded]
+    if not all(are_rotated):
         raise click.exceptions.Exit(FAILED)
 
 
-def _is_done(path: Path, service: str, limit: int) -> bool:
-    """Rotate one record, and say what came of it; return False when it could not be done."""
+def _rotate(path: Path, service: str, limit: int) -> bool:
+    """Rotate one record and print the result. Return False after an error, which is printed."""
     try:
         rotation = rotate(path, limit)
     except RotationError as error:

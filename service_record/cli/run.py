@@ -101,7 +101,7 @@ class Child:
 
 
 def _must_be_passed_on(info: signal.struct_siginfo) -> bool:
-    """Return whether the command did not get this signal by itself. See si_code in sigaction(2).
+    """Return True if the command did not get this signal itself. See si_code in sigaction(2).
 
     The terminal sends its signals to the whole foreground group, and so to the command. The exception is
     SIGHUP when the terminal goes away, which only the session leader gets.

@@ -102,9 +102,9 @@ def start_sending(
 
 
 def _redirect_to_null(descriptors: set[int]) -> None:
-    nobody = os.open(os.devnull, os.O_RDWR)
-    for descriptor in descriptors - {nobody}:
-        os.dup2(nobody, descriptor)
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in descriptors - {null}:
+        os.dup2(null, descriptor)
 
 
 def _send_until_end(
@@ -137,7 +137,7 @@ def _send_until_end(
             sender.send(service, stage, printed, is_last=has_ended)
             if sender.is_refused:
                 return
-        except Exception as error:  # noqa: BLE001  # whatever is wrong here must not show in the service
+        except Exception as error:  # noqa: BLE001  # no error here may affect the service
             tell(f"Warning: last lines are not sent: {error}")
             return
 

@@ -51,14 +51,14 @@ _ONCE_SECONDS: Final = 60.0  # without --follow, refused traces are sent again f
 
 @dataclass(frozen=True, slots=True)
 class _Shipment:
-    """Sends what is new in a directory of records."""
+    """Functions that send the new entries in a directory of records."""
 
     send: Callable[[bool], None]
-    """Takes whether it is the last time."""
+    """Its argument is True for the last call."""
     describe: Callable[[], str]
-    """Says how much was sent."""
+    """Returns a text about the amount that was sent."""
     remarks: list[str] = field(default_factory=list)
-    """Remarks of the server on what it took; the caller prints them and empties the list."""
+    """Remarks of the server on accepted data. The caller prints them and empties the list."""
     retry_seconds: float = 0.0
     """The time in which a single delivery is tried again."""
 
@@ -168,7 +168,7 @@ def command(
 
 
 def _is_given(parameter: str) -> bool:
-    """Return whether an option is on the command line, and not only in the environment."""
+    """Return True if an option is on the command line, not only in the environment."""
     source = click.get_current_context().get_parameter_source(parameter)
     return source is click.core.ParameterSource.COMMANDLINE
 
@@ -253,8 +253,8 @@ def _once(shipment: _Shipment) -> None:
 def _follow(shipment: _Shipment, directory: Path) -> None:
     """Send until SIGTERM or SIGINT, and then once more."""
     waits = _Waits()
-    nobody = os.open(os.devnull, os.O_WRONLY)
-    with _StopSignal() as stop, Watch(directory, nobody) as watch:
+    null = os.open(os.devnull, os.O_WRONLY)
+    with _StopSignal() as stop, Watch(directory, null) as watch:
         while True:
             is_last = stop.is_received
             watch.aim()

@@ -33,7 +33,7 @@ _MAX_DIGITS: Final = 11
 
 
 def has_color(when: str, environment: Mapping[str, str], *, is_terminal: bool) -> bool:
-    """Return whether to use colour, by `--color`; see https://no-color.org and https://force-color.org."""
+    """Return True if `--color` and the environment allow colour; see no-color.org and force-color.org."""
     if when != "auto":
         return when == "always"
     if environment.get("NO_COLOR"):
@@ -44,7 +44,7 @@ def has_color(when: str, environment: Mapping[str, str], *, is_terminal: bool) -
 
 
 def view(clock: str | None) -> View:
-    """Return the view of standard output: local times on a terminal, UTC elsewhere, unless told otherwise."""
+    """Return the view of standard output. Times are local on a terminal and UTC elsewhere by default."""
     width = shutil.get_terminal_size().columns
     natural = Clock.LOCAL if sys.stdout.isatty() else Clock.UTC
     return View(
@@ -204,8 +204,8 @@ def secrets_in(files: Iterable[Path]) -> "tuple[Secret, ...]":
 
 
 def _secrets_in(file: Path) -> "Iterator[Secret]":
-    from service_record.redaction import Secret  # as above
-    from service_record.redaction.host_secrets import Contents  # as above
+    from service_record.redaction import Secret
+    from service_record.redaction.host_secrets import Contents
 
     with file.open("rb") as stream:
         data = stream.read(_MAX_BYTES + 1)
@@ -217,27 +217,27 @@ def _secrets_in(file: Path) -> "Iterator[Secret]":
 
 def rules_with(files: Iterable[Path]) -> "Rules":
     """Return the redaction rules of this host, with the secrets in these files."""
-    from service_record.redaction import Rules, known_secrets  # as above
+    from service_record.redaction import Rules, known_secrets
 
     return Rules((*known_secrets(Path("/"), os.environ).secrets, *secrets_in(files)))
 
 
 def write_page(page: str) -> None:
     """Write an HTML page to standard output without secrets, since pages are given to others."""
-    from service_record.redaction import outgoing_page  # as above
+    from service_record.redaction import outgoing_page
 
     sys.stdout.buffer.write(_without_secrets(page, outgoing_page).encode())
 
 
 def without_secrets(data: bytes) -> bytes:
     """Return data without the secrets of this host. Raises LeakRefused if a secret is left."""
-    from service_record.redaction import outgoing  # as above
+    from service_record.redaction import outgoing
 
     return _without_secrets(data, outgoing)
 
 
 def _without_secrets(data: _Data, outgoing: Callable[[_Data, "Rules"], _Data]) -> _Data:
-    from service_record.redaction import LeakError  # as above
+    from service_record.redaction import LeakError
 
     try:
         return outgoing(data, rules_with(()))

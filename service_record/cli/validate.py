@@ -1,4 +1,4 @@
-"""`service-record validate`: what is damaged in records, and what is whole."""
+"""`service-record validate`: list the damage in records, and save their undamaged entries."""
 
 import os
 import shutil
@@ -70,9 +70,9 @@ def command(*, places: tuple[str, ...], salvage: Path | None, form: OutputForm) 
         check_new(salvage)
     escape_what_cannot_be_encoded()
     damage = _FaultPrinter(prints=form.output in {"table", "wide"})
-    may_be_foreign = places if salvage is None else ()  # to save what is whole, damage is gone through
-    are_read = [
-        _is_read(name, damage, salvage, is_named=name in places, may_be_foreign=name in may_be_foreign)
+    may_be_foreign = places if salvage is None else ()  # entries are saved from any damaged file
+    are_readable = [
+        _read(name, damage, salvage, is_named=name in places, may_be_foreign=name in may_be_foreign)
         for name in _names(places)
     ]
     for leftover in _beside(places, UNFINISHED_SUFFIX):
@@ -81,7 +81,7 @@ def command(*, places: tuple[str, ...], salvage: Path | None, form: OutputForm) 
         _note(str(copy))
     if not damage.prints:
         emit(RowsAnswer("Damage in records", ("file", "line", "reason"), damage.faults), form)
-    if not all(are_read):
+    if not all(are_readable):
         raise click.exceptions.Exit(UNREADABLE)
     if damage.is_found:
         raise click.exceptions.Exit(DAMAGED)
@@ -112,7 +112,7 @@ class _FaultPrinter:
 
 
 def _names(places: Iterable[str]) -> list[str]:
-    """Return the files to read, those of a directory in their order there."""
+    """Return the files to read. A directory stands for its records, sorted by name."""
     names = []
     for place in places:
         if not Path(place).is_dir():
@@ -148,9 +148,7 @@ def _beside(places: Iterable[str], suffix: str) -> list[Path]:
 
 
 def _note(copy: str) -> None:
-    """Report a copy of damaged bytes, which is not a fault: the record that it was copied from is whole
-    again.
-    """
+    """Report a copy of damaged bytes. It is not a fault, because its record was repaired."""
     click.echo(f"Note: {visible(copy)}: what was damaged in the record beside it", err=True)
 
 
@@ -161,14 +159,13 @@ def _directory(place: str) -> Path:
         raise Unreadable(visible(str(error))) from None
 
 
-def _is_read(
+def _read(
     name: str, damage: _FaultPrinter, salvage: Path | None, *, is_named: bool, may_be_foreign: bool
 ) -> bool:
-    """Report the faults in a file and save its entries; if not all could be read, print why and return
-    False.
+    """Report the faults in a file and save its entries. Return False after an error, which is printed.
 
-    A file that somebody names may be a link, and may be no record. One in a directory of records is a record,
-    however damaged, and must not be a link.
+    A file that the user names may be a link, and need not be a record. A file in a directory of records must
+    not be a link, and counts as a record, however damaged.
     """
     try:
         with _opened(name, is_named=is_named) as stream:
@@ -189,7 +186,7 @@ def _is_read(
     except ForeignError as error:
         click.echo(f"Error: {visible(str(error))}", err=True)
         return False
-    return bundle is None or not _is_lacking(name, bundle)
+    return bundle is None or not _report_unread_parts(name, bundle)
 
 
 def _check_file(
@@ -225,8 +222,8 @@ def _check_bundle(name: str, bundle: Bundle, damage: _FaultPrinter) -> None:
         _note(f"{name}:{copy.path}")
 
 
-def _is_lacking(name: str, bundle: Bundle) -> bool:
-    """Return whether some of a bundle could not be read, and report what is missing."""
+def _report_unread_parts(name: str, bundle: Bundle) -> bool:
+    """Report the parts of a bundle that could not be read; return True if there are any."""
     for part in bundle.left_out:
         click.echo(f"Error: {visible(str(part.within(name)))}", err=True)
     if not bundle.records and bundle.unpacked is None:
