@@ -354,7 +354,12 @@ def charts(
     ]
     if startup:
         drawn = [_end_at_startup(chart) for chart in drawn]
-    return [replace(chart, rows=_longest_first(chart.rows)) for chart in drawn] if by_duration else drawn
+    if not by_duration:
+        return drawn
+    return [
+        replace(chart, rows=tuple(sorted(chart.rows, key=lambda row: _length(row.longest), reverse=True)))
+        for chart in drawn
+    ]
 
 
 def is_drawn(run: Run) -> bool:
@@ -541,10 +546,6 @@ def _make_bar(span: Span, run: Run, service: ServiceHistory, clock: BootClock) -
         started=span.started,
         ended=span.ended,
     )
-
-
-def _longest_first(rows: Iterable[Row]) -> tuple[Row, ...]:
-    return tuple(sorted(rows, key=lambda row: _length(row.longest), reverse=True))
 
 
 def _length(bar: Bar) -> float:

@@ -36,7 +36,6 @@ from service_record.history.outcome import (
     is_stop,
     is_stop_or_kill,
 )
-from service_record.record.entry import Malformed
 from service_record.record.visible import visible
 
 if TYPE_CHECKING:
@@ -261,7 +260,11 @@ def run_summary(run: Run, view: View) -> str:
             _end(run),
             _at("", run.ended, view) if run.ended else _at("last entry ", run.last_entry, view),
         ]
-    if run.has_no_start and not _is_before_start(run):
+    ended_in_pre_command = any(
+        command.is_before and (command.name, command.outcome) == (run.in_command, run.outcome)
+        for command in run.commands
+    )
+    if run.has_no_start and not ended_in_pre_command:
         parts.append("no start recorded")
     if run.dropped:
         parts.append(f"{count(run.dropped, 'entry', 'entries')} lost")
@@ -270,14 +273,6 @@ def run_summary(run: Run, view: View) -> str:
 
 def _at(what: str, time: datetime | None, view: View) -> str:
     return f"{what if time else ''}{moment(time, view.clock, view.now)}"
-
-
-def _is_before_start(run: Run) -> bool:
-    """Return True if the run ended in a pre-command, before a start could be recorded."""
-    return any(
-        command.is_before and (command.name, command.outcome) == (run.in_command, run.outcome)
-        for command in run.commands
-    )
 
 
 def _end(run: Run) -> str:
@@ -353,7 +348,9 @@ def damages(history: History, view: View, *, whole: bool = False) -> Iterator[Li
     local = [service for service in history.services if service.utc_offset is not None]
     if len(local) > 1:
         yield BLANK
-        yield from _all_local(local, view)
+        yield ((f"{view.glyphs.damaged} {count(len(local), 'record')}", Ink.WORRYING),)
+        for sentence in local_times(local):
+            yield from wrap_lines(sentence, Ink.PLAIN, view, _INDENT)
     for service in history.services:
         doubts = list(_anomalies(service, is_zone_shown=len(local) > 1))
         if not doubts and not service.malformed:
@@ -370,12 +367,6 @@ def local_times(services: Iterable[ServiceHistory]) -> Iterator[str]:
     local = [service for service in services if service.utc_offset is not None]
     if local:
         yield f"{_local(local[0].utc_offset)}: {', '.join(name(service.name) for service in local)}"
-
-
-def _all_local(services: Sequence[ServiceHistory], view: View) -> Iterator[Line]:
-    yield ((f"{view.glyphs.damaged} {count(len(services), 'record')}", Ink.WORRYING),)
-    for sentence in local_times(services):
-        yield from wrap_lines(sentence, Ink.PLAIN, view, _INDENT)
 
 
 def _local(offset: timedelta | None) -> str:
@@ -396,16 +387,13 @@ def _anomalies(service: ServiceHistory, *, is_zone_shown: bool) -> Iterator[str]
 def _pieces(service: ServiceHistory, view: View, *, whole: bool) -> Iterator[Line]:
     pieces = service.malformed if whole else service.malformed[:_MAX_PIECES]
     for piece in pieces:
-        yield from wrap_lines(_damage_line(piece, view, whole=whole), Ink.PLAIN, view, _INDENT)
+        text = visible(piece.text) if whole else cut(visible(piece.text), view.width // 2, view.glyphs.cut)
+        line = f"line {piece.line}: {visible(piece.reason)}: {text}"
+        yield from wrap_lines(line, Ink.PLAIN, view, _INDENT)
     rest = service.damaged_pieces - len(pieces)
     if rest > 0:
         where = "named by `validate`" if whole else "shown by --output wide"
         yield from wrap_lines(f"and {rest} more, {where}", Ink.FAINT, view, _INDENT)
-
-
-def _damage_line(piece: Malformed, view: View, *, whole: bool) -> str:
-    text = visible(piece.text) if whole else cut(visible(piece.text), view.width // 2, view.glyphs.cut)
-    return f"line {piece.line}: {visible(piece.reason)}: {text}"
 
 
 def _damage_title(service: ServiceHistory, view: View) -> Line:

@@ -80,7 +80,9 @@ def verdict_sentence(diagnosis: Diagnosis) -> str:
     # Expected services come first. Units kept from starting by a failed unit come after that unit.
     faults = [one for one in diagnosis.not_started if one.is_fault]
     unseen = [f"failed: {not_started_sentence(one)}" for one in faults if one.is_expected]
-    unseen += map(failed_unit_sentence, _failed_first(diagnosis))
+    host = diagnosis.host  # the unit with the host's cause comes first
+    units = sorted(diagnosis.failed_units, key=lambda one: host is None or one.cause is not host.cause)
+    unseen += map(failed_unit_sentence, units)
     unseen += [f"failed: {not_started_sentence(one)}" for one in faults if not one.is_expected]
     if unseen:
         return f"{unseen[0]}, and {len(unseen) - 1} more" if unseen[1:] else unseen[0]
@@ -102,29 +104,17 @@ def verdict_sentence(diagnosis: Diagnosis) -> str:
     first = max(diagnosis.running, key=lambda running: running.seconds or 0)
     rest = len(diagnosis.running) - 1
     more = f", and {rest} more" if rest else ""
-    return f"running: {running_sentence(first)}{more}; {_progress_remark(diagnosis, first.run)}"
-
-
-def _failed_first(diagnosis: Diagnosis) -> list[FailedUnit]:
-    """Return the failed units, starting with the one that has the host's cause."""
-    return sorted(
-        diagnosis.failed_units,
-        key=lambda one: diagnosis.host is None or one.cause is not diagnosis.host.cause,
-    )
+    remark = _without_trouble(diagnosis, " so far")
+    own = next((handled for handled in diagnosis.handled if handled.run is first.run), None)
+    if own is not None and diagnosis.host is None:
+        remark = f"{_continued(own)}{_message_suffix(own.stage)}"
+    return f"running: {running_sentence(first)}{more}; {remark}"
 
 
 def host_sentence(host: HostCause) -> str:
     """Return `agent: images come at 0.3 MB/s`."""
     hint = "points to: " if host.cause.is_pointer else ""
     return f"{name(host.service)}: {hint}{visible(host.cause.says)}"
-
-
-def _progress_remark(diagnosis: Diagnosis, run: Run) -> str:
-    """Return the failure that this run continued after, or a remark on the host if there is none."""
-    own = next((handled for handled in diagnosis.handled if handled.run is run), None)
-    if own is None or diagnosis.host is not None:
-        return _without_trouble(diagnosis, " so far")
-    return f"{_continued(own)}{_message_suffix(own.stage)}"
 
 
 def _without_trouble(diagnosis: Diagnosis, so_far: str = "") -> str:

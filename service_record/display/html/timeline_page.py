@@ -23,7 +23,7 @@ from service_record.display.text import View, count
 from service_record.display.timeline import timeline_page
 from service_record.history import History, ServiceHistory
 from service_record.history.build import true_time
-from service_record.history.outcome import Facts, Outcome, Repeat, order, repeats
+from service_record.history.outcome import Facts, Outcome, order, repeats
 
 _ID: Final = "failures"
 
@@ -42,13 +42,13 @@ def timeline_html(
     return page(f"Timeline of {source}", lead, sections, view.now, summary=plain)
 
 
-def _is_bad(service: ServiceHistory) -> bool:
-    return any(run.outcome.is_bad for run in service.runs) or bool(group_failures(service.runs))
-
-
 def _bad_services(history: History) -> dict[str, ServiceHistory]:
     """Map ids on the page to the services that failed or were interrupted."""
-    return {f"{_ID}-{n}": each for n, each in enumerate(history.services) if _is_bad(each)}
+    return {
+        f"{_ID}-{number}": service
+        for number, service in enumerate(history.services)
+        if any(run.outcome.is_bad for run in service.runs) or group_failures(service.runs)
+    }
 
 
 def failure_section(history: History, view: View) -> Section | None:
@@ -84,7 +84,8 @@ def _cards(service: ServiceHistory, view: View) -> Iterator[_Card]:
         yield _failure(failure, view)
     for repeat in repeats(service.runs):
         if repeat.last.outcome is Outcome.INTERRUPTED:
-            yield _interruption(repeat, view)
+            heading = f"{view.glyphs.interrupted} {headline(repeat.last)}"
+            yield _Card("interrupted", heading, _times(repeat.count) + run_summary(repeat.last, view))
 
 
 def _failure(failure: FailureGroup, view: View) -> _Card:
@@ -93,11 +94,6 @@ def _failure(failure: FailureGroup, view: View) -> _Card:
     went_on = "" if run.outcome is Outcome.FAILURE else f"; the run {VERBS[run.outcome]}"
     note = f"{_times(failure.count)}{run_summary(run, view)}{went_on}"
     return _Card("failure", f"{view.glyphs.failure} {what} failed", note, failure.facts)
-
-
-def _interruption(repeat: Repeat, view: View) -> _Card:
-    heading = f"{view.glyphs.interrupted} {headline(repeat.last)}"
-    return _Card("interrupted", heading, _times(repeat.count) + run_summary(repeat.last, view))
 
 
 def _times(number: int) -> str:
