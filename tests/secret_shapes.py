@@ -1,4 +1,4 @@
-"""Lines with made-up secrets in every shape that docs/redaction.md names, and what of each must not be left.
+"""Lines with made-up secrets in every shape of docs/project/redaction.md, and what of each must not be left.
 
 `secret_shapes.txt` has a shape to a line: its name, and a text in which «secrets» and ⟦what has to stay⟧ are
 marked. `{14}` there is a word of so many letters and digits, `{40:URL}` one of an alphabet below. What is

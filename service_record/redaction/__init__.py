@@ -1,4 +1,4 @@
-"""Mask the secrets in data that leaves a host; docs/redaction.md lists what is masked.
+"""Mask the secrets in data that leaves a host; docs/redaction-coverage.md lists what is masked.
 
 Texts, pages and installer templates (kickstart, preseed) are scanned again after masking, and refused if a
 secret is left in them. Lines that are shipped by their position in a file keep their lengths.

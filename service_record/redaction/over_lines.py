@@ -307,33 +307,20 @@ _USER: Final = types.Finder(
     rb"""^[ \t]*(?:-[ \t]+)?["']?[A-Za-z_][A-Za-z0-9_.-]*:([^\s"'][^\n]*?)["']?[ \t\r]*$""", groups=True
 )
 _BEGINNINGS: Final = {
-    "users": _USERS,
-    "argument": _ARGUMENT,
-    "map": _MAP,
-    "secrets": _SECRETS,
-    "rows": _ROWS,
-    "table": _TABLE,
-    "tokens": _TOKEN_LIST,
-    "passwords": _PASSWORD_LIST,
-    "scalar": _SCALAR_NAME,
-    "xml": _XML_NAME,
-    "env": _ENV_NAME,
-    "form": _FORM_NAME,
+    "users": (_USERS, b"chpasswd"),
+    "argument": (_ARGUMENT, b"- "),
+    "map": (_MAP, b"ata"),
+    "secrets": (_SECRETS, b"ecrets"),
+    "rows": (_ROWS, b"("),
+    "table": (_TABLE, b""),
+    "tokens": (_TOKEN_LIST, b""),
+    "passwords": (_PASSWORD_LIST, b""),
+    "scalar": (_SCALAR_NAME, b""),
+    "xml": (_XML_NAME, b">"),
+    "env": (_ENV_NAME, b"e"),
+    "form": (_FORM_NAME, b"form-data"),
 }
-_LETTERS: Final = {
-    "users": b"chpasswd",
-    "argument": b"- ",
-    "map": b"ata",
-    "secrets": b"ecrets",
-    "rows": b"(",
-    "table": b"",
-    "tokens": b"",
-    "passwords": b"",
-    "scalar": b"",
-    "xml": b">",
-    "env": b"e",
-    "form": b"form-data",
-}
+"""Form -> the pattern of a line with a name, and letters that each such line contains."""
 _BLOCKS: Final = frozenset({"block", "stringData", "data", "secrets", "users"})
 _LISTS: Final = frozenset({"tokens", "passwords"})
 _TABLES: Final = frozenset({"table", "rows"})
@@ -460,9 +447,9 @@ class ValueFollower:
             yield start + span[0], start + span[1]
 
     def _remember_name(self, line: bytes) -> None:
-        for form, pattern in _BEGINNINGS.items():
-            # Search for fixed letters first: that is fast, and most lines do not have them.
-            spans = pattern.groups(line) if _LETTERS[form] in line else None
+        for form, (pattern, letters) in _BEGINNINGS.items():
+            # Search for the letters first: that is fast, and most lines do not have them.
+            spans = pattern.groups(line) if letters in line else None
             if spans is not None:
                 head, *more = (line[max(start, 0) : max(end, 0)] for start, end in spans[1:])
                 is_block = form == "scalar" and more[0]
