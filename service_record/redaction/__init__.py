@@ -77,14 +77,14 @@ def outgoing_page(page: str, rules: Rules) -> str:
     Each text and each attribute value is masked separately, so that masks leave the markup intact.
     """
 
-    def masked(match: re.Match[str]) -> str:
+    def mask_text(match: re.Match[str]) -> str:
         text = html.unescape(match[0])
         redactor = Redactor(rules)
         data = redactor.feed(text.encode(errors="surrogateescape")) + redactor.finish()
         without = data.decode(errors="surrogateescape")
         return match[0] if without == text else html.escape(without)
 
-    page = _TEXTS.sub(masked, page)
+    page = _TEXTS.sub(mask_text, page)
     refuse_leaks(page.encode(errors="surrogateescape"), rules)
     return page
 

@@ -171,7 +171,8 @@ class _SecretForm:
     text: bytes
 
     @property
-    def needed(self) -> int:
+    def min_bytes(self) -> int:
+        """The least size of a fragment that is masked."""
         return _FRAGMENT_BYTES if len(self.text) >= LONG_BYTES else len(self.text)
 
 
@@ -275,14 +276,14 @@ class Exact:
         begin, size = start - offset, len(form.text)
         if begin >= 0 and text[begin : begin + size] == form.text:
             return _Match(form.kind, [(begin, begin + size)], is_whole=True)
-        if form.needed == size and not _may_break(text[max(0, begin - _PREFIX_BYTES) : start + size]):
+        if form.min_bytes == size and not _may_break(text[max(0, begin - _PREFIX_BYTES) : start + size]):
             return _match_cut_text(text, start, form, offset)
         pieces = [
             *self._pieces_before(text, start, form.text, offset),
             *self._pieces_after(text, start, form.text, offset),
         ]
         match = _Match(form.kind, merge_adjacent(pieces), is_whole=False)
-        return match if match.size >= form.needed else _match_cut_text(text, start, form, offset)
+        return match if match.size >= form.min_bytes else _match_cut_text(text, start, form, offset)
 
     def _pieces_after(self, text: bytes, start: int, form: bytes, offset: int) -> Iterator[tuple[int, int]]:
         size = _common_length(text, start, form, offset)

@@ -98,12 +98,12 @@ def ini(text: str) -> Iterator[Named]:
         name, value = line[:at].strip(), line[at + 1 :].strip()
         if not at or not value or " " in name:
             continue
-        yield from _unquoted(name, value)
+        yield from _remove_quotes(name, value)
         if "=" in value:  # Environment="NAME=value"
             yield from words(value)
 
 
-def _unquoted(name: str, value: str) -> Iterator[Named]:
+def _remove_quotes(name: str, value: str) -> Iterator[Named]:
     """Yield a value unchanged, without its quotes, and without the escapes of key files."""
     yield name, value
     inner = value.rstrip(",;")
@@ -171,7 +171,7 @@ def netrc(text: str) -> Iterator[Named]:
 def columns(number: int, separator: str | None = None) -> Parser:
     """Return a parser that reads one column of each line, and also removes a prefix such as `HEX:`."""
 
-    def parsed(text: str) -> Iterator[Named]:
+    def read_column(text: str) -> Iterator[Named]:
         for line in text.splitlines():
             if line.lstrip().startswith("#"):
                 continue
@@ -182,7 +182,7 @@ def columns(number: int, separator: str | None = None) -> Parser:
                 yield "password", value.removeprefix("HEX:").removeprefix("ASCII:")
                 yield "password", re.sub(r"\\([:\\])", r"\1", value)
 
-    return parsed
+    return read_column
 
 
 def urls(text: str) -> Iterator[Named]:

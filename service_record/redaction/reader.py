@@ -145,8 +145,8 @@ class Patterns:
     def suspects(self, text: bytes, *, certain: bool = False) -> list[tuple[int, int, int]]:
         """Return start, end and groups of shapes of each line that may contain a secret, in order.
 
-        The groups may be too many. Whether a line has TOKENS or ENCODED is exact, because each digit of such
-        a line matters, and it is not read from a cache.
+        The bits of TOKENS and ENCODED are exact: in such a line each digit matters, so it is not read from a
+        cache. Other bits may be set without a match.
         """
         groups, searches = self._certain if certain else self._all
         suspects: list[tuple[int, int, int]] = []

@@ -410,7 +410,7 @@ class _LastLook:
         return None if kind is None else (kind, self._redactor.first_line)
 
     def feed(self, text: bytes, read: Sequence[tuple[int, int]]) -> None:
-        """Search the next block, of whose lines those in the ranges `read` were read by the redactor."""
+        """Search the next block. The redactor has read its lines in the ranges `read`."""
         # Whole lines: if a part ended within a line, its end would look like a cut secret.
         parts = [(-len(self._tail), line_end(text, _SEAM_BYTES))]
         for start, end in read:
