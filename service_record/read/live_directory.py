@@ -129,7 +129,8 @@ class LiveRecords:
         """
         self._history_bytes = history_bytes
         self._records = records
-        self._services = frozenset(services) | frozenset(map(record_name, services))
+        names = frozenset(services)
+        self._services = names | frozenset(map(record_name, names))
         self._tails: dict[str, _RecordTail] = {}
 
     def look(self) -> Iterator[tuple[str, Piece]]:

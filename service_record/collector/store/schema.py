@@ -1,7 +1,7 @@
-"""The tables. Times are seconds since 1970, by the clock of the collector unless the name says otherwise.
+"""The tables. Times are seconds since 1970 by the collector's clock, unless a comment names another clock.
 
-A new database begins with these; migrations (`migrations/`) make them of those of an earlier version.
-`tests/collector/test_migrations.py` compares the two.
+A new database is created from these definitions. The migrations in `migrations/` upgrade the database of an
+earlier version; `tests/collector/test_migrations.py` compares the results.
 """
 
 from sqlalchemy import (
@@ -30,7 +30,7 @@ metadata = MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
-_ID = BigInteger().with_variant(Integer, "sqlite")  # only an INTEGER PRIMARY KEY counts up there
+_ID = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers only an INTEGER PRIMARY KEY
 
 
 def _host(*, index: bool = False) -> Column[int]:
@@ -47,26 +47,27 @@ hosts = Table(
     Column("hardware", String(255), nullable=False, server_default=""),  # vendor and model
     Column("first_seen", Double, nullable=False),
     Column("last_seen", Double, nullable=False),
-    # The latest build, in short: the fleet is shown of this table alone.
-    Column("build", Integer, nullable=False, server_default="0"),  # 0: none yet
+    # A summary of the latest build: the pages of the fleet read only this table.
+    Column("build", Integer, nullable=False, server_default="0"),  # 0 before the first build
     Column("action", String(255), nullable=False, server_default=""),
     Column("percentage", Double),
     Column("message", Text, nullable=False, server_default=""),
     Column("started_at", Double),
-    Column("updated_at", Double),  # of the latest step, entry, stage or bundle
+    Column("updated_at", Double),  # time of the latest step, record, stage or bundle
     Column("ended_at", Double),
-    Column("progress", LargeBinary),  # collector.progress.Progress, as JSON
-    # Until it is judged, a host is progressing. SQLite cannot change the default of a column that it has.
+    Column("progress", LargeBinary),  # domain.progress.Progress as JSON
+    # A host is progressing until it is judged. The default in the database is an old one: SQLite cannot
+    # change the default of an existing column.
     Column("verdict", String(16), nullable=False, default="progressing", server_default="silent"),
     Column("reason", Text, nullable=False, server_default=""),
-    Column("cause", String(16), nullable=False, server_default=""),  # verdicts.cause_of
+    Column("cause", String(16), nullable=False, server_default=""),  # domain.verdicts.cause_of
     Column("verdict_since", Double),
-    Column("due_at", Double, index=True),  # when the verdict changes if nothing is heard
-    Column("revision", BigInteger, nullable=False, server_default="0"),  # counts up with every change
-    Column("records_verdict", LargeBinary),  # collector.verdicts.RecordsVerdict, as JSON
-    # The order of the fleet's pages, and its causes. Rows of hosts are long, so the indexes have all columns
-    # that the pages search and count by. Do not add a column that changes with each report: PostgreSQL would
-    # then update every index of the table each time.
+    Column("due_at", Double, index=True),  # when to judge the host if it does not report before
+    Column("revision", BigInteger, nullable=False, server_default="0"),  # increases with every change
+    Column("records_verdict", LargeBinary),  # domain.verdicts.RecordsVerdict as JSON
+    # For the order of the fleet's pages, and for causes. Rows of hosts are long, so these indexes contain all
+    # columns by which the pages filter and count. Do not add a column that changes with each report:
+    # PostgreSQL would then update every index of the table each time.
     Index("ix_hosts_fleet", "verdict", "name", "cause", "group", "ended_at"),
     Index("ix_hosts_causes", "cause", "group", "verdict", "verdict_since", "ended_at", "name", "id"),
 )
@@ -76,8 +77,8 @@ builds = Table(
     metadata,
     Column("id", _ID, primary_key=True),
     _host(),
-    Column("number", Integer, nullable=False),  # 1 is the first of a host
-    Column("key", String(255), nullable=False, server_default=""),  # what its template calls it
+    Column("number", Integer, nullable=False),  # the first build of a host is 1
+    Column("key", String(255), nullable=False, server_default=""),  # the template's name
     Column("action", String(255), nullable=False, server_default=""),
     Column("release", String(255), nullable=False, server_default=""),
     Column("started_at", Double, nullable=False),
@@ -91,7 +92,7 @@ builds = Table(
 steps = Table(
     "steps",
     metadata,
-    Column("id", _ID, primary_key=True),  # the order in which they came
+    Column("id", _ID, primary_key=True),  # ascending in the order of the reports
     _host(),
     Column("build", Integer, nullable=False),
     Column("label", String(255), nullable=False),
@@ -111,15 +112,15 @@ steps = Table(
 )
 
 COUNTERS = ("steps", "housekeeping")
-counters = Table(  # numbers that are given once, whatever is deleted: of `steps`, the id of the latest
+counters = Table(  # never decrease, even if rows are deleted; `steps` is the id of the latest step
     "counters",
     metadata,
     Column("name", String(32), primary_key=True),
     Column("latest", BigInteger, nullable=False),
 )
-step_numbers = Sequence("step_numbers", metadata=metadata)  # in place of that counter, where there are any
+step_numbers = Sequence("step_numbers", metadata=metadata)  # PostgreSQL uses it instead of `steps`
 
-absences = Table(  # when no process of the collector took reports
+absences = Table(  # times in which no process of the collector took reports
     "absences",
     metadata,
     Column("id", _ID, primary_key=True),
@@ -127,7 +128,7 @@ absences = Table(  # when no process of the collector took reports
     Column("ended_at", Double, nullable=False, index=True),
 )
 
-durations = Table(  # what budgets and statistics are learnt from: one row for each step that ended
+durations = Table(  # one row for each finished step; time limits and statistics are calculated from them
     "durations",
     metadata,
     Column("id", _ID, primary_key=True),
@@ -136,27 +137,27 @@ durations = Table(  # what budgets and statistics are learnt from: one row for e
     Column("label", String(255), nullable=False),
     Column("group", String(255), nullable=False, server_default=""),
     Column("release", String(255), nullable=False, server_default=""),
-    Column("seconds", Double),  # null where its beginning was not reported
+    Column("seconds", Double),  # null if the start was not reported
     Column("status", String(16), nullable=False),
-    Column("signature", Text, nullable=False, server_default=""),  # of a failure's logs
+    Column("signature", Text, nullable=False, server_default=""),  # diagnosis.failures.signature
     Column("ended_at", Double, nullable=False),
     Index("ix_durations_label_ended_at", "label", "ended_at"),
 )
 
-chunks = Table(  # service records live: pieces of record files, byte for byte
+chunks = Table(  # unchanged pieces of the record files that hosts send live
     "chunks",
     metadata,
     Column("id", _ID, primary_key=True),
     _host(),
     Column("service", String(255), nullable=False),
-    Column("file", String(64), nullable=False),  # tells a file from the one that took its place
+    Column("file", String(64), nullable=False),  # identifies the file; a replacement differs
     Column("offset", BigInteger, nullable=False),
     Column("data", LargeBinary, nullable=False),
     Column("received_at", Double, nullable=False),
     UniqueConstraint("host_id", "service", "file", "offset"),
 )
 
-last_words = Table(  # of each service of a host, the lines that it printed last
+last_words = Table(  # the latest printed lines of each service of a host
     "last_words",
     metadata,
     _host(),
@@ -176,16 +177,16 @@ bundles = Table(
     Column("build", Integer, nullable=False),
     Column("kind", String(32), nullable=False),  # `host`, `host_boot`
     Column("name", String(255), nullable=False),
-    Column("key", String(255), nullable=False, unique=True),  # of the object
+    Column("key", String(255), nullable=False, unique=True),  # in the object store
     Column("size", BigInteger, nullable=False),
     Column("sha256", String(64), nullable=False),
     Column("received_at", Double, nullable=False),
     Column("is_indexed", Boolean, nullable=False, server_default="0"),
-    Column("claimed_until", Double),  # by the process that reads it; null where none does
-    Column("verdict", String(16), nullable=False, server_default=""),  # of its records
+    Column("claimed_until", Double),  # null if no process reads it
+    Column("verdict", String(16), nullable=False, server_default=""),  # of the records in it
     Column("reason", Text, nullable=False, server_default=""),
-    Column("boots", Text, nullable=False, server_default=""),  # ids, a line each, oldest first
-    Column("left_out", Text, nullable=False, server_default=""),  # what of it could not be read, a line each
+    Column("boots", Text, nullable=False, server_default=""),  # one id per line, oldest first
+    Column("left_out", Text, nullable=False, server_default=""),  # unreadable parts, one per line
 )
 
 bundle_services = Table(
@@ -195,23 +196,23 @@ bundle_services = Table(
     Column("service", String(255), primary_key=True),
     Column("entries", BigInteger, nullable=False),
     Column("malformed", Integer, nullable=False),
-    Column("outcome", String(16), nullable=False),  # of its latest run
+    Column("outcome", String(16), nullable=False),  # of the latest run
     Column("stage", Text, nullable=False, server_default=""),
 )
 
-analyses = Table(  # of each host, of its latest bundle with records: the parts of a page
+analyses = Table(  # the analysis of each host's latest bundle with records, for its page
     "analyses",
     metadata,
     Column("host_id", _ID, ForeignKey("hosts.id", ondelete="CASCADE"), primary_key=True),
     Column("bundle_id", _ID, nullable=False, index=True),
-    Column("data", LargeBinary, nullable=False),  # collector.domain.records_page.Analysis, JSON, deflated
+    Column("data", LargeBinary, nullable=False),  # domain.records_page.Analysis as deflated JSON
 )
 
-installations = Table(  # what an assisted-service knows of a host
+installations = Table(  # the state of a host at an assisted-service
     "installations",
     metadata,
     Column("host_id", _ID, ForeignKey("hosts.id", ondelete="CASCADE"), primary_key=True),
-    Column("id", String(36), nullable=False, unique=True),  # the host's there
+    Column("id", String(36), nullable=False, unique=True),  # the id of the host there
     Column("cluster_id", String(36), nullable=False, index=True),
     Column("infra_env_id", String(36), nullable=False),
     Column("role", String(32), nullable=False, server_default="master"),
@@ -223,7 +224,7 @@ installations = Table(  # what an assisted-service knows of a host
     Column("info", Text, nullable=False, server_default=""),
     Column("stage_started_at", Double, nullable=False),
     Column("stage_updated_at", Double, nullable=False),
-    Column("checked_in_at", Double),  # the latest call of its agent
+    Column("checked_in_at", Double),  # time of its agent's latest call
     Column("logs_state", String(16), nullable=False, server_default=""),
     Column("event_at", Double),  # event_time of the newest event that reported a state
 )
@@ -233,27 +234,27 @@ def _cluster() -> Column[str]:
     return Column("cluster_id", String(36), ForeignKey("clusters.id", ondelete="CASCADE"), nullable=False)
 
 
-clusters = Table(  # what is known of a cluster; its hosts are those of `installations`
+clusters = Table(  # its hosts are in `installations`
     "clusters",
     metadata,
     Column("id", String(36), primary_key=True),
     Column("name", String(255), nullable=False, server_default=""),
-    Column("control_planes", Integer),  # of its definition; null where nobody told
+    Column("control_planes", Integer),  # as defined; null if unknown
     Column("workers", Integer),
     Column("status", String(32), nullable=False, server_default="pending-for-input"),
     Column("reason", Text, nullable=False, server_default=""),
-    Column("since", Double),  # when it got into that state
-    Column("is_told", Boolean, nullable=False, server_default="0"),  # the service told the state itself
+    Column("since", Double),  # when the status began
+    Column("is_told", Boolean, nullable=False, server_default="0"),  # reported by the assisted-service
     Column("updated_at", Double),
-    Column("revision", BigInteger, nullable=False, server_default="0"),  # counts up with every change
-    # The hosts in short, so that a list of clusters is read of this table alone.
+    Column("revision", BigInteger, nullable=False, server_default="0"),  # increases with every change
+    # Sums of its hosts: a list of clusters reads only this table.
     Column("hosts", Integer, nullable=False, server_default="0"),
     Column("needed_control_planes", Integer, nullable=False, server_default="0"),
     Column("installed_control_planes", Integer, nullable=False, server_default="0"),
     Column("defined_workers", Integer, nullable=False, server_default="0"),
     Column("installed_workers", Integer, nullable=False, server_default="0"),
     Column("joined", Integer, nullable=False, server_default="0"),
-    # What its controller reports.
+    # Reported by its controller.
     Column("csrs_approved", Integer),
     Column("finalizing_stage", String(64), nullable=False, server_default=""),
     Column("completion", String(16), nullable=False, server_default=""),  # `success`, `failure`
@@ -288,13 +289,13 @@ cluster_events = Table(
     Index("ix_cluster_events_cluster_id", "cluster_id"),
 )
 
-cluster_logs = Table(  # one of each kind, the latest, as the assisted-service has it
+cluster_logs = Table(  # the latest of each kind, as the assisted-service keeps it
     "cluster_logs",
     metadata,
     _cluster(),
     Column("kind", String(32), nullable=False),  # `controller`, `all`
     Column("name", String(255), nullable=False),
-    Column("key", String(255), nullable=False, unique=True),  # of the object
+    Column("key", String(255), nullable=False, unique=True),  # in the object store
     Column("size", BigInteger, nullable=False),
     Column("sha256", String(64), nullable=False),
     Column("received_at", Double, nullable=False),
@@ -319,16 +320,16 @@ tokens = Table(
     Column("id", _ID, primary_key=True),
     Column("kind", String(16), nullable=False),  # host, group, reader, admin, enrolment
     Column("scope", String(255), nullable=False, server_default=""),  # a host's name, or a group's
-    Column("name", String(255), nullable=False, server_default=""),  # for people
+    Column("name", String(255), nullable=False, server_default=""),  # a label for people
     Column("hash", String(64), nullable=False),
     Column("created_at", Double, nullable=False),
     Column("created_by", String(255), nullable=False),
     Column("expires_at", Double),
     Column("revoked_at", Double),
-    Column("used_at", Double),  # of an enrolment token: it is worth nothing any more
+    Column("used_at", Double),  # when an enrolment token was used; it works once
 )
 
-sessions = Table(  # of people in a browser
+sessions = Table(  # login sessions of browsers
     "sessions",
     metadata,
     Column("hash", String(64), primary_key=True),
@@ -346,7 +347,7 @@ audit = Table(
     Column("subject", Text, nullable=False),
 )
 
-mutes = Table(  # trouble of which no news are wanted
+mutes = Table(  # trouble for which no notices are sent
     "mutes",
     metadata,
     Column("id", _ID, primary_key=True),
@@ -359,7 +360,7 @@ mutes = Table(  # trouble of which no news are wanted
     Column("made_at", Double, nullable=False),
 )
 
-notices = Table(  # news of verdicts
+notices = Table(  # changes of verdicts, to be sent
     "notices",
     metadata,
     Column("id", _ID, primary_key=True),
@@ -370,18 +371,18 @@ notices = Table(  # news of verdicts
     Column("reason", Text, nullable=False),
     Column("reason_before", Text, nullable=False, server_default=""),
     Column("at", Double, nullable=False),
-    Column("is_addressed", Boolean, nullable=False, server_default="0", index=True),  # has its deliveries
+    Column("is_addressed", Boolean, nullable=False, server_default="0", index=True),  # its deliveries exist
 )
 
-deliveries = Table(  # of one notice to one destination
+deliveries = Table(  # one notice to one destination
     "deliveries",
     metadata,
     Column("notice_id", _ID, ForeignKey("notices.id", ondelete="CASCADE"), nullable=False),
     Column("destination", String(32), nullable=False),
     Column("delivered_at", Double),
-    Column("digest", _ID),  # the first of the news that are told with it
+    Column("digest", _ID),  # the first notice of the message that it was sent with
     Column("tries", Integer, nullable=False, server_default="0"),
-    Column("next_at", Double),  # null when delivered or given up
+    Column("next_at", Double),  # null after delivery, or when given up
     PrimaryKeyConstraint("notice_id", "destination"),
     Index("ix_deliveries_destination_next_at", "destination", "next_at"),
 )
