@@ -1003,7 +1003,7 @@ __sr_apart() { # JOB FUNCTION [ARGUMENT...]
 __sr_begin_child() {
   builtin set +aeuxvfkmETC
   builtin unset -f exec 2>&- # of the service
-  __sr_xfsz=child
+  __sr_xfsz=child __sr_synced='' __sr_sync_pid=''
 }
 
 # In bash 5.2, a handler that runs while bash parses `$(` fails with a syntax error. Backquotes are
@@ -1410,9 +1410,15 @@ __sr_describe() { # call [MESSAGE] | failure STATUS COMMAND
 
 __sr_print_members() { # as __sr_describe; sets __sr_answer to code with the assignments
   builtin local LC_ALL=C __sr_command='' __sr_facts='' __sr_members='' __sr_message="${2-}"
+  builtin local __sr_needs_journal=''
   if [[ $1 == failure ]]; then
     # After `exit`, $3 is a command of our function `exit`.
     __sr_command=${__sr[exit_command]:-$3} __sr_facts=",\"exitCode\":$2" __sr_message=
+  fi
+  if [[ $1 == failure || $# == 1 ]]; then
+    __sr_needs_journal=1
+    [[ ! ${INVOCATION_ID-} || ${__sr_xfsz-} != child ]] ||
+      ! builtin type -P journalctl >/dev/null || __sr_start_sync
   fi
   __sr_locate "$@"
   if [[ $1 == failure ]]; then
@@ -1421,10 +1427,7 @@ __sr_print_members() { # as __sr_describe; sets __sr_answer to code with the ass
     __sr_facts+=${__sr_answer:+",\"command\":\"$__sr_answer\""}
   fi
   __sr_facts+=$__sr_stack
-  if [[ $1 == failure || $# == 1 ]]; then
-    __sr_read_journal
-    __sr_message=$__sr_answer
-  fi
+  [[ ! $__sr_needs_journal ]] || { __sr_read_journal && __sr_message=$__sr_answer; }
   __sr_explain "$__sr_place" "$__sr_message" "$__sr_facts"
   builtin printf -v __sr_answer '__sr_members=%q __sr_place=%q __sr[hung]=%q' \
     "$__sr_members" "$__sr_place" "${__sr[hung]-}"
@@ -1456,9 +1459,8 @@ __sr_locate() { # call | failure STATUS COMMAND; a failure may set __sr_command
   fi
 }
 
-# Sets __sr_answer to the last three lines of the invocation. --sync writes lines to the journal's
-# files that are not there yet. It fails for users other than root, and if journald hangs. Each call
-# has a limit of two seconds, because systemd waits for the service to end.
+# Sets __sr_answer to the last three lines of the invocation. Most users may not read them.
+# Each call of journalctl has a limit of two seconds, because systemd waits for the service to end.
 __sr_read_journal() {
   __sr_answer=
   [[ ${INVOCATION_ID-} ]] && builtin type -P journalctl >/dev/null || builtin return 0
@@ -1469,23 +1471,28 @@ __sr_read_journal() {
   fi
 }
 
-__sr_read_lines() { # in a child
-  # Bash before 5.1 has no process substitution in POSIX mode.
+# Starts `journalctl --sync`, which writes lines to the journal's files that are not there yet. It
+# runs while this child searches the failed line. The eval parses `<(` only after POSIX mode was
+# switched off: bash before 5.1 has no process substitution in POSIX mode.
+__sr_start_sync() { # in a child
   builtin set +o posix
-  __sr_ask_journal journal-sync --sync
-  __sr_ask_journal journal --quiet --no-pager --output=cat --lines=3 \
-    "_SYSTEMD_INVOCATION_ID=$INVOCATION_ID"
-  while [[ $__sr_answer == *$'\n' ]]; do __sr_answer=${__sr_answer%?}; done
+  [[ ${__sr[hung]-} == *' journal-sync '* ]] ||
+    builtin eval '\exec {__sr_synced}< <(\exec journalctl --sync)' && __sr_sync_pid=$!
 }
 
 # Bash does not wait for the process of a process substitution. Therefore __sr_run and the child
-# that it needs are not necessary here, and each failure saves two forks. A JOB is as in __sr_apart.
-# The eval parses `<(` only after POSIX mode was switched off.
-__sr_ask_journal() { # JOB ARGUMENT...
+# that it needs are not necessary here, and each failure saves two forks. __sr_apart explains
+# __sr[hung].
+__sr_read_lines() { # in a child
+  [[ $__sr_synced ]] || __sr_start_sync
+  [[ ! $__sr_synced ]] || builtin read -r -t 2 -N 4096 -u "$__sr_synced" || (($? <= 128)) ||
+    { builtin kill -KILL "$__sr_sync_pid" && __sr[hung]+=' journal-sync '; }
   __sr_answer=
-  [[ ${__sr[hung]-} != *" $1 "* ]] || builtin return 0
-  builtin eval '\builtin read -r -t 2 -N 262144 __sr_answer < <(\exec journalctl "${@:2}")' ||
-    (($? <= 128)) || { builtin kill -KILL "$!" && __sr[hung]+=" $1 "; }
+  [[ ${__sr[hung]-} != *' journal '* ]] || builtin return 0
+  builtin eval '\builtin read -r -t 2 -N 262144 __sr_answer < <(\exec journalctl --quiet \
+    --no-pager --output=cat --lines=3 "_SYSTEMD_INVOCATION_ID=$INVOCATION_ID")' ||
+    (($? <= 128)) || { builtin kill -KILL "$!" && __sr[hung]+=' journal '; }
+  while [[ $__sr_answer == *$'\n' ]]; do __sr_answer=${__sr_answer%?}; done
 }
 
 # --- Rare endings --------------------------------------------------------------------------------
