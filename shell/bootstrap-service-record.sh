@@ -1710,9 +1710,14 @@ __sr_find_bracket() {
   __sr_size=$__sr_answer
   ((__sr_size)) || builtin return 0
   ((__sr_from + ${#__sr_text} == __sr_size)) || builtin return 1 # bash drops NULs of a power loss
-  __sr_before=${__sr_text%]*}
-  [[ $__sr_before != "$__sr_text" && ${__sr_text:${#__sr_before}+1} != *[!$' \t\r\n']* ]] ||
-    builtin return 1
+  # Usually the first bracket is the last one. Bash would search the last one backwards, through all
+  # blanks.
+  __sr_before=${__sr_text%%]*}
+  [[ ${__sr_text:${#__sr_before}+1} != *[!$' \t\r\n']* ]] || {
+    __sr_before=${__sr_text%]*}
+    [[ ${__sr_text:${#__sr_before}+1} != *[!$' \t\r\n']* ]] || builtin return 1
+  }
+  [[ $__sr_before != "$__sr_text" ]] || builtin return 1
   __sr_bracket=$((__sr_from + ${#__sr_before} + 1))
   __sr_indent=${__sr_before##*$'\n'}
   while [[ $__sr_before == *[$' \t\r\n'] ]]; do __sr_before=${__sr_before%?}; done
