@@ -204,34 +204,15 @@ __sr_parse() { # ARRAY FIRST [NUMBER]
   [[ ! $__sr_aliases ]] || builtin shopt -s expand_aliases
 }
 
-# Prints the message of __sr_note. A child process prints it, because SIGPIPE kills a process that
-# writes to a closed pipe.
-__sr_tell() {
-  [[ ! ${__sr_notice-} ]] || ! __sr_has_room ||
-    (builtin trap '' PIPE && builtin printf '%s\n' "${__sr_notice-}" >&2)
-  __sr_notice=
-}
-
 # --- Stages --------------------------------------------------------------------------------------
 __sr_start_stage() { # [NAME]
   __sr_answer=${1-}
   [[ $__sr_answer && ! ${__sr_open_stage-}${__sr_ulimit-} &&
     $__sr_answer != *[!a-zA-Z0-9_\ ./:-]* && ${#__sr_answer} -lt 255 ]] ||
-    __sr_prepare_start "$@" || builtin return 0
+    { __sr_load && __sr_prepare_start "$@"; } || builtin return 0
   __sr_append 'stage start' '' ",\"stage\":\"$__sr_answer\""
   [[ ! ${__sr_notice-} && (${__sr_trap_method-} != looks ||
     ${__sr_exit_trap-} == "$__sr_hook_shown"*) ]] || __sr_finish_call
-}
-
-# Handles an unusual start of a stage. Sets __sr_answer to its name as JSON. Returns 1 if nothing
-# can be recorded.
-__sr_prepare_start() { # [NAME]
-  [[ ! ${__sr_ulimit-} ]] || __sr_can_redirect || builtin return 1
-  [[ ${1-} && ! ${__sr_open_stage-} ]] || { __sr_load && __sr_mend_start "$@"; }
-  __sr_answer=${1:-unnamed}
-  [[ $__sr_answer != *[!a-zA-Z0-9_\ ./:-]* && ${#__sr_answer} -lt 255 ]] ||
-    { __sr_load && __sr_shorten "$__sr_answer"; }
-  builtin return 0
 }
 
 # Runs after an entry of a stage if the EXIT trap may be new, or there is a message to print.
@@ -550,7 +531,8 @@ __sr_look_at_file() {
 # forever.
 __sr_create() {
   [[ -e $__sr_record || -L $__sr_record || ! -d ${__sr_record%/*} && -e ${__sr_record%/*} ]] ||
-    { [[ ${__sr[layout]-} != array ]] && __sr_create_here; } || __sr_apart create __sr_make_file
+    { [[ ${__sr[layout]-} != array ]] && __sr_create_here; } ||
+    { __sr_load && __sr_apart create __sr_make_file; }
   [[ -f $__sr_record && ! -L $__sr_record ]] # another process may have created it
 }
 
@@ -571,31 +553,9 @@ __sr_create_here() {
   __sr_umask='' __sr_moved=''
 }
 
-# Runs in a child. Every user may read arrays, because OpenShift's gather packs them as a normal
-# user.
-__sr_make_file() {
-  builtin trap '' XFSZ
-  builtin local __sr_mode=0750 __sr_mask=0137 __sr_content=''
-  [[ ${__sr[layout]-} != array ]] || __sr_mode=0755 __sr_mask=0133 __sr_content=$'[\n]\n'
-  [[ -d ${__sr_record%/*} ]] || {
-    __sr_load
-    __sr_run 5 mkdir -p -m "$__sr_mode" -- "${__sr_record%/*}" || builtin return "$?"
-  }
-  builtin umask "$__sr_mask"
-  builtin set -C # two processes may create it at once
-  builtin printf '%s' "$__sr_content" >"$__sr_record"
-}
-
 __sr_sync() { # if configured, waits until the entries are on the disk
   [[ ${__sr[sync]-} != ends ]] || ! __sr_load ||
     __sr_apart sync __sr_run 5 sync -- "${__sr_record-}" "${__sr_record%/*}"
-}
-
-__sr_escape() { # TEXT; sets __sr_answer to the content of a JSON string
-  __sr_answer=$1
-  # Ranges depend on the locale, and changing the locale takes as long as a write.
-  [[ $1 != *[!abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789\ .,:/_=+@-]* ]] ||
-    __sr_escape_bytes
 }
 
 # --- Traps, and the function `exit` --------------------------------------------------------------
@@ -714,7 +674,7 @@ __sr_capture() { # COMMAND [ARGUMENT...]
   builtin local __sr_ended=0
   __sr_printed[0]=''
   if ! __sr_can_capture; then
-    __sr_capture_in_child "$@"
+    [[ ${__sr_xfsz-} == child ]] && __sr_load && __sr_capture_in_child "$@"
     builtin return "$?"
   fi
   builtin local __sr_file=''
@@ -748,14 +708,6 @@ __sr_can_capture() {
 __sr_discard_file() {
   __sr_moved='' __sr_printed[0]='' __sr_exit_trap[0]=''
   [[ ! $__sr_file ]] || \exec {__sr_file}<&- # `builtin exec` would open it again
-}
-
-__sr_capture_in_child() { # COMMAND [ARGUMENT...]; forks only if this process is a child itself
-  __sr_answer=
-  [[ ${__sr_xfsz-} == child ]] && __sr_answer=$("$@" && builtin printf read) &&
-    [[ $__sr_answer == *read ]] || builtin return 1
-  __sr_answer=${__sr_answer%read}
-  builtin mapfile -t __sr_printed <<<"${__sr_answer%$'\n'}"
 }
 
 # Sets __sr_traps to the words that `trap -p` prints: `trap -- COMMAND SIGNAL` for each trap.
@@ -1020,27 +972,6 @@ __sr_run_job() { # FUNCTION [ARGUMENT...]
   "$@" </dev/null || __sr_ended=$?
   builtin printf '%s.' "$__sr_answer"
   builtin exit "$__sr_ended"
-}
-
-# Runs a function in a child or, if there is no room for a process, in this shell with the options
-# of a child. Then evaluates its __sr_answer, which is code.
-__sr_evaluate() { # JOB FUNCTION [ARGUMENT...]
-  builtin local __sr_ignores=''
-  # Under `ulimit -f` even a long here-string may send SIGXFSZ. A child cannot set a trap, see
-  # above.
-  [[ ! ${__sr_limited-} || $__sr_xfsz ]] || __sr_ignores=1
-  [[ ! $__sr_ignores ]] || { builtin trap '' XFSZ && __sr_xfsz=ignored; }
-  __sr_apart "$@" || __sr_run_here "${@:2}" || __sr_answer=
-  [[ ! $__sr_ignores ]] || { __sr_xfsz='' && builtin trap - XFSZ; }
-  builtin eval "$__sr_answer"
-}
-
-__sr_run_here() { # FUNCTION [ARGUMENT...]
-  if ((__sr_bash < 500)); then __sr_options=("$-"); else builtin local -; fi
-  builtin set +euf
-  builtin local IFS=$' \t\n' 2>&-
-  "$@" 2>&-
-  ((__sr_bash >= 500)) || builtin set "-${__sr_options//[!euf]/}"
 }
 
 # Returns 0 if six more processes may be started. If bash cannot fork, it retries for half a minute
@@ -1371,9 +1302,16 @@ __sr_begin_command() { # KIND MEMBER COMMAND
   __sr[kind]=$1 __sr_run_command=",\"$2\":\"$__sr_answer\""
 }
 
-__sr_mend_start() { # [NAME]
+# Handles an unusual start of a stage. Sets __sr_answer to its name as JSON. Returns 1 if nothing
+# can be recorded.
+__sr_prepare_start() { # [NAME]
+  [[ ! ${__sr_ulimit-} ]] || __sr_can_redirect || builtin return 1
   [[ ! ${__sr_open_stage-} ]] || __sr_end_open_stage "${1:-unnamed}"
   [[ ${1-} ]] || __sr_note 'record_service_stage_start has no stage name; recorded as "unnamed"'
+  __sr_answer=${1:-unnamed}
+  [[ $__sr_answer != *[!a-zA-Z0-9_\ ./:-]* && ${#__sr_answer} -lt 255 ]] ||
+    __sr_shorten "$__sr_answer"
+  builtin return 0
 }
 
 __sr_end_no_stage() { # RESULT [MEMBERS]
@@ -1389,6 +1327,14 @@ __sr_note() { # TEXT; sets the message for __sr_tell, with the file and line of 
   __sr_describe call ''
   __sr_answer=${__sr_place:+"${__sr_place#* * }:${__sr_place%% *}"}
   __sr_notice="service-record: ${__sr_answer:-$0}: $1"
+}
+
+# Prints the message of __sr_note. A child process prints it, because SIGPIPE kills a process that
+# writes to a closed pipe.
+__sr_tell() {
+  [[ ! ${__sr_notice-} ]] || ! __sr_has_room ||
+    (builtin trap '' PIPE && builtin printf '%s\n' "${__sr_notice-}" >&2)
+  __sr_notice=
 }
 
 __sr_end_open_stage() { # NAME of the next stage
@@ -1433,6 +1379,27 @@ __sr_print_members() { # as __sr_describe; sets __sr_answer to code with the ass
     "$__sr_members" "$__sr_place" "${__sr[hung]-}"
 }
 
+# Runs a function in a child or, if there is no room for a process, in this shell with the options
+# of a child. Then evaluates its __sr_answer, which is code.
+__sr_evaluate() { # JOB FUNCTION [ARGUMENT...]
+  builtin local __sr_ignores=''
+  # Under `ulimit -f` even a long here-string may send SIGXFSZ. A child cannot set a trap (see
+  # __sr_begin_child).
+  [[ ! ${__sr_limited-} || $__sr_xfsz ]] || __sr_ignores=1
+  [[ ! $__sr_ignores ]] || { builtin trap '' XFSZ && __sr_xfsz=ignored; }
+  __sr_apart "$@" || __sr_run_here "${@:2}" || __sr_answer=
+  [[ ! $__sr_ignores ]] || { __sr_xfsz='' && builtin trap - XFSZ; }
+  builtin eval "$__sr_answer"
+}
+
+__sr_run_here() { # FUNCTION [ARGUMENT...]
+  if ((__sr_bash < 500)); then __sr_options=("$-"); else builtin local -; fi
+  builtin set +euf
+  builtin local IFS=$' \t\n' 2>&-
+  "$@" 2>&-
+  ((__sr_bash >= 500)) || builtin set "-${__sr_options//[!euf]/}"
+}
+
 # Sets __sr_place to the value of errorLine: the line of the service's call, or of the failure. Sets
 # __sr_stack to the members that follow it. service-record-failure.sh contains the code. Without a
 # file of this version, a failure has the approximate line that ERR or `exit` noted, and a call has
@@ -1457,6 +1424,13 @@ __sr_locate() { # call | failure STATUS COMMAND; a failure may set __sr_command
       __sr_place="${__sr[exit_line]-} ${__sr_exit_functions[0]-main} ${__sr_exit_files[0]-}"
     __sr_stack=',"errorLineApproximate":true'
   fi
+}
+
+# Does the same as __sr_capture, with a process. Only a child may start one here.
+__sr_capture_in_child() { # COMMAND [ARGUMENT...]
+  __sr_answer=$("$@" && builtin printf read) && [[ $__sr_answer == *read ]] || builtin return 1
+  __sr_answer=${__sr_answer%read}
+  builtin mapfile -t __sr_printed <<<"${__sr_answer%$'\n'}"
 }
 
 # Sets __sr_answer to the last three lines of the invocation. Most users may not read them.
@@ -1541,6 +1515,13 @@ __sr_read_exec() { # COMMAND
 }
 
 # --- Text as JSON --------------------------------------------------------------------------------
+__sr_escape() { # TEXT; sets __sr_answer to the content of a JSON string
+  __sr_answer=$1
+  # Ranges depend on the locale, and changing the locale takes as long as a write.
+  [[ $1 != *[!abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789\ .,:/_=+@-]* ]] ||
+    __sr_escape_bytes
+}
+
 __sr_escape_bytes() { # reads and sets __sr_answer
   builtin local LC_ALL=C __sr_code=0 __sr_hex='' __sr_byte=''
   # The replacements are quoted: unquoted & and \ have a meaning in bash 5.2 (patsub_replacement).
@@ -1642,6 +1623,20 @@ __sr_explain() { # ERROR_LINE MESSAGE FACTS
 }
 
 # --- The array layout ----------------------------------------------------------------------------
+# Runs in a child. Every user may read arrays, because OpenShift's gather packs them as a normal
+# user.
+__sr_make_file() {
+  builtin trap '' XFSZ
+  builtin local __sr_mode=0750 __sr_mask=0137 __sr_content=''
+  [[ ${__sr[layout]-} != array ]] || __sr_mode=0755 __sr_mask=0133 __sr_content=$'[\n]\n'
+  [[ -d ${__sr_record%/*} ]] || {
+    __sr_run 5 mkdir -p -m "$__sr_mode" -- "${__sr_record%/*}" || builtin return "$?"
+  }
+  builtin umask "$__sr_mask"
+  builtin set -C # two processes may create it at once
+  builtin printf '%s' "$__sr_content" >"$__sr_record"
+}
+
 # Returns 0 if the record contains the entry although its write failed, for example because only the
 # text after the entry is missing.
 __sr_is_written() {
