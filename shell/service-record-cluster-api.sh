@@ -1,11 +1,11 @@
 #!/bin/bash
-# Tell Cluster API how the bootstrap service of this host ended. service-record-cluster-api@.service runs this.
+# Reports the result of this host's bootstrap service to Cluster API. service-record-cluster-api@.service runs this.
 #
 # usage: service-record-cluster-api.sh <service> [root]
 #
-# After a success it writes the sentinel file of the bootstrap contract. A failure has no place in that contract: its
-# reason goes where people look, to the console and cloud-init's output, and into a file beside the sentinel. The script
-# runs until the service has succeeded, because systemd or a person may start it again.
+# After a success it writes the sentinel file of Cluster API's bootstrap contract. The contract defines no file for a
+# failure. So the script writes the reason to the console, to cloud-init's output, and to a file in the sentinel's
+# directory. It runs until the service has succeeded, because systemd or a user may start the service again.
 set -uo pipefail
 
 readonly service=${1%.service} root=${2-}
@@ -31,7 +31,7 @@ read_result() {
   activating:auto-restart*:success) ;;
   activating:auto-restart*) result=failure ;;
   active:exited:success) result=success ;;
-  # systemd has the same state after a stop, and before the first start. Only the record knows which it is.
+  # systemd has the same state after a stop, and before the first start. The record shows the difference.
   inactive:*:success) ! has_recorded_success || result=success ;;
   esac
 }
