@@ -1612,9 +1612,9 @@ __sr_explain() { # ERROR_LINE MESSAGE FACTS
     __sr_members=",\"errorLine\":\"$__sr_answer\""
   if [[ $2 ]]; then
     __sr_entry=$__sr_run_command$__sr_open_stage$__sr_members$3$__sr_identity$__sr_more
-    # 130 bytes for timestamp, phase and result; 99 for uptime, newlines, the words around the
+    # 119 bytes for timestamp, phase and result; 99 for uptime, newlines, the words around the
     # message, and the mark
-    __sr_room=$((4096 - 130 - ${#__sr_entry} - 99))
+    __sr_room=$((4096 - 119 - ${#__sr_entry} - 99))
     __sr_escape_part "$2" "$__sr_room" "$__sr_room" end
     __sr_members+=",\"errorMessage\":\"$__sr_answer\""
   fi
