@@ -883,7 +883,7 @@ __sr_end() { # RESULT MEMBERS
 # signal. If neither `exit` nor errexit was seen, a copy of the shell (a subshell) shows it. The
 # copy inherits bash's internal state "handling a terminating signal", and sends itself another
 # signal. If the shell is dying, the copy ignores that signal up to bash 5.1, and since 5.2 it dies
-# without running an EXIT trap. A script that has reached its last line needs the copy, too, because
+# without running an EXIT trap. Even a script that has reached its last line needs the copy, because
 # a signal may arrive after that line.
 #
 # The copy prints `c` first, `t` from its EXIT trap, and `i` if it ignored all signals. It sends
