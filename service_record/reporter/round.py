@@ -238,11 +238,11 @@ class Round:
         self._save(apply_view(self.state, self.view, self.evidence))
 
     def _ship(self, clients: Clients, bundles: BundleQueue, shipment: Shipment) -> None:
-        bundle, kind = bundles.bundle(), shipment.kind
-        size = bundle.stat().st_size if bundle is not None else 0
-        if bundle is None or size > shipment.most:
+        found, kind = bundles.find_bundle(shipment.most), shipment.kind
+        if found is None:
             self._save(replace(self.state, bundle=None))
             return
+        bundle, size = found
         is_known = kind in self.state.accepted
         if not self._save(count_shipment(self.state, shipment, self.evidence, size)):
             return

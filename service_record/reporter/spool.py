@@ -177,9 +177,19 @@ class BundleQueue:
             secrets=secrets_in(self._settings),
         )
 
-    def bundle(self) -> Path | None:
-        """Return the bundle in the spool. The one in memory is newer: it is made only if the disk fails."""
-        return self._in_memory.newest() or self._spool.newest()
+    def find_bundle(self, most_bytes: int) -> tuple[Path, int] | None:
+        """Return the path and the size of the bundle in the spool; None if it is missing or too large.
+
+        The one in memory is newer than the one on the disk: it is made only if the disk fails.
+        """
+        path = self._in_memory.newest() or self._spool.newest()
+        if path is None:
+            return None
+        try:
+            size = path.stat().st_size
+        except OSError:
+            return None
+        return (path, size) if size <= most_bytes else None
 
     def drop_delivered(self, state: ReporterState) -> ReporterState:
         """Empty the spool if every destination has its bundle, and return the new state.
