@@ -289,9 +289,9 @@ def test_replaced_unjudged_build_is_failed_or_abandoned(server: Served) -> None:
 
     assert verdicts_of(server)[:4] == [
         (1, "failed", "Disk failed: no disk."),
-        (2, "abandoned", "Another build began after this: Disk began."),
-        (3, "failed", "Disk failed: no disk; it went on, and another build began."),
-        (4, "done", "Disk completed it."),
+        (2, "abandoned", 'Another build began after "Disk" started.'),
+        (3, "failed", "Disk failed: no disk; the host continued, and another build began."),
+        (4, "done", 'Finished with "Disk".'),
     ]
     assert verdicts_of(server)[4][:2] == (5, "progressing")
     listed = server.client("reader").get("/api/v1/hosts", earlier="true").json["earlier"]["web1"]
@@ -314,7 +314,7 @@ def test_build_replaced_by_administrator_keeps_its_verdict(server: Served) -> No
 
     assert verdicts_of(server)[:2] == [
         (1, "looping", "Rebooted 3 times during Disk."),
-        (2, "abandoned", "Another build began before it reported a step."),
+        (2, "abandoned", "Another build began before a step was reported."),
     ]
     page = server.client("reader").get("/api/v1/hosts/web1/builds/2").json
     assert [each["verdict"] for each in page["builds"]] == ["progressing", "abandoned", "looping"]

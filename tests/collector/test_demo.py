@@ -27,7 +27,7 @@ def test_demo_shows_trouble_and_cluster_progress(tmp_path: Path) -> None:
     for reason in (
         "Disk setup failed: mdadm: no disk for the array: sdb is missing.",
         "Rebooted 5 times during Kickstart download.",
-        "Packages began 4 times, and nothing new was reported between",
-        "after this: Packages began.",
+        "Packages started 4 times without progress",
+        'since "Packages" started.',
     ):
-        assert reason in table
+        assert reason in " ".join(table.split())

@@ -79,7 +79,7 @@ URL
 ✗ web2     install            5%  Network boot     0s      0.00s     looping
     Rebooted 3 times during Network boot.
 ▲ web3     install  ━━       30%  Disk setup       16m     16m 42s   stuck
-    Nothing was reported for 15 min (the default) after this: Disk setup began.
+    No report for 15 min (default limit) since "Disk setup" started.
 ● web4     install  ━━━━     61%  Packages: 1200…  0s      0.00s     progressing
 ✓ web5     install  ━━━━━━━ 100%  Finish           0s      0.00s     done
 """
@@ -273,7 +273,7 @@ def test_all_option_shows_earlier_builds_with_verdicts(fleet: Fleet) -> None:
     assert table == [
         "● web1       install                Disk setup    0s      0.00s     progressing",
         "▲   build 2  install                              29d     0.00s     abandoned",
-        "    Another build began after this: Disk setup began.",
+        '    Another build began after "Disk setup" started.',
         "✗   build 1  install                              29d     42.0s     failed",
         "    Bootloader failed: grub2-install: error: no space left on device.",
     ]

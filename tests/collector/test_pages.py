@@ -271,7 +271,7 @@ def test_earlier_build_has_a_page(server: Served) -> None:
         return [name in heads for name in ("Old step", "New step")]
 
     assert (steps_of(latest), steps_of(earlier)) == ([False, True], [True, False])
-    assert "Another build began after this: Old step began." in latest.text
+    assert 'Another build began after "Old step" started.' in latest.text
     assert "Build 1 (earlier)" in earlier.text
 
 

@@ -68,13 +68,13 @@ def test_host_is_progressing_within_its_budget() -> None:
 
     assert summary(host.verdict()) == (
         "progressing",
-        "Disk setup began; the next report has 15 min (the default).",
+        'The next report is due within 15 min (default limit) since "Disk setup" started.',
     )
     assert host.verdict().due_at == host.now + 15 * MINUTE
     assert host.verdict(15 * MINUTE - 1).verdict == "progressing"
     assert summary(host.verdict(15 * MINUTE)) == (
         "stuck",
-        "Nothing was reported for 15 min (the default) after this: Disk setup began.",
+        'No report for 15 min (default limit) since "Disk setup" started.',
     )
     assert host.verdict(15 * MINUTE).since == host.now
 
@@ -95,7 +95,7 @@ def test_registered_host_without_reports_becomes_silent() -> None:
     assert host.verdict().verdict == "progressing"
     assert summary(host.verdict(15 * MINUTE)) == (
         "silent",
-        "No step came within 15 min; see whether it boots, and from what.",
+        "No report within 15 min. Check whether the host boots, and from which device.",
     )
 
 
@@ -113,7 +113,7 @@ def test_defined_budget_takes_precedence() -> None:
 
     assert summary(host.verdict(30)) == (
         "stuck",
-        "Nothing was reported for 30 s (as given for this step) after this: Disk setup began.",
+        'No report for 30 s (the limit of this step) since "Disk setup" started.',
     )
 
 
@@ -152,7 +152,7 @@ def test_third_start_without_progress_is_a_loop() -> None:
 
     assert summary(host.verdict()) == (
         "looping",
-        "Disk setup began 3 times, and nothing new was reported between.",
+        "Disk setup started 3 times without progress.",
     )
     assert host.verdict().since == START + 3 * MINUTE
     assert host.says("First login", "init").verdict().verdict == "progressing"
@@ -199,8 +199,8 @@ def test_silence_after_a_failure_is_failed() -> None:
     assert summary(host.verdict(HOUR)) == (
         "failed",
         (
-            "Bootloader failed: no space left; nothing was reported for 15 min (the default) "
-            "after this: Upload of logs was done."
+            "Bootloader failed: no space left; no report for 15 min (default limit) since "
+            '"Upload of logs" finished.'
         ),
     )
 
@@ -213,7 +213,7 @@ def test_repeated_failure_is_a_loop_with_cause() -> None:
     assert summary(host.verdict()) == (
         "looping",
         (
-            "Bootloader began 3 times, and nothing new was reported between; "
+            "Bootloader started 3 times without progress; "
             "Bootloader failed 3 times, the last time: no space left."
         ),
     )
@@ -227,7 +227,7 @@ def test_repaired_failure_does_not_count() -> None:
 
 def test_complete_build_is_done_until_the_next() -> None:
     host = Host().says("Disk setup", "done").says("Finish", "done", percentage=100)
-    assert summary(host.verdict(99 * HOUR)) == ("done", "Finish completed it.")
+    assert summary(host.verdict(99 * HOUR)) == ("done", 'Finished with "Finish".')
 
     host.says("First login", "done")
     assert (host.verdict(99 * HOUR).verdict, host.known.progress.number) == ("done", 1)  # type: ignore[union-attr]
@@ -269,7 +269,7 @@ def test_installation_stage_has_assisted_service_limit(
 @pytest.mark.parametrize(
     ("stage", "status", "verdict", "reason"),
     [
-        ("Done", "installed", "done", "The assisted-service has it as installed."),
+        ("Done", "installed", "done", "Installed, as the assisted-service reports."),
         ("Joined", "error", "failed", "The installation failed in stage Joined: no etcd."),
         (
             "Rebooting",

@@ -45,15 +45,15 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str = ""
     status: StepStatus = StepStatus.REPORTED
     boot_id: str = ""
-    """The latest that was told."""
+    """The latest reported boot."""
     percentage: float | None = None
-    """The latest that was reported; 100 once the build is complete."""
+    """The latest reported percentage; 100 once the build is complete."""
     farthest: float = 0.0
-    """The highest that was."""
+    """The highest reported percentage."""
     fresh_at: float = 0.0
     """The time of the last progress: a report that is new in this build."""
     fresh_name: str = ""
-    """The step that was reported then."""
+    """The name of the step in that report."""
     open: dict[str, float] = {}
     """Label -> start time of each unfinished step."""
     seen: dict[str, int] = {}
@@ -117,6 +117,7 @@ def advance(progress: Progress, step: ReportedStep, now: float, *, is_last: bool
     `is_last`: an operator defined this step as the last one.
     """
     report = f"{step.label}:{step.status}"
+    # Progress is a report that is new in this build, or a higher percentage.
     is_further = report not in progress.seen or (step.percentage or 0.0) > progress.farthest
     repeats = {} if is_further else _repeats(progress, step)
     is_most = bool(repeats) and repeats.get(step.label) == max(repeats.values())
@@ -173,7 +174,7 @@ def _completes(step: ReportedStep) -> bool:
 
 
 def _open(progress: Progress, step: ReportedStep, now: float) -> dict[str, float]:
-    if step.status is StepStatus.REPORTED:  # how far a step is that goes on
+    if step.status is StepStatus.REPORTED:  # progress within a step, which stays open
         return progress.open
     rest = {label: since for label, since in progress.open.items() if label != step.label}
     if step.status is StepStatus.INIT and len(rest) < _MOST_LABELS:
@@ -188,8 +189,10 @@ def _counted(counts: dict[str, int], report: str) -> dict[str, int]:
 
 
 def _repeats(progress: Progress, step: ReportedStep) -> dict[str, int]:
-    """Once more for a step that begins anew. One that ends began before; and who says twice in a row that a
-    step happened, or is done, says it again to be sure, or to show life.
+    """Return the number of restarts of each step, with this report.
+
+    The end of an open step is no restart. Neither is a repeated `done` or a repeated report without a status:
+    templates repeat these to be sure, or to show that the host is alive.
     """
     is_same = (step.label, step.status) == (progress.label, progress.status)
     is_same = is_same and step.boot_id in {"", progress.boot_id}
@@ -200,7 +203,7 @@ def _repeats(progress: Progress, step: ReportedStep) -> dict[str, int]:
 
 
 def _boots(progress: Progress, step: ReportedStep, *, is_further: bool) -> tuple[str, ...]:
-    """Return the number of consecutive boots without progress."""
+    """Return the ids of the boots since the last progress, with this report."""
     if is_further:
         return (step.boot_id,) if step.boot_id else progress.boots[-1:]
     if not step.boot_id or step.boot_id in progress.boots:

@@ -42,12 +42,12 @@ class SilenceBudget:
         """Return the source of the budget as part of a sentence."""
         match self.basis:
             case SilenceBasis.GIVEN:
-                return "as given for this step"
+                return "the limit of this step"
             case SilenceBasis.STAGE:
                 return "the assisted-service's limit for this stage"
             case SilenceBasis.LEARNT:
                 return f"{TIMES} times the p99 of {self.builds} earlier builds"
-        return "the default"
+        return "default limit"
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,10 +140,12 @@ def judge_overtaken(facts: HostFacts, last: HostVerdict | None) -> tuple[str, st
         return failed.verdict.value, failed.reason
     if progress is not None and progress.failure is not None:
         return FleetVerdict.FAILED.value, _failure(
-            progress.failure, "; it went on, and another build began"
+            progress.failure, "; the host continued, and another build began"
         ).reason
-    after = f"after this: {progress.name} {_BECAME[progress.status]}" if progress and progress.label else ""
-    return ABANDONED, f"Another build began {after or 'before it reported a step'}."
+    after = (
+        f"after {_describe_step(progress)}" if progress and progress.label else "before a step was reported"
+    )
+    return ABANDONED, f"Another build began {after}."
 
 
 def _is_current(last: HostVerdict, progress: Progress | None) -> bool:
@@ -165,22 +167,20 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h" + (f" {minutes % 60} min" if minutes % 60 else "")
 
 
-_BECAME: Final = {
-    StepStatus.INIT: "began",
-    StepStatus.DONE: "was done",
-    StepStatus.FAILED: "failed",
-    StepStatus.REPORTED: "was reported",
-}
+def _describe_step(progress: Progress) -> str:
+    """Return the latest report as part of a sentence: `"Disk setup" started`."""
+    ends = {StepStatus.INIT: "started", StepStatus.DONE: "finished", StepStatus.FAILED: "failed"}
+    return f'"{progress.name}" {ends.get(progress.status, "was reported")}'
 
 
 def _done(facts: HostFacts) -> HostVerdict | None:
     """Return `done` for a complete build. It stays complete until another build begins."""
     progress, installation = facts.progress, _installation(facts)
     if progress is not None and progress.ended_at is not None:
-        return HostVerdict(FleetVerdict.DONE, f"{progress.name} completed it.", progress.ended_at)
+        return HostVerdict(FleetVerdict.DONE, f'Finished with "{progress.name}".', progress.ended_at)
     if installation is not None and _is_installed(installation):
         return HostVerdict(
-            FleetVerdict.DONE, "The assisted-service has it as installed.", installation.updated_at
+            FleetVerdict.DONE, "Installed, as the assisted-service reports.", installation.updated_at
         )
     records = _records(facts)
     if progress is None and installation is None and records and records.verdict == "succeeded":
@@ -195,7 +195,7 @@ def _looping(facts: HostFacts, loop_after: int) -> HostVerdict | None:
     if len(progress.boots) >= loop_after:
         what = f"Rebooted {len(progress.boots)} times during {progress.fresh_name}"
     elif progress.again + 1 >= loop_after:
-        what = f"{progress.again_name} began {progress.again + 1} times, and nothing new was reported between"
+        what = f"{progress.again_name} started {progress.again + 1} times without progress"
     else:
         return None
     why = f"; {_failed_with(progress.failure)}" if progress.failure else ""
@@ -252,17 +252,19 @@ def _waiting(facts: HostFacts, budgets: SilenceBudgets, now: float) -> HostVerdi
     silence = max(2 * budget.seconds, SILENT)
     silent_at = count_from(since, silence, budgets.absences) + silence
     if now < late_at:
-        may = f"{what}; the next report has {duration(budget.seconds)} ({budget})."
-        return HostVerdict(FleetVerdict.PROGRESSING, may, progress.started_at if progress else since, late_at)
-    late = f"othing was reported for {duration(budget.seconds)} ({budget}) after this: {what}"
+        began_at = progress.started_at if progress else since
+        reason = f"The next report is due within {duration(budget.seconds)} ({budget}) since {what}."
+        return HostVerdict(FleetVerdict.PROGRESSING, reason, began_at, late_at)
+    late = f"report for {duration(budget.seconds)} ({budget}) since {what}"
     if progress is not None and progress.failure is not None:
-        return _failure(progress.failure, f"; n{late}")
+        return _failure(progress.failure, f"; no {late}")
     if not (progress and progress.label) and _installation(facts) is None and facts.records is None:
-        reason = f"No step came within {duration(budget.seconds)}; see whether it boots, and from what."
+        advice = "Check whether the host boots, and from which device."
+        reason = f"No report within {duration(budget.seconds)}. {advice}"
         return HostVerdict(FleetVerdict.SILENT, reason, since)
     if now < silent_at:
-        return HostVerdict(FleetVerdict.STUCK, f"N{late}.", since, silent_at)
-    return HostVerdict(FleetVerdict.SILENT, f"N{late}, and neither in {duration(silence)}.", since)
+        return HostVerdict(FleetVerdict.STUCK, f"No {late}.", since, silent_at)
+    return HostVerdict(FleetVerdict.SILENT, f"No report for {duration(silence)} since {what}.", since)
 
 
 def _latest(facts: HostFacts, budgets: SilenceBudgets) -> tuple[str, float, SilenceBudget]:
@@ -275,10 +277,10 @@ def _latest(facts: HostFacts, budgets: SilenceBudgets) -> tuple[str, float, Sile
         return f"{what} was reported", max(since, installation.updated_at), budget
     if progress is not None and progress.label:
         budget = budgets.of_step(progress.label, facts.group, facts.release)
-        return f"{progress.name} {_BECAME[progress.status]}", since, budget
+        return _describe_step(progress), since, budget
     if facts.records is not None:
         return "its services ran", since, SilenceBudget(DEFAULT_SECONDS, SilenceBasis.DEFAULT)
-    return "it was made known", since, SilenceBudget(budgets.default, SilenceBasis.DEFAULT)
+    return "the host was registered", since, SilenceBudget(budgets.default, SilenceBasis.DEFAULT)
 
 
 def _failure(failure: StepFailure, more: str = "") -> HostVerdict:

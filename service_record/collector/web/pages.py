@@ -148,7 +148,7 @@ def counted(total: int, counts: Mapping[str, int], verdicts: Collection[str] = (
 def unrepeated(message: str, reason: str) -> str:
     """Return the message; empty if the reason has all its words, or if it contains the whole reason."""
     words, why = (
-        [word.strip(".,:;\u2026") for word in text.casefold().split()] for text in (message, reason)
+        [word.strip('".,:;\u2026') for word in text.casefold().split()] for text in (message, reason)
     )
     is_repeated = set(words) <= {*why, ""} or f" {' '.join(why)} " in f" {' '.join(words)} "
     return "" if words and why and is_repeated else message
