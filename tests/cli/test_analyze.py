@@ -747,3 +747,12 @@ def test_record_with_a_name_outside_utf8_is_judged(tmp_path: Path) -> None:
 
     assert done.status == 1
     assert "failed" in done.out
+
+
+def test_bare_command_suggests_commands_if_there_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "job.json").touch()
+    answer = service_record(SERVICE_RECORDS_DIR=str(tmp_path))
+
+    assert answer.status == 3
+    assert "no run to judge" in answer.err
+    assert "service-record doctor" in answer.err
