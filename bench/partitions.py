@@ -1,8 +1,8 @@
-"""`python -m bench.partitions`: steps in partitions by week against one table, for docs/project/scale.md.
+"""`python -m bench.partitions`: compare steps in weekly partitions with one table, for docs/project/scale.md.
 
-A week of builds is forgotten, but for those that retention keeps: of each host the latest build and its first
-and last failure. A partition can be dropped only after their steps were moved out of it. How many stay
-depends on the fleet: hosts that are built again and again leave few, hosts that are installed once leave all.
+Retention deletes the builds of a week, except the latest build of each host and its first and last failure.
+Their steps must be moved out of a partition before it is dropped. Their number depends on the fleet: hosts
+that are rebuilt often leave few steps, hosts that are installed once leave all.
 """
 
 import sys
@@ -24,12 +24,12 @@ from testing import postgresql
 
 WEEKS: Final = 13
 BUILDS: Final = 1_000
-"""Of each week."""
+"""Number of builds in each week."""
 STEPS: Final = 100
-"""Of each build."""
+"""Number of steps in each build."""
 ROUNDS: Final = 3
 SHARES: Final = (0.1, 0.5, 0.9)
-"""Of the builds of a week, those that stay."""
+"""Shares of the builds of a week that are kept."""
 _BATCH: Final = 64
 _STORED: Final = 0
 _COLUMNS: Final = "id, host_id, build, label, name, status, logs, received_at"
@@ -64,14 +64,14 @@ FROM generate_series(1, {_BATCH}) n
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Cost of a piece of work: seconds, and bytes of the write-ahead log."""
+    """The cost of an operation: seconds, and bytes of the write-ahead log."""
 
     seconds: float
     written: int
 
 
 def measured() -> list[Row]:
-    """Fill both, and do to both what a collector does, in turns."""
+    """Fill both layouts, and measure the same operations on both in turns."""
     with postgresql.cluster({"synchronous_commit": "on"}) as running, running.migrated() as url:
         database = Database(url)
         _do(database.engine, _TABLES)
@@ -84,7 +84,7 @@ def measured() -> list[Row]:
 
 
 def _everyday(engine: Engine) -> Iterator[Row]:
-    """Compare what happens all the time: a batch is written, a host is looked at."""
+    """Compare frequent operations: writing a batch, and reading the steps of a build."""
     plain = _INSERT.format(table="steps", more="", value="")
     weekly = _INSERT.format(table="weekly", more=", week", value=f", {WEEKS}")
     yield _row(
@@ -104,7 +104,7 @@ def _look(connection: Connection, table: str, host: int) -> None:
 
 
 def _forgetting(engine: Engine) -> Iterator[Row]:
-    """Compare what housekeeping does; each time another week, the oldest first."""
+    """Compare housekeeping. Each measurement deletes another week, oldest first."""
     weeks = iter(range(1, WEEKS))
     for share in SHARES:
         stays = round(BUILDS * share)
@@ -147,7 +147,7 @@ def _do(engine: Engine, statements: str) -> None:
 
 
 def _cost(engine: Engine, do: Callable[[Connection], object]) -> Cost:
-    """Measure a transaction, until it is on disk."""
+    """Measure a transaction until it is on disk."""
     with engine.connect() as connection:
         before = _written(connection)
         begun = time.perf_counter()
@@ -188,7 +188,7 @@ def _text(seconds: float, written: float) -> str:
 
 
 def main() -> int:
-    """Return the exit status: 1 where there is no PostgreSQL."""
+    """Return the exit status: 1 if PostgreSQL is not installed."""
     if postgresql.programs() is None:
         print("PostgreSQL is not installed", file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-"""Medians of rounds: in each round everything is measured once, so that a busy moment hits all alike."""
+"""Measure in rounds, each of which measures everything once, so that other load affects all alike."""
 
 import resource
 import subprocess
@@ -13,7 +13,7 @@ Key = TypeVar("Key")
 
 
 def medians(measures: Mapping[Key, Callable[[], float]], rounds: int = ROUNDS) -> dict[Key, float]:
-    """Call each measure once per round; return the median of what each returned."""
+    """Call each function once in each round. Return the median of its results."""
     results: dict[Key, list[float]] = {key: [] for key in measures}
     for _ in range(rounds):
         for key, measure in measures.items():
@@ -22,7 +22,7 @@ def medians(measures: Mapping[Key, Callable[[], float]], rounds: int = ROUNDS) -
 
 
 def processor(*command: object) -> float:
-    """Seconds of processor time that a command takes, what the kernel does for it included."""
+    """Return the processor time of a command in seconds, including the kernel's."""
     before = processor_of(resource.RUSAGE_CHILDREN)
     wall(*command)
     return processor_of(resource.RUSAGE_CHILDREN) - before
@@ -34,7 +34,10 @@ def processor_of(who: int) -> float:
 
 
 def wall(*command: object, environment: Mapping[str, str] | None = None, is_checked: bool = True) -> float:
-    """Seconds until a command has ended, with success if that is checked; what it prints is thrown away."""
+    """Return the duration of a command in seconds. Its output is discarded.
+
+    Raises CalledProcessError if it fails and `is_checked` is true.
+    """
     begun = time.perf_counter()
     subprocess.run(list(map(str, command)), check=is_checked, stdout=subprocess.DEVNULL, env=environment)
     return time.perf_counter() - begun

@@ -69,7 +69,7 @@ _ORDER: Final = (
     ClusterState.READY,
     ClusterState.INSTALLED,
 )
-"""The order of a list of clusters: those that need somebody first."""
+"""The order of a list of clusters: those that need an action first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class ClusterHostShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorShown:
-    """An operator as the controller reported it last."""
+    """An operator, as the controller last reported it."""
 
     name: str
     status: str
@@ -101,7 +101,7 @@ class OperatorShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLogsShown:
-    """Logs of a cluster; of each kind the latest are kept."""
+    """Logs of a cluster. Only the latest of each kind are kept."""
 
     kind: str
     name: str
@@ -153,7 +153,7 @@ def list_clusters(
     confined_to: str = "",
     done_since: float | None = None,
 ) -> tuple[ClusterSummary, ...]:
-    """Return clusters, those that need somebody first; without those installed before `done_since`.
+    """Return clusters, those that need an action first, without those installed before `done_since`.
 
     `named` are ids or names. A reader who is confined to a group sees clusters all of whose hosts are in it.
     """
@@ -176,7 +176,7 @@ def shown_since(now: float) -> float:
 def show_cluster(
     connection: Connection, cluster_id: str, now: float, confined_to: str = ""
 ) -> ClusterDetail | None:
-    """Return a cluster by its id or name; None if this reader may see none of that name."""
+    """Return a cluster by its id or name, or None if this reader may not see such a cluster."""
     query = columns_of(ClusterSummary, clusters).where(_is_readable(confined_to), is_named([cluster_id]))
     summaries = rows_as(connection, ClusterSummary, query.order_by(clusters.c.id).limit(1))
     if not summaries:
@@ -222,7 +222,7 @@ def is_named(named: Iterable[str]) -> ColumnElement[bool]:
 
 
 def define(connection: Connection, cluster_id: str, definition: ClusterDefinition, now: float) -> bool:
-    """Store an administrator's definition of a cluster; return whether it was made."""
+    """Store an administrator's definition of a cluster. Return True if the cluster is new."""
     is_new = _ensure(connection, cluster_id)
     values = {name: value for name, value in asdict(definition).items() if value is not None}
     if values:
@@ -272,13 +272,13 @@ def add_event(connection: Connection, event: Event, grant: Grant, now: float) ->
 
 
 MOST_EVENTS: Final = 2_000
-"""Events of a host, and of a cluster, that are kept: the latest."""
+"""Number of latest events of a host or a cluster that are kept."""
 
 
 def insert_event(
     connection: Connection, table: Table, of: Mapping[str, Any], event: Event, now: float
 ) -> bool:
-    """Store an event; return False if it was stored before, as when the assisted-service sends it again.
+    """Store an event. Return False if it was stored before: the assisted-service may send it again.
 
     `of` is the column that names its host or cluster, whose row is locked.
     """
@@ -404,7 +404,7 @@ def _check(connection: Connection, cluster_id: str, grant: Grant) -> None:
 
 
 def _ensure(connection: Connection, cluster_id: str) -> bool:
-    """Make the row of a cluster, and lock it against other processes; return whether there was none."""
+    """Create the row of a cluster if it is missing, and lock it. Return True if it was missing."""
     new = inserting(connection, clusters).values(id=cluster_id).returning(clusters.c.id)
     row = connection.execute(new.on_conflict_do_nothing(index_elements=["id"])).first()
     _hold(connection, cluster_id)
@@ -412,7 +412,7 @@ def _ensure(connection: Connection, cluster_id: str) -> bool:
 
 
 def _hold(connection: Connection, cluster_id: str) -> Any:
-    """Return the row of a cluster, locked against other processes; None if there is none."""
+    """Lock and return the row of a cluster, or None if it does not exist."""
     row = select(clusters).where(clusters.c.id == cluster_id)
     return connection.execute(row.with_for_update()).one_or_none()
 

@@ -1,4 +1,4 @@
-"""Rows as values of ours: a kind's fields are named like the columns that it is made of."""
+"""Read rows as data classes or structs, whose fields have the names of the columns."""
 
 from functools import cache
 from inspect import signature
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def columns_of(kind: type, table: Table) -> Select[Any]:
-    """Return a query for the columns of a table that a kind has."""
+    """Return a query for the columns of a table that have the names of the fields."""
     return select(*(table.c[name] for name in names_of(kind)))
 
 
@@ -21,11 +21,11 @@ def names_of(kind: type) -> tuple[str, ...]:
 
 
 def rows_as(connection: Connection, kind: type[T], query: Select[Any]) -> tuple[T, ...]:
-    """Return the rows of a query whose columns are those of a kind."""
+    """Return the rows of a query whose columns have the names of the fields."""
     return tuple(kind(**row) for row in connection.execute(query).mappings())
 
 
 def row_as(kind: type[T], row: Any) -> T:
-    """Return a row that has the columns of a kind, and others."""
+    """Return a row as this type. Other columns are ignored."""
     names = names_of(kind)  # type: ignore[arg-type]  # mypy does not know that classes are hashable
     return kind(**{name: getattr(row, name) for name in names})
