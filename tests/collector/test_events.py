@@ -19,6 +19,7 @@ from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store import tokens
 from service_record.collector.web.events import Views
+from service_record.collector.web.pages import LivePage
 from testing.collector import process
 from tests.builders import some
 from tests.collector.browsing import Visitor, signed_in
@@ -201,8 +202,8 @@ def test_viewers_share_one_query_and_rendering(
 
 
 @dataclass
-class Page:
-    """A page that is another one each time."""
+class Page(LivePage):
+    """A page that changes with each look."""
 
     looks: int = 0
     renderings: int = 0
@@ -214,6 +215,9 @@ class Page:
         return replace(self, state=str(self.looks), counted=self)
 
     counted: "Page | None" = None
+
+    def own_values(self) -> dict[str, Any]:
+        return {}
 
     def whole(self) -> str:
         some(self.counted).renderings += 1

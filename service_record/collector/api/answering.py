@@ -55,12 +55,6 @@ class Problem(msgspec.Struct):
     detail: str
 
 
-def agent_refused(status: HTTPStatus, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return an error in the form of the assisted-service's authentication, routing and validation."""
-    document = msgspec.json.encode(AgentProblem(int(status), message))
-    return Response(document, status, headers, media_type="application/json")
-
-
 class JsonAnswer(Response, Generic[T]):
     """A document as JSON. Handlers declare its type, which the OpenAPI document describes."""
 
@@ -146,7 +140,8 @@ class Download(StreamingResponse):
 def refused(refusal: Refusal, path: str = "") -> Response:
     """Return an error response: RFC 9457, or the assisted-service's form if `path` is one of its calls."""
     if path.startswith(ASSISTED):
-        return agent_refused(refusal.status, str(refusal), refusal.headers)
+        document = msgspec.json.encode(AgentProblem(int(refusal.status), str(refusal)))
+        return Response(document, refusal.status, refusal.headers, media_type="application/json")
     document = msgspec.json.encode(Problem(refusal.status.phrase, refusal.status, str(refusal)))
     return Response(document, refusal.status, refusal.headers, media_type=PROBLEM)
 

@@ -45,10 +45,6 @@ class Definitions:
 
     by_label: Mapping[str, Definition] = field(default_factory=dict)
 
-    def of(self, label: str) -> Definition | None:
-        """Return the definition of a step."""
-        return self.by_label.get(label)
-
     @property
     def budgets(self) -> Mapping[str, float]:
         """Return the budgets in seconds by label."""
@@ -60,14 +56,14 @@ class Definitions:
 
     def is_last(self, step: ReportedStep) -> bool:
         """Return True if this step completes the build."""
-        definition = self.of(step.label)
+        definition = self.by_label.get(step.label)
         return definition is not None and definition.last
 
     def applied(self, step: ReportedStep) -> ReportedStep:
         """Return a step with the values of its definition, or marked as undefined."""
         if not self.by_label:
             return step
-        definition = self.of(step.label)
+        definition = self.by_label.get(step.label)
         if definition is None:
             return msgspec.structs.replace(step, is_known=False)
         is_done = step.status in {StepStatus.DONE, StepStatus.REPORTED}

@@ -16,14 +16,16 @@ from service_record.collector.store.cluster_rows import (
     shown_since,
 )
 from service_record.collector.web.fleet_page import digest
-from service_record.collector.web.pages import page, render
+from service_record.collector.web.pages import LivePage, reader_page
 from service_record.display.text import count
 from service_record.http.collector_answers import ClusterSummary
 
 
 @dataclass(frozen=True, slots=True)
-class ClustersSeen:
+class ClustersSeen(LivePage):
     """The content of the list of clusters at one time."""
+
+    template = "clusters_live.html"
 
     clusters: tuple[ClusterSummary, ...]
     is_all: bool
@@ -31,60 +33,36 @@ class ClustersSeen:
 
     @property
     def state(self) -> str:
-        """Return a key that changes with the content of the page."""
         return digest([(cluster.id, cluster.revision) for cluster in self.clusters])
 
     @property
     def sentence(self) -> str:
-        """Return the number of clusters, which screen readers announce after a change."""
         return count(len(self.clusters), "cluster")
 
-    def values(self) -> dict[str, Any]:
-        """Return the variables of the templates."""
-        return {
-            "clusters": self.clusters,
-            "all": self.is_all,
-            "now": self.now,
-            "state": self.state,
-            "sentence": self.sentence,
-        }
-
-    def whole(self) -> str:
-        """Return the HTML of the live part of the page."""
-        return render("clusters_live.html", **self.values())
+    def own_values(self) -> dict[str, Any]:
+        return {"clusters": self.clusters, "all": self.is_all}
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterSeen:
+class ClusterSeen(LivePage):
     """The content of the page of a cluster at one time."""
+
+    template = "cluster_live.html"
 
     detail: ClusterDetail
     now: float
 
     @property
     def state(self) -> str:
-        """Return a key that changes with the content of the page."""
         return digest(self.detail)
 
     @property
     def sentence(self) -> str:
-        """Return the state of the cluster, which screen readers announce after a change."""
         cluster = self.detail.summary
         return f"{cluster.name or cluster.id}: {cluster.status}: {cluster.reason}"
 
-    def values(self) -> dict[str, Any]:
-        """Return the variables of the templates."""
-        return {
-            "cluster": self.detail.summary,
-            "detail": self.detail,
-            "now": self.now,
-            "state": self.state,
-            "sentence": self.sentence,
-        }
-
-    def whole(self) -> str:
-        """Return the HTML of the live part of the page."""
-        return render("cluster_live.html", **self.values())
+    def own_values(self) -> dict[str, Any]:
+        return {"cluster": self.detail.summary, "detail": self.detail}
 
 
 async def get_clusters(request: Request) -> Response:
@@ -92,7 +70,7 @@ async def get_clusters(request: Request) -> Response:
     serving, grant = caller(request)
     is_all = request.query_params.get("all") == "1"
     state = await run_in_threadpool(see_clusters, serving.collector, grant.confined_to, is_all=is_all)
-    return page("clusters.html", **state.values(), here="clusters", signed_in=grant.name or "session")
+    return reader_page(request, "clusters.html", **state.values(), here="clusters")
 
 
 async def get_cluster(request: Request) -> Response:
@@ -100,7 +78,7 @@ async def get_cluster(request: Request) -> Response:
     serving, grant = caller(request)
     named = str(request.path_params["cluster"])
     state = await run_in_threadpool(see_cluster, serving.collector, named, grant.confined_to)
-    return page("cluster.html", **state.values(), here="cluster", signed_in=grant.name or "session")
+    return reader_page(request, "cluster.html", **state.values(), here="cluster")
 
 
 def see_clusters(collector: Collector, confined_to: str, *, is_all: bool) -> ClustersSeen:

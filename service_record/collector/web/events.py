@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -26,6 +26,7 @@ from service_record.collector.web.cluster_page import see_cluster, see_clusters
 from service_record.collector.web.fleet_page import FleetFilters, FleetSeen, see_fleet
 from service_record.collector.web.host_page import parse_build, see_host
 from service_record.collector.web.login import grant_of
+from service_record.collector.web.pages import LivePage
 
 _KEEPALIVE_SECONDS: Final = 15.0
 """Interval of keep-alive comments in a quiet stream."""
@@ -42,25 +43,10 @@ _POLL_SECONDS: Final = 10
 _GONE_EVENT: Final = b"event: gone\ndata: it is not there any more\n\n"
 
 
-class PageState(Protocol):
-    """The content of a page at one time."""
-
-    @property
-    def state(self) -> str:
-        """Return a key that changes whenever the content changes."""
-
-    @property
-    def sentence(self) -> str:
-        """Return a summary of the page, which screen readers announce after a change."""
-
-    def whole(self) -> str:
-        """Return the HTML of the live part of the page."""
-
-
 class _Rendering:
     """A page at one time, and the events that update browsers to it. Each event is rendered only once."""
 
-    def __init__(self, state: PageState, before: PageState | None) -> None:
+    def __init__(self, state: LivePage, before: LivePage | None) -> None:
         self.seen = state
         self._before = before
         self._events: dict[bool, bytes] = {}
@@ -100,7 +86,7 @@ class _Rendering:
 class _Channel:
     """A page that is open in browsers. One task reads it for all of them after changes of the database."""
 
-    def __init__(self, see: Callable[[], PageState], views: "Views") -> None:
+    def __init__(self, see: Callable[[], LivePage], views: "Views") -> None:
         self._see = see
         self._views = views
         self._was_read = asyncio.Event()
@@ -181,7 +167,7 @@ class Views:
         self.viewers = 0
 
     @contextmanager
-    def channel(self, key: Hashable, see: Callable[[], PageState]) -> Iterator[_Channel]:
+    def channel(self, key: Hashable, see: Callable[[], LivePage]) -> Iterator[_Channel]:
         """Yield the shared channel of a page, and count a viewer of it while the block runs."""
         channel = self._channels.get(key)
         if channel is None or channel.task.done():
@@ -216,14 +202,14 @@ async def get_events(request: Request) -> Response:
     )
 
 
-async def _find_page(request: Request) -> tuple[Hashable, Callable[[], PageState]]:
+async def _find_page(request: Request) -> tuple[Hashable, Callable[[], LivePage]]:
     """Return a key of the requested page and a function that reads its content.
 
     Raises Refusal if the page does not exist.
     """
     (serving, grant), query = caller(request), request.query_params
     confined_to = grant.confined_to
-    see: Callable[[], PageState]
+    see: Callable[[], LivePage]
     if "of_cluster" in query:
         see = partial(see_cluster, serving.collector, query["of_cluster"], confined_to)
         await run_in_threadpool(see)
@@ -242,7 +228,7 @@ async def _find_page(request: Request) -> tuple[Hashable, Callable[[], PageState
     return (filters, confined_to), partial(see_fleet, serving.collector, filters, confined_to)
 
 
-async def _stream(request: Request, key: Hashable, see: Callable[[], PageState]) -> AsyncIterator[bytes]:
+async def _stream(request: Request, key: Hashable, see: Callable[[], LivePage]) -> AsyncIterator[bytes]:
     """Yield events until the browser disconnects, its session ends or the process shuts down."""
     views: Views = request.app.state.views
     state = request.query_params.get("state", "")

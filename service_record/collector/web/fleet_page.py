@@ -37,7 +37,7 @@ from service_record.collector.store.fleet import (
     list_causes,
 )
 from service_record.collector.store.mute_rows import active_mutes
-from service_record.collector.web.pages import VERDICTS, counted, page, render
+from service_record.collector.web.pages import VERDICTS, LivePage, counted, reader_page, render
 from service_record.display.machine import csv_of
 from service_record.http.collector_answers import ClusterSummary, HostSummary
 
@@ -158,8 +158,10 @@ _MOST_CLUSTERS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class FleetSeen:
+class FleetSeen(LivePage):
     """The content of the fleet page at one time."""
+
+    template = "fleet_live.html"
 
     look: FleetFilters
     fleet: Fleet
@@ -179,7 +181,6 @@ class FleetSeen:
 
     @property
     def state(self) -> str:
-        """Return a key that changes with the content of the page."""
         revisions = [(host.name, host.revision) for host in self.fleet.hosts]
         clusters = [(cluster.id, cluster.revision) for cluster in self.clusters]
         return digest(
@@ -240,8 +241,7 @@ class FleetSeen:
         """Return the counts in words."""
         return counted(self.fleet.total, self.fleet.counts, self.look.verdicts)
 
-    def values(self) -> dict[str, Any]:
-        """Return the variables of the templates."""
+    def own_values(self) -> dict[str, Any]:
         return {
             "look": self.look,
             "fleet": self.fleet,
@@ -253,15 +253,8 @@ class FleetSeen:
             "more_clusters": max(len(self.clusters) - _MOST_CLUSTERS, 0),
             "absences": self.absences,
             "refused": self.refused,
-            "now": self.now,
-            "state": self.state,
-            "sentence": self.sentence,
             "folded": self.folded,
         }
-
-    def whole(self) -> str:
-        """Return the HTML of the live part of the page."""
-        return render("fleet_live.html", **self.values())
 
     def row(self, name: str) -> str:
         """Return the HTML of the row of a host."""
@@ -279,14 +272,14 @@ async def get_fleet(request: Request) -> Response:
     look = FleetFilters.of(request.query_params)
     state = await run_in_threadpool(see_fleet, serving.collector, look, grant.confined_to)
     group_names = await serving.ask(lambda connection: groups(connection, grant.confined_to))
-    return page(
+    return reader_page(
+        request,
         "fleet.html",
         **state.values(),
         groups=group_names,
         is_empty=not sum(state.fleet.counts.values()) and not look.is_narrowed,
         address=str(request.base_url).rstrip("/"),
         here="fleet",
-        signed_in=grant.name or "session",
     )
 
 

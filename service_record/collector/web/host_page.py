@@ -31,14 +31,16 @@ from service_record.collector.web.analyses import Analyses, AnalysisSeen
 from service_record.collector.web.build_chart import Pace, build_drawing, service_rows
 from service_record.collector.web.fleet_page import digest
 from service_record.collector.web.login import check_origin
-from service_record.collector.web.pages import page, render
+from service_record.collector.web.pages import LivePage, reader_page
 from service_record.display.drawing import Drawing
 from service_record.http.collector_answers import BuildSummary, HostDetail, ShownLastWords, ShownStep
 
 
 @dataclass(frozen=True)
-class HostSeen:
+class HostSeen(LivePage):
     """The content of the page of a host at one time."""
+
+    template = "host_live.html"
 
     detail: HostDetail
     boots: tuple[Boot, ...]
@@ -52,13 +54,11 @@ class HostSeen:
 
     @property
     def state(self) -> str:
-        """Return a key that changes with the content of the page."""
         mute = self.mute.id if self.mute is not None else None
         return digest((self.detail.summary.revision, self.detail.shown_build, self.records.mark, mute))
 
     @property
     def sentence(self) -> str:
-        """Return the verdict, which screen readers announce after a change."""
         host = self.detail.summary
         return f"{host.name}: {host.verdict}{f': {host.reason}' if host.reason else ''}"
 
@@ -125,11 +125,9 @@ class HostSeen:
             build, steps, self.boots, services, self.now, is_latest=self.is_latest, pace=pace
         )
 
-    def values(self) -> dict[str, Any]:
-        """Return the variables of the templates."""
+    def own_values(self) -> dict[str, Any]:
         return {
             "host": self.detail.summary,
-            "sentence": self.sentence,
             "detail": self.detail,
             "build": self.build,
             "is_latest": self.is_latest,
@@ -140,13 +138,7 @@ class HostSeen:
             "timeline": self.timeline(),
             "records": self.records,
             "mute": self.mute,
-            "state": self.state,
-            "now": self.now,
         }
-
-    def whole(self) -> str:
-        """Return the HTML of the live part of the page."""
-        return render("host_live.html", **self.values())
 
 
 async def get_host(request: Request) -> Response:
@@ -175,14 +167,14 @@ async def _page(request: Request, build: int | None, new_token: str = "") -> Res
     serving, grant = caller(request)
     name = host_name(request.path_params["host"])
     state = await run_in_threadpool(see_host, request.app.state.analyses, serving.collector, name, build)
-    return page(
+    return reader_page(
+        request,
         "host.html",
         **state.values(),
         asked_build=build,
         new_token=new_token,
         may_administer=grant.may_administer,
         here="host",
-        signed_in=grant.name or "session",
     )
 
 
@@ -201,13 +193,13 @@ async def get_analysis(request: Request) -> Response:
     analysis = await run_in_threadpool(request.app.state.analyses.of, name)
     if analysis.source is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"{name} has sent no records")
-    return page(
+    return reader_page(
+        request,
         "analysis.html",
         name=name,
         records=analysis,
         now=Serving.of(request).collector.now(),
         here="host",
-        signed_in=request.state.grant.name or "session",
     )
 
 

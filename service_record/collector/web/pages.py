@@ -5,13 +5,14 @@ contains a digest of its content, so that browsers may cache it without limit.
 """
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from jinja2 import Environment, FileSystemLoader
 from starlette.requests import Request
@@ -193,6 +194,42 @@ def render(template: str, /, **values: Any) -> str:
 def page(template: str, /, status: HTTPStatus = HTTPStatus.OK, **values: Any) -> Response:
     """Return a page that must not be cached."""
     return Response(render(template, **values), status, {"Cache-Control": "no-store"}, "text/html")
+
+
+def reader_page(request: Request, template: str, /, **values: Any) -> Response:
+    """Return a page for the reader who is signed in."""
+    return page(template, **values, signed_in=request.state.grant.name or "session")
+
+
+class LivePage(ABC):
+    """The content of a page at one time. The page in a browser is updated when it changes."""
+
+    __slots__ = ()
+    template: ClassVar[str]
+    """The template of the live part of the page."""
+    now: float
+
+    @property
+    @abstractmethod
+    def state(self) -> str:
+        """Return a key that changes whenever the content changes."""
+
+    @property
+    @abstractmethod
+    def sentence(self) -> str:
+        """Return a summary of the page, which screen readers announce after a change."""
+
+    @abstractmethod
+    def own_values(self) -> dict[str, Any]:
+        """Return the variables that only the templates of this page have."""
+
+    def values(self) -> dict[str, Any]:
+        """Return the variables of the templates."""
+        return {**self.own_values(), "state": self.state, "sentence": self.sentence, "now": self.now}
+
+    def whole(self) -> str:
+        """Return the HTML of the live part of the page."""
+        return render(self.template, **self.values())
 
 
 def _moment(at: float) -> str:

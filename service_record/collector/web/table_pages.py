@@ -21,7 +21,7 @@ from service_record.collector.domain.steps import readable
 from service_record.collector.store.fleet import Filters, RollUpBy, groups, roll_up
 from service_record.collector.web.fleet_page import field_values
 from service_record.collector.web.login import check_origin
-from service_record.collector.web.pages import page
+from service_record.collector.web.pages import reader_page
 from service_record.collector.web.trend_chart import draw_trend
 
 _DURATIONS: Final = ("1h", "4h", "8h", "1d", "3d", "7d", "30d")
@@ -40,8 +40,9 @@ class EndOfMute(msgspec.Struct):
 
 async def get_mutes(request: Request) -> Response:
     """`GET /mutes?scope=...&subject=...`: the list of mutes, and a form with these values."""
-    serving, grant = _administrator(request)
-    return page(
+    serving, _ = _administrator(request)
+    return reader_page(
+        request,
         "mutes.html",
         mutes=await read_mutes(serving),
         kinds=tuple(MuteKind),
@@ -51,7 +52,6 @@ async def get_mutes(request: Request) -> Response:
         subject=request.query_params.get("subject", "")[:_LONGEST],
         now=serving.collector.now(),
         here="mutes",
-        signed_in=grant.name or "session",
     )
 
 
@@ -87,14 +87,14 @@ async def get_groups(request: Request) -> Response:
     by = RollUpBy(word) if word in set(RollUpBy) else RollUpBy.GROUP
     filters = Filters(confined_to=grant.confined_to)
     sums = await serving.ask(lambda connection: roll_up(connection, filters, by))
-    return page(
+    return reader_page(
+        request,
         "groups.html",
         sums=sums[:_MOST_SUMS],
         has_more=len(sums) > _MOST_SUMS,
         by=by,
         kinds=tuple(RollUpBy),
         here="groups",
-        signed_in=grant.name or "session",
     )
 
 
@@ -109,7 +109,8 @@ async def get_statistics(request: Request) -> Response:
     statistics = await run_in_threadpool(
         collector.baselines.statistics, grant.readable_groups(named), releases, by, collector.now(), days
     )
-    return page(
+    return reader_page(
+        request,
         "statistics.html",
         steps=statistics.steps,
         trends=[draw_trend(series) for series in statistics.builds],
@@ -121,5 +122,4 @@ async def get_statistics(request: Request) -> Response:
         release=next(iter(releases), ""),
         by=by,
         here="statistics",
-        signed_in=grant.name or "session",
     )
