@@ -259,6 +259,8 @@ class CauseMatcher:
                 return match, "it has passed: it was logged long before the end"
         if rule.rank is Rank.CAUSE and match.doubt is None and match.line is not None:
             doubt = self._find_line_doubt(rule, match, match.line) or self._find_contradiction(match)
+            if doubt is None and any(self._match_condition(one, rule) is not None for one in rule.doubts):
+                doubt = "other evidence of this host speaks against it"
             match = replace(match, doubt=doubt)
         return match, None
 
@@ -344,9 +346,9 @@ class CauseMatcher:
                 return elsewhere if is_certain else replace(own, doubt=_CONTINUED)
         if not test.elsewhere and rule.rank is not Rank.CAUSE:
             return None
-        if not any(test is one.lines for one in rule.unless):
+        if not any(test is one.lines for one in (*rule.unless, *rule.doubts)):
             return self._match_elsewhere(test, rule)
-        # A line of `unless` speaks against the rule at any time, but only in a source that the rule names.
+        # Such a line speaks against the rule at any time, but only in a source that the rule names.
         lines = [
             line for line in self._kept_lines(test) if any(matches_source(line, at) for at in test.elsewhere)
         ]

@@ -258,6 +258,64 @@ def test_kernel_in_a_journal_states_facts_of_the_host(tmp_path: Path, argument: 
     assert ("the memory cgroup is turned off" in document["root"]["cause"]["explains"]) == is_known
 
 
+REFUSED = journal(
+    "fetch[7]: error: Get https://api.lab:6443: dial tcp 192.0.2.7:6443: connect: connection refused",
+    *failed("fetch.service"),
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_own"),
+    [
+        (
+            ("NetworkManager[5]: <info>  [1.2] dhcp4 (ens3): state changed new lease, address=192.0.2.7",),
+            True,
+        ),
+        (("systemd-networkd[5]: ens3: DHCPv4 address 192.0.2.7/24, gateway 192.0.2.1 acquired",), True),
+        (
+            ("cloud-init[5]: ci-info: |  ens3  | True |  192.0.2.7  | 255.255.255.0 | global | 52:54:00 |",),
+            True,
+        ),
+        (
+            ("NetworkManager[5]: <info>  [1.2] dhcp4 (ens3): state changed new lease, address=192.0.2.8",),
+            False,
+        ),
+        (
+            (
+                "systemd-networkd[5]: ens3: DHCPv4 address 192.0.2.7/24, gateway 192.0.2.1 acquired",
+                "systemd-networkd[5]: ens3: DHCP lease lost",
+            ),
+            False,
+        ),
+        (
+            (
+                "NetworkManager[5]: <info>  [1.2] dhcp4 (ens3): state changed new lease, address=192.0.2.7",
+                "NetworkManager[5]: <info>  [1.2] device (ens3): state change: activated -> failed (x)",
+            ),
+            False,
+        ),
+    ],
+)
+def test_address_is_known_from_a_journal(tmp_path: Path, lines: tuple[str, ...], is_own: bool) -> None:
+    cause = analyzed(tmp_path, journal(*lines) + REFUSED)["root"]["cause"]
+    assert (cause["name"] == "own-address-refuses") == is_own
+
+
+def test_interface_without_lease_is_only_likely_beside_one_with_an_address(tmp_path: Path) -> None:
+    lost = "NetworkManager[5]: <warn>  [1.3] dhcp4 (ens4): request timed out"
+    lease = "NetworkManager[5]: <info>  [1.2] dhcp4 (ens3): state changed new lease, address=192.0.2.7"
+    for lines, is_likely in (((lost,), False), ((lost, lease), True)):
+        cause = analyzed(tmp_path, journal(*lines, *failed("moon.service")))["root"]["cause"]
+        assert (cause["name"], "doubt" in cause) == ("no-address", is_likely)
+
+
+def test_host_is_known_from_a_journal(tmp_path: Path) -> None:
+    lines = ("systemd[1]: Hostname set to <localhost>.", "systemd[1]: Hostname set to <node7>.")
+    dmi = "kernel: DMI: Moon Inc. Lander 5/0W23H8, BIOS 2.1 01/01/2024"
+    row = judged(tmp_path, journal(*lines) + f"{STAMP.format(3)}{dmi}\n")
+    assert (row.host, row.hardware) == ("node7", "Moon Inc. Lander 5")
+
+
 def test_facts_of_an_earlier_boot_do_not_count(tmp_path: Path) -> None:
     kernels = KERNEL.format("cgroup_disable=memory") + KERNEL.format("quiet")
     assert "the memory cgroup" not in analyzed(tmp_path, kernels + NO_MEMORY)["root"]["cause"]["explains"]

@@ -13,10 +13,11 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from service_record.diagnosis.evidence.fact_files import (
-    KERNEL_FACTS,
     MAX_FACT_BYTES,
+    STATED_FACTS,
+    STATED_WORDS,
     read_facts,
-    read_kernel_facts,
+    read_stated_facts,
 )
 from service_record.diagnosis.evidence.journal_forms import convert_to_lines
 from service_record.diagnosis.evidence.known_facts import KnownFact, KnownFacts
@@ -64,7 +65,7 @@ _BOOTED: Final = (
 _PROGRAM_NAME: Final = rb"\s([A-Za-z][\w.@-]{1,40})\[\d{1,10}\]: "
 _MAX_VERSION_BYTES: Final = 400
 _MAX_STATED: Final = 100
-"""The number of latest lines kept that state a fact of the host."""
+"""The number of latest lines kept that state a fact of the host, of the kernel and of other programs."""
 _MAX_UNIT_LINES: Final = 20_000
 """The number of latest lines of systemd about units that are kept."""
 
@@ -151,8 +152,11 @@ class Scanner:
         self._kernel: tuple[KnownFact, ...] = ()
         self._logged: Any = re2.compile(LOGGED, options)
         self._booted: Any = re2.compile(_BOOTED, options)
-        self._stating: Any = re2.compile(KERNEL_FACTS, options)
-        self._stated: deque[tuple[LogStream, int, bytes]] = deque(maxlen=_MAX_STATED)
+        self._stating: Any = re2.compile(STATED_FACTS, options)
+        self._stated: dict[bool, deque[tuple[LogStream, int, bytes]]] = {
+            is_of_kernel: deque(maxlen=_MAX_STATED) for is_of_kernel in (True, False)
+        }
+        """Apart, because renewed leases would replace the lines of the kernel, which are logged once."""
         self._boots: dict[LogStream, int] = {}
         """File -> number of the line that begins its latest boot."""
         self._era = era
@@ -230,8 +234,10 @@ class Scanner:
         if not number and not stream.host:  # the first block names most programs
             self._programs.update(re.findall(_PROGRAM_NAME, block))
         self._note_boots(stream, block, number)
-        for line, raw, _ in _number_lines(block, number + 1, self._find_stating_lines(stream, block)):
-            self._stated.append((stream, line, raw))
+        for line, raw, is_of_kernel in _number_lines(
+            block, number + 1, self._find_stating_lines(stream, block)
+        ):
+            self._stated[is_of_kernel].append((stream, line, raw))
         for line, raw, service in _number_lines(block, number + 1, self._find_own_lines(stream, block)):
             own = self._own.get((service, stream))
             if own is None:
@@ -250,13 +256,13 @@ class Scanner:
                 place = LinePlace(stream.path, self._boots[stream])
                 self._kernel = (KnownFact(version[:_MAX_VERSION_BYTES].decode(errors="replace"), place),)
 
-    def _find_stating_lines(self, stream: LogStream, block: bytes) -> Iterator[tuple[int, int, None]]:
-        """Yield the start and the end of each line of this host's kernel that states a fact."""
-        # The search for two plain words is much faster than the pattern, which few blocks have.
-        if stream.host or (b"Command line: " not in block and b"K available" not in block):
+    def _find_stating_lines(self, stream: LogStream, block: bytes) -> Iterator[tuple[int, int, bool]]:
+        """Yield start and end of each line that states a fact of this host; True for lines of the kernel."""
+        if stream.host or not any(word in block for word in STATED_WORDS):
             return
         for match in self._stating.finditer(block):
-            yield block.rfind(b"\n", 0, match.start()) + 1, end_of_line(block, match.end()), None
+            is_of_kernel = match.group().startswith((b"kernel: ", b"] "))
+            yield block.rfind(b"\n", 0, match.start()) + 1, end_of_line(block, match.end()), is_of_kernel
 
     def _find_own_lines(self, stream: LogStream, block: bytes) -> Iterator[tuple[int, int, str]]:
         """Yield the start, the end and the service of each line that a service logged."""
@@ -316,10 +322,17 @@ class Scanner:
     def _add_stated(self, facts: KnownFacts) -> KnownFacts:
         """Add the facts that lines of the latest boot state, unless a file has them."""
         stated: dict[str, dict[tuple[str, str], KnownFact]] = {}
-        for stream, number, raw in self._stated:
-            line = self._parse_line(stream, number, raw)
-            for name, value, _, of in () if line.is_earlier_boot else read_kernel_facts(line.text.strip()):
-                stated.setdefault(name, {})[value, of] = KnownFact(value, line.place, of)
+        lines = (self._parse_line(*one) for kept in self._stated.values() for one in kept)
+        for line in sorted((one for one in lines if not one.is_earlier_boot), key=_sort_key):
+            for name, value, _, of in read_stated_facts(line.text.strip()):
+                found = stated.setdefault(name, {})
+                if value:
+                    found.pop((value, of), None)  # the latest is the last
+                    found[value, of] = KnownFact(value, line.place, of)
+                else:
+                    stated[name] = {key: fact for key, fact in found.items() if fact.of != of}
+        if facts.all("link"):
+            stated.pop("address", None)  # a file lists the interfaces, so it lists all addresses as well
         for name, found in stated.items():
             if not facts.all(name):
                 facts = facts.with_facts(name, tuple(reversed(found.values())))  # the latest is the first
