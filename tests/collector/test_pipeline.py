@@ -5,8 +5,12 @@ from typing import TypeAlias
 
 import psycopg
 import pytest
+from sqlalchemy import select, text
 
+from service_record.collector.store.database import Database
+from service_record.collector.store.dialects import ask
 from service_record.collector.store.pipeline import Statement, execute
+from service_record.collector.store.schema import step_numbers
 from testing.postgresql import Cluster
 
 Driver: TypeAlias = "psycopg.Connection[tuple[object, ...]]"
@@ -69,3 +73,20 @@ def test_lost_connection_raises_an_error_of_the_connection(
         execute(driver, {}, [leave, Statement(b"SELECT 1", [])])
 
     assert driver.closed
+
+
+def test_reads_on_a_connection_keep_its_prepared_statements(cluster: Cluster) -> None:
+    """After the rollback that ends a read, psycopg would deallocate all statements if it had prepared any."""
+    query = select(step_numbers.next_value().label("number"))
+    with cluster.migrated() as url:
+        database = Database(url)
+        numbers = []
+        for _ in range(2):
+            with database.changing() as connection:
+                numbers += [row.number for row in ask(connection, (query, {}))[0]]
+            with database.reading() as connection:
+                for _ in range(10):
+                    connection.execute(text("SELECT 1"))
+        database.close()
+
+    assert numbers == [1, 2]
