@@ -214,7 +214,7 @@ def test_budgets_are_learnt_from_done_builds(settings: CollectorSettings) -> Non
         admin.step("web99", "Disk setup", "init")
 
         limit = "7 min (2 times the p99 of 10 earlier builds)"
-        said = f'The next report is due within {limit} since "Disk setup" started.'
+        said = f'The next report is due within {limit} after "Disk setup" started.'
         eventually(lambda: admin.get("/api/v1/hosts/web99").json["summary"]["reason"], said)
 
 

@@ -68,7 +68,7 @@ def test_host_is_progressing_within_its_budget() -> None:
 
     assert summary(host.verdict()) == (
         "progressing",
-        'The next report is due within 15 min (default limit) since "Disk setup" started.',
+        'The next report is due within 15 min (default limit) after "Disk setup" started.',
     )
     assert host.verdict().due_at == host.now + 15 * MINUTE
     assert host.verdict(15 * MINUTE - 1).verdict == "progressing"

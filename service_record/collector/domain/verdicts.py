@@ -253,7 +253,7 @@ def _waiting(facts: HostFacts, budgets: SilenceBudgets, now: float) -> HostVerdi
     silent_at = count_from(since, silence, budgets.absences) + silence
     if now < late_at:
         began_at = progress.started_at if progress else since
-        reason = f"The next report is due within {duration(budget.seconds)} ({budget}) since {what}."
+        reason = f"The next report is due within {duration(budget.seconds)} ({budget}) after {what}."
         return HostVerdict(FleetVerdict.PROGRESSING, reason, began_at, late_at)
     late = f"report for {duration(budget.seconds)} ({budget}) since {what}"
     if progress is not None and progress.failure is not None:
