@@ -15,6 +15,7 @@ FILES: Final = (
     "tests/collector/test_hostile_clients.py",
     "tests/collector/test_hosts_command.py",
     "tests/collector/test_last_words_sent.py",
+    "tests/collector/test_pipeline.py",
     "tests/collector/test_plain_databases.py",
     "tests/collector/test_several_processes.py",
     "tests/collector/test_snippet_logs.py",
