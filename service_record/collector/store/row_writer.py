@@ -45,7 +45,7 @@ _MOST_AT_FIRST: Final = 16
 and can overlap. Its commit starts early, and all other changes are written meanwhile. Where PostgreSQL waits
 for a replica or for `commit_delay`, this is 5% faster; where it waits for its disk, it makes no difference.
 Do not lower it: a transaction costs as much processor time as 12 changes. With a limit of 8, four processes
-with 12 clients each needed a quarter more.
+with 12 clients each needed a third more.
 """
 _TRIES: Final = 20
 """Maximum number of retries after a conflict with another transaction."""
