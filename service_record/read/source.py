@@ -425,7 +425,7 @@ def _open_stream(
 def _make_log_source(
     name: str, form: FileForm, contents: "Callable[[Leave], Iterator[Content]] | None", *, with_evidence: bool
 ) -> Source:
-    refusal = _describe_refusal(name, f"looks like {form}", "service-record analyze reads logs")
+    refusal = _describe_refusal(name, f"looks like {form}", _ANALYZE_READS)
     if not with_evidence:
         raise SourceError(refusal)
     return Source(name, (), is_snapshot=True, refusal=refusal, contents=contents)
@@ -626,7 +626,7 @@ def refuse_foreign(name: str, beginning: Iterable[Piece]) -> None:
     if not text.strip("\0") and not is_record:
         raise ForeignError(_describe_refusal(name, "looks like an empty archive"))
     if not text.startswith(_JSON):
-        raise ForeignError(_describe_refusal(name, f"looks like {recognise(_without_escapes(text))}"))
+        raise ForeignError(_describe_form(name, recognise(_without_escapes(text))))
 
 
 def _without_escapes(text: str) -> bytes:
@@ -641,6 +641,14 @@ def refuse_unpacked(name: str, head: bytes) -> None:
         return
     text = head.decode(errors="backslashreplace").strip()
     refuse_foreign(name, [Malformed(1, text, "")] if text else [])
+
+
+def _describe_form(name: str, form: FileForm) -> str:
+    advice = (_ANALYZE_READS,) if form in LOGS - {FileForm.TEXT} else ()
+    return _describe_refusal(name, f"looks like {form}", *advice)
+
+
+_ANALYZE_READS: Final = "service-record analyze reads logs"
 
 
 def _describe_refusal(name: str, looks: str, advice: str = "look into it, or fetch the bundle again") -> str:

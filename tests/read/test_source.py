@@ -403,6 +403,12 @@ def test_standard_input_that_is_no_bundle_and_no_record_is_refused_by_every_verb
     )
 
 
+def test_validate_names_the_verb_that_reads_journals(tmp_path: Path) -> None:
+    path = tmp_path / "journal.txt"
+    path.write_text("Nov 21 10:00:00 node systemd[1]: Started moon.service.\n")
+    assert "service-record analyze reads logs" in invoked("validate", str(path)).stderr
+
+
 @pytest.mark.parametrize("content", [b"", bytes(4096), b'{"torn'], ids=["empty", "NULs", "torn"])
 def test_a_damaged_record_on_standard_input_is_not_refused(content: bytes) -> None:
     assert service_record("show", "--from", "-", stdin=content).status == 0
