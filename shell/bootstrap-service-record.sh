@@ -1373,7 +1373,10 @@ __sr_print_members() { # as __sr_describe; sets __sr_answer to code with the ass
     __sr_facts+=${__sr_answer:+",\"command\":\"$__sr_answer\""}
   fi
   __sr_facts+=$__sr_stack
-  [[ ! $__sr_needs_journal ]] || { __sr_read_journal && __sr_message=$__sr_answer; }
+  if [[ $__sr_needs_journal ]]; then
+    __sr_read_journal
+    __sr_message=$__sr_answer
+  fi
   __sr_explain "$__sr_place" "$__sr_message" "$__sr_facts"
   builtin printf -v __sr_answer '__sr_members=%q __sr_place=%q __sr[hung]=%q' \
     "$__sr_members" "$__sr_place" "${__sr[hung]-}"
