@@ -22,7 +22,8 @@ _GZIP: Final = b"\x1f\x8b"
 _AS_GZIP: Final = 31
 
 # Three bytes of ASCII in base64: their highest bits are zero. Only a tenth of all groups of four match.
-_GROUP: Final = rb"[I-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]"
+# `C` begins a group that begins with a tab or a line feed.
+_GROUP: Final = rb"[CI-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]"
 _BASE64_TEXT: Final = rb"(?:" + _GROUP + rb"){5}"
 _BASE64_GZIP: Final = rb"H4sI[A-Za-z0-9+/]{4}"
 _HEX_TEXT: Final = rb"(?:[2-7][0-9A-Fa-f]|0[09aAdD]){14}|=(?:[2-7][0-9A-F]|0[09AD]){6}"

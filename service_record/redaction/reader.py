@@ -118,7 +118,12 @@ class Patterns:
         named = b"|".join(shape.named for shape in self.names)
         self.scanner = types.Finder(expand_parts(b"(?i:(" + named + b"))<<IS>>"), groups=True)
         self._bare = [types.Finder(b"(?i:" + shape.named + b")$") for shape in self.names]
-        others = {ENCODED: encodings.TRIGGER, WORDS: TRIGGER + b"|" + SQL_TRIGGER, TOKENS: encodings.ESCAPED}
+        others = {
+            ENCODED: encodings.TRIGGER,
+            WORDS: TRIGGER + b"|" + SQL_TRIGGER,
+            TOKENS: encodings.ESCAPED,
+            RUNS: _SCRAMBLED,
+        }
         self._all = _make_groups(every, others)
         certain = [shape for shape in every if shape.is_certain]
         self._certain = _make_groups(certain, {ENCODED: encodings.TRIGGER})
@@ -304,13 +309,17 @@ class LineReader:
             for document in documents:
                 self._read_document(view, document, depth, found, texts)
             # Keep JSON that ends within the line: it may be quoted text with escapes of its own.
-            text = _blank_out(text, [each for each in documents if each.is_complete or each.end == len(text)])
+            ended = (each for each in documents if each.is_complete or each.end == len(text))
+            text = _blank_out(text, [(each.start, each.end) for each in ended])
             if not text.strip(b"\x02 \t\r,"):
                 return
             view = UnescapedText(text, [0], [0], view)
         if groups & (NAMES | WORDS) and not self._certain:
             assigned = chain(self._find_apart(text), self._find_assigned(text))
             for start, end, kind in _add_repeats(text, assigned):
+                found.append((view.place(start), view.place(end), kind))
+        if groups & RUNS and not self._certain:
+            for start, end, kind in _add_repeats(text, _find_scrambled_words(text)):
                 found.append((view.place(start), view.place(end), kind))
         if depth < MAX_DEPTH:
             if groups & ENCODED:
@@ -341,8 +350,10 @@ class LineReader:
                     if _is_secret(shape, value, is_quoted=True)
                 )
                 is_message = leaf.is_item and ordinary_words.is_sentence(value)
-                if not is_message and (shape := next(shapes_, None)) is not None:
-                    found.append((view.place(leaf.start), view.place(leaf.end), shape.kind))
+                shape = next(shapes_, None) if not is_message else None
+                if shape is not None or _is_credential(leaf.name, value):
+                    kind = shape.kind if shape is not None else _CREDENTIAL
+                    found.append((view.place(leaf.start), view.place(leaf.end), kind))
                     continue
             if leaf.is_string and leaf.end - leaf.start >= _MIN_TEXT_BYTES and depth < MAX_DEPTH:
                 inside = view.part(leaf.start, leaf.end)
@@ -512,6 +523,108 @@ _IN_QUOTES: Final[Mapping[Callable[[bytes], bool], Callable[[bytes], bool]]] = {
 """The checks to use for a value in quotes, which is seldom prose."""
 
 
+_CREDENTIAL: Final = "credential"
+"""The kind of a random word near a word about credentials."""
+_MIX: Final = (
+    rb"(?:[a-z][0-9]{1,4}[A-Z]|[A-Z][0-9]{1,4}[a-z]|[0-9][a-z]{1,4}[A-Z]|[0-9][A-Z]{1,4}[a-z]"
+    rb"|[a-z][A-Z]{1,4}[0-9]|[A-Z][a-z]{1,4}[0-9])"
+)
+_SCRAMBLED: Final = _MIX + rb"[A-Za-z0-9]{4}|[A-Za-z0-9]{4}" + _MIX
+"""Matches in 99 % of all random words of 12 letters and digits, and in one of a hundred lines of logs."""
+_ABOUT_CREDENTIALS: Final = types.Finder(
+    rb"(?i:pass|pwd|phrase|secret|token|cred|log[io]n|auth|cookie|psk|unseal|salt|crypt(?:[^o]|$)|private|user"
+    rb"|account|enrol|ticket|license|community|radius|tacacs|chap|vpn|wpa|wifi|cifs|ldap|ftp|imap|pop3|smtp|vnc"
+    rb"|ipmi|drac|key(?:[^bfmw]|$)|sudo|kinit|connection[ _-]?string|obscur|proxy"
+    rb"|(?:^|[^a-z])(?:pw|otp|smb|rdp|bmc|bind|join)"
+    rb"|(?:^|[^a-z])(?:admin|connect|connecting)(?:[^a-z0-9-]|$)|(?:^|[^a-z])eap[^a-z]|getconnection|sign\("
+    rb"|-api[\"']?:)"
+    rb"|(?:^|[\s\"'])[-/](?:p|w|k|a|u|rp|pw|P|W|K|A|U)(?:[\s:=]|$)"
+)
+_SCRAMBLED_WORD: Final = re.compile(
+    rb"""(?:^|(?<=[\0-\x20"'`=:,%>(\[{|@;/]))[A-Za-z0-9!#$%^*+~?][A-Za-z0-9!#$%^*+~?_/-]{6,}[A-Za-z0-9!#$%^*+~?]={0,2}"""
+    rb"""(?=[\0-\x20"'`,;)\]}<&@|\\]|/>|[.]?(?:\s|\Z))"""
+)
+_EVIDENCE_NAME: Final = re.compile(
+    rb"(?:(?<![A-Za-z])(?i:hash|digest|fingerprint|thumbprint|sha[0-9]*|md[0-9]|(?:check)?sum|u?u?id|etag|commit|rev"
+    rb"|revision|serial|model|version|build|trace|span|request|message|image|cipher|algorithm)"
+    rb"|(?<=[a-z])(?:Hash|Digest|Fingerprint|Thumbprint|Sha[0-9]*|Sum|I[dD]|Revision|Version))"
+    rb"s?[\"'`)\]]*(?:[ \t]*[=:][ \t]*|[ \t]+)[\"'`]?\Z"
+)
+"""Matches the name of a random value that is evidence, such as a digest."""
+_WORD_HEAD: Final = re.compile(rb"""[^\0-\x20"'`=,(\[{|;<>]*\Z""")
+_BEFORE_CREDENTIAL: Final = re.compile(
+    rb"""(?:[\s"']\*[\"']?[ \t]+[\"']?"""  # chap-secrets: CLIENT * SECRET
+    rb"""|(?:=["']?[a-z][a-z0-9_.-]*:|[\s"'=][a-z][a-z0-9_.-]{2,}/)"""  # NAME=USER:PASSWORD, USER/PASSWORD
+    rb"""|\b(?:echo|printf)[ \t]+(?:-[neE]+[ \t]+)?["']?"""  # echo PASSWORD | COMMAND
+    # HOST USER PASSWORD
+    rb"""|(?:(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?::[0-9]+)?|[a-z]+://[^\s/"']+/?)[ \t]+"""
+    rb"""(?:[^\s="':]+[ \t]+){0,2})\Z"""
+)
+_ANY_MASK: Final = re.compile(MASK_BEGIN + rb"[a-z0-9-]*>")
+_USER: Final = re.compile(rb"[a-z][a-z0-9_.-]{2,31}/(?![^/]*[/+=])")
+_AFTER_CREDENTIAL: Final = re.compile(rb"""["']?(?:[ \t]+[0-9*]{1,4})?[ \t]*['"]?(?:[|<\\"'\s;)]|>|\Z)""")
+
+
+_MIN_BASE64_BYTES: Final = 24
+"""A word of this size after a slash is base64 that begins with it. A shorter one is a path."""
+
+
+def _find_scrambled_words(text: bytes) -> Iterator[Found]:
+    """Yield the random words of a line that speaks of credentials, and those in the place of a password.
+
+    Programs without number take passwords, and most of their options and files are in no list. But words of
+    random letters are rare in logs, except digests and the like, whose names say so.
+    """
+    words = [span for word in _SCRAMBLED_WORD.finditer(text) for span in _without_user(word)]
+    if not words:
+        return
+    # Neither a random word nor the kind in a mask speaks of credentials.
+    is_about = _ABOUT_CREDENTIALS.find(_ANY_MASK.sub(b"", _blank_out(text, words))) is not None
+    for start, end in words:
+        before = text[max(0, start - _MAX_NAME_BYTES) : start]
+        head = _WORD_HEAD.search(before)
+        is_path = (
+            head is not None
+            and not head[0].endswith(b":")
+            and (
+                (
+                    head[0].startswith((b"/", b".", b"~"))
+                    and (len(head[0]) > 1 or end - start < _MIN_BASE64_BYTES)
+                )
+                or head[0].count(b"/") > 1
+            )
+        )
+        if (
+            is_path
+            or _is_in_mask(text, start)
+            or _EVIDENCE_NAME.search(before)
+            or _PUBLIC_NAME.search(before)
+        ):
+            continue
+        is_userinfo = before.endswith((b":", b"/", b"%")) and text.startswith(b"@", end)
+        is_placed = _BEFORE_CREDENTIAL.search(before) and _AFTER_CREDENTIAL.match(text, end)
+        if is_about or is_userinfo or is_placed:
+            yield start, end, _CREDENTIAL
+
+
+def _without_user(word: re.Match[bytes]) -> list[tuple[int, int]]:
+    """Return the span of a random word, without the user in `USER/PASSWORD`; no span for other words."""
+    user = _USER.match(word[0])
+    start = user.end() if user is not None and ordinary_words.is_scrambled(word[0][user.end() :]) else 0
+    return [(word.start() + start, word.end())] if ordinary_words.is_scrambled(word[0][start:]) else []
+
+
+def _is_credential(name: bytes, value: bytes) -> bool:
+    """Return True if a value in JSON is a random word, and its name speaks of credentials."""
+    return (
+        _SCRAMBLED_WORD.fullmatch(value) is not None
+        and ordinary_words.is_scrambled(value)
+        and _ABOUT_CREDENTIALS.find(name) is not None
+        and _EVIDENCE_NAME.search(name + b"=") is None
+        and _PUBLIC_NAME.search(name) is None
+    )
+
+
 def _iterate_matches(
     shape: SecretShape, pattern: types.Finder, text: bytes
 ) -> Iterator[list[tuple[int, int]]]:
@@ -597,13 +710,13 @@ def _end_in_leaf(documents: Sequence[Document], start: int, end: int) -> int:
     return min(end, leaves[at].end) if leaves[at].is_string else end
 
 
-def _blank_out(text: bytes, documents: Sequence[Document]) -> bytes:
-    """Return the text with each byte of the documents replaced by a neutral one."""
+def _blank_out(text: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
+    """Return the text with each byte of the spans replaced by a neutral one."""
     pieces: list[bytes] = []
     position = 0
-    for document in documents:
-        pieces += [text[position : document.start], b"\x02" * (document.end - document.start)]
-        position = document.end
+    for start, end in spans:
+        pieces += [text[position:start], b"\x02" * (end - start)]
+        position = end
     return b"".join((*pieces, text[position:]))
 
 

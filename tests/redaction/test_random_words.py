@@ -1,0 +1,74 @@
+"""Random words are masked in the place of a credential, and kept as evidence elsewhere."""
+
+import random
+import string
+
+import pytest
+
+from service_record.redaction import Rules
+from service_record.redaction.ordinary_words import is_scrambled, is_token
+from tests.redaction.measure import redact
+
+RULES = Rules()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cmdkey /add:srv /user:bob /pass:{}",
+        "schtasks /create /ru bob /rp {} /tn x",
+        "tpm2_nvread -P {} 0x1500016",
+        "pscp -pw {} image.iso core@10.0.0.5:",
+        "connecting to nas01 as backup:{}",
+        "app:{}@tcp(db:3306)/app?parseTime=true",
+        "rman target sys/{}@db",
+        "echo {} | kinit admin@EXAMPLE.COM",
+        "10.0.0.9:1812\t{}\t3",
+        "user app on >{} ~* +@all",
+        'expect "Password:"; send "{}\\r"',
+        "Unseal Key 1: {}",
+        "RABBITMQ_ERLANG_COOKIE={}",
+        'DriverManager.getConnection("jdbc:x", "app", "{}")',
+        '{{"unsealKey": "{}"}}',
+        'said "bob" * "{}" * again',
+        "ansible-vault encrypt_string '{}' --name db",
+    ],
+)
+def test_random_word_in_the_place_of_a_credential_is_masked(line: str) -> None:
+    secret = "hQ7wZ2kR9mT4"
+    after = redact(line.format(secret).encode(), RULES)
+    assert secret.encode() not in after
+    assert b"<redacted:" in after
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'usbguard: user hash "LQE90mfq3IHgSx172WPvlkqA=" via-port "usb1"',
+        b"sendmail[4306]: jA9J1UvC004306: from=root, user=x, msgid=<2005.jA9J1UvC004306@node>",
+        b"sshd[1]: Accepted publickey for core: ED25519 SHA256:hQ7wZ2kR9mT4hQ7wZ2kR9mT4hQ7wZ2kR9mT4hQ7wZ2k",
+        b"user session of /tmp/hQ7wZ2kR9mT4 and requestID: hQ7wZ2kR9mT4 closed",
+        b"key Samsung LC32-G7xT isInt16Array DataSourceEc2Local",
+        b"thread hQ7wZ2kR9mT4 started",
+        b"secret: ImagePullBackOff, secret: MyAppSecretName",
+        b"peer public key hQ7wZ2kR9mT4hQ7wZ2kR9mT4",
+    ],
+)
+def test_name_or_digest_stays(line: bytes) -> None:
+    assert redact(line, RULES) == line
+
+
+def test_random_letters_are_a_token_and_names_are_not() -> None:
+    chance = random.Random(33)
+    tokens = ["".join(chance.choice(string.ascii_letters) for _ in range(12)).encode() for _ in range(1000)]
+    assert sum(map(is_token, tokens)) > 950
+    words = [
+        "".join(chance.choice(string.ascii_letters + string.digits) for _ in range(12)) for _ in range(2000)
+    ]
+    mixed = [
+        word.encode()
+        for word in words
+        if not (word.isalpha() or word.lower() == word or word.upper() == word)
+    ]
+    assert sum(map(is_scrambled, mixed)) > 0.99 * len(mixed)
+    assert not any(map(is_scrambled, [b"isInt16Array", b"BigUInt64Array", b"readBigUInt64LE"]))
