@@ -536,7 +536,7 @@ _ABOUT_CREDENTIALS: Final = types.Finder(
     rb"|account|enrol|ticket|license|community|radius|tacacs|chap|vpn|wpa|wifi|cifs|ldap|ftp|imap|pop3|smtp|vnc"
     rb"|ipmi|drac|key(?:[^bfmw]|$)|sudo|kinit|connection[ _-]?string|obscur|proxy"
     rb"|(?:^|[^a-z])(?:pw|otp|smb|rdp|bmc|bind|join)"
-    rb"|(?:^|[^a-z])(?:admin|connect|connecting)(?:[^a-z0-9-]|$)|(?:^|[^a-z])eap[^a-z]|getconnection|sign\("
+    rb"|(?:^|[^a-z])(?:admin|attach|connect|connecting|inline_string)(?:[^a-z0-9-]|$)|(?:^|[^a-z])eap[^a-z]|getconnection|sign\("
     rb"|-api[\"']?:)"
     rb"|(?:^|[\s\"'])[-/](?:p|w|k|a|u|rp|pw|P|W|K|A|U)(?:[\s:=]|$)"
 )
@@ -555,6 +555,7 @@ _WORD_HEAD: Final = re.compile(rb"""[^\0-\x20"'`=,(\[{|;<>]*\Z""")
 _BEFORE_CREDENTIAL: Final = re.compile(
     rb"""(?:[\s"']\*[\"']?[ \t]+[\"']?"""  # chap-secrets: CLIENT * SECRET
     rb"""|(?:=["']?[a-z][a-z0-9_.-]*:|[\s"'=][a-z][a-z0-9_.-]{2,}/)"""  # NAME=USER:PASSWORD, USER/PASSWORD
+    rb"""|^[\s\"']*\"[a-z][a-z0-9_.-]*\"[ \t]+\""""  # userlist.txt: "USER" "PASSWORD"
     rb"""|\b(?:echo|printf)[ \t]+(?:-[neE]+[ \t]+)?["']?"""  # echo PASSWORD | COMMAND
     # HOST USER PASSWORD
     rb"""|(?:(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?::[0-9]+)?|[a-z]+://[^\s/"']+/?)[ \t]+"""

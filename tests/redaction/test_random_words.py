@@ -27,6 +27,8 @@ RULES = Rules()
         "user app on >{} ~* +@all",
         'expect "Password:"; send "{}\\r"',
         "Unseal Key 1: {}",
+        '"app" "{}"',
+        "pro attach {}",
         "RABBITMQ_ERLANG_COOKIE={}",
         'DriverManager.getConnection("jdbc:x", "app", "{}")',
         '{{"unsealKey": "{}"}}',
