@@ -182,8 +182,9 @@ def copy_into(directory: Path, host: str, bundle: Path) -> Outcome:
                 return Answered(HTTPStatus.CREATED, printable(str(target)))
             if filecmp.cmp(bundle, target, shallow=False):
                 return Answered(HTTPStatus.OK, printable(str(target)))
-    except OSError as fault:
-        return Unreachable(printable(f"{directory}: {fault.strerror or fault}"))
+    except (OSError, ValueError) as fault:  # ValueError: the locale's encoding cannot express the path
+        reason = fault.strerror if isinstance(fault, OSError) else None
+        return Unreachable(printable(f"{directory}: {reason or fault}"))
     raise AssertionError("there is always another name")
 
 

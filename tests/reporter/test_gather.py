@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from service_record.reporter.gather.gathering import (
     Task,
     gather,
 )
-from service_record.reporter.gather.sources import ProgramSource
+from service_record.reporter.gather.sources import ProgramSource, clocks
 from tests.faults import Faults
 from tests.gathered import DirectoryBundle, DirectoryMember, Host
 from tests.programs import REPOSITORY
@@ -248,6 +249,27 @@ def test_exception_of_a_row_fails_only_that_row(host: Host) -> None:
     assert result.of("broken").status is GatherStatus.FAILED
     assert result.of("broken").reason == "KeyError: 'no such thing'"
     assert result.data("broken.txt") == b"before\n"
+    assert result.of("ip").status is GatherStatus.GIVEN
+
+
+def test_thread_that_cannot_start_fails_only_its_row(host: Host) -> None:
+    threading.stack_size(1 << 47)  # more than there are addresses
+    try:
+        result = host.gather(GatherRow("clocks", "clocks.txt", clocks))
+    finally:
+        threading.stack_size(0)
+
+    assert (result.only.status, result.bundle.paths) == (GatherStatus.FAILED, [])
+    assert result.only.reason == "RuntimeError: can't start new thread"
+
+
+def test_unreadable_need_fails_only_its_row(host: Host) -> None:
+    host.program("ip", "echo address")
+    too_long = "/" + "x" * 300
+    result = host.gather(GatherRow("clocks", "clocks.txt", clocks, needs=(too_long,)), command("ip"))
+
+    assert result.of("clocks").status is GatherStatus.FAILED
+    assert result.of("clocks").reason == f"{too_long}: File name too long"[:299] + "…"
     assert result.of("ip").status is GatherStatus.GIVEN
 
 

@@ -160,6 +160,11 @@ def test_missing_directory_is_not_created(tmp_path: Path, bundle: Path) -> None:
     assert not missing.parent.exists()
 
 
+def test_path_that_cannot_be_encoded_is_unreachable(tmp_path: Path, bundle: Path) -> None:
+    outcome = must_be(Unreachable, copy_into(tmp_path / "\ud800", "h", bundle))
+    assert "can't encode character" in outcome.reason
+
+
 def test_full_disk_keeps_no_part_of_the_bundle(tmp_path: Path, bundle: Path) -> None:
     share = tmp_path / "share"
     share.mkdir()

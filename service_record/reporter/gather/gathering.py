@@ -236,6 +236,8 @@ def _find_obstacle(row: GatherRow, context: Context, whole: Deadline) -> GatherE
                 is_there = program_path(need, context.environ) is not None
         except GatherError as error:
             return error
+        except OSError as error:
+            return GatherError(GatherStatus.FAILED, f"{need}: {error.strerror}")
         if not is_there:
             return GatherError(GatherStatus.ABSENT, f"no {need}" if is_file else f"no program {need}")
     if whole.seconds_left() == 0:
@@ -297,15 +299,19 @@ _Item: TypeAlias = Piece | BaseException | None
 def _isolate(make: Callable[[], Pieces], deadline: Deadline) -> Pieces:
     """Run `make` in a thread of the lowest priority, and yield its pieces. Raises GatherError.
 
-    It does that for each exception of the thread, and if the thread is still running some seconds after the
-    deadline; it is abandoned then. Closing this generator makes the deadline expire at once.
+    It does that if the thread cannot start, for each exception of the thread, and if the thread is still
+    running some seconds after the deadline; it is abandoned then. Closing this generator makes the deadline
+    expire at once.
     """
     is_abandoned = threading.Event()
     pieces: queue.Queue[_Item] = queue.Queue(_QUEUE_LENGTH)
     thread = threading.Thread(target=_run, args=(make, pieces, is_abandoned), daemon=True)
     try:
         # Inside `try`: a signal handler may raise while start() waits, although the thread already runs.
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # the limit of tasks or memory is reached
+            raise GatherError(GatherStatus.FAILED, f"{type(error).__name__}: {error}") from error
         yield from _receive(pieces, deadline)
     finally:
         is_abandoned.set()
