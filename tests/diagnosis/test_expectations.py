@@ -389,11 +389,12 @@ def test_failed_units_have_causes_earliest_first() -> None:
 
     found = some(add_units(diagnose(host), host, units, explain=explain))
     assert [(one.unit.name, one.recorded, one.cause) for one in found.failed_units] == [
-        ("a.mount", None, None),
+        ("a.mount", None, cause),
         ("c.service", None, cause),
         ("b.service", Outcome.SUCCESS, cause),
     ]
     assert [(one.service, sorted(one.kinds), one.facts.exit_code) for one in asked] == [
+        ("a.mount", ["failed"], None),
         ("c", ["failed"], None),
         ("b", ["ended-well", "failed"], 3),
     ]
