@@ -197,7 +197,7 @@ class Round:
         if report is not None and self._is_new((report.stage, report.info, report.place)):
             self._report(clients, report)
             return True
-        gathers = self.plan.gather and not bundles.is_spent
+        gathers = self.plan.gather and not bundles.has_tried
         if gathers:
             self.is_view_old = True
             self._save(bundles.gather(self.state, self.plan.bundle_bytes))

@@ -18,7 +18,7 @@ from service_record.reporter.log import Log, render_page
 from service_record.reporter.paths import Places
 from service_record.reporter.policy.round_context import RoundContext
 from service_record.reporter.policy.shipments import spool_is_delivered
-from service_record.reporter.policy.transitions import with_bundle, withhold_bundle
+from service_record.reporter.policy.transitions import mark_secret_in_bundle, with_bundle
 from service_record.reporter.settings import COLLECTOR, Settings, secrets_in
 from service_record.reporter.state import ReporterState
 
@@ -102,7 +102,7 @@ class BundleQueue:
     ) -> None:
         self.leak: Leak | None = None
         """The place of a secret that was found in the finished bundle. Such a bundle is deleted."""
-        self.is_spent = False
+        self.has_tried = False
         """True if this round has made a bundle or failed to: it makes no other."""
         self._places = places
         self._environ = environ
@@ -118,7 +118,7 @@ class BundleQueue:
 
         On a full or read-only disk, which may be why the host fails, a smaller bundle is made in memory.
         """
-        self.is_spent = True
+        self.has_tried = True
         most_bytes = min(most_bytes, self._settings.disk_bytes)
         disk, memory = (self._places, self._spool), (self._places.volatile, self._in_memory)
         for (places, spool), (_, other) in ((disk, memory), (memory, disk)):
@@ -130,7 +130,7 @@ class BundleQueue:
                     self.leak = bundled.leak
                     why = f"no bundle: a secret would have left the host with it ({bundled.leak})"
                     self._say.error(why, MessageKind.NO_BUNDLE)
-                    return withhold_bundle(state, self._evidence)
+                    return mark_secret_in_bundle(state, self._evidence)
                 spool.keep(bundled.path)
             except OSError as error:
                 shutil.rmtree(places.work_directory, ignore_errors=True)

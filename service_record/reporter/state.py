@@ -14,7 +14,14 @@ from service_record.record.atomic_write import set_aside, write_whole
 from service_record.reporter.paths import Places, is_there, read_small
 
 VERSION: Final = 1
-_OLD_NAMES: Final = {b'"told":': b'"reported":', b'"last_word":': b'"near_limit":'}
+_OLD_NAMES: Final = {
+    b'"told":': b'"reported":',
+    b'"moved":': b'"conflicts":',
+    b'"spent":': b'"usage":',
+    b'"last_word":': b'"near_limit":',
+    b'"withheld":': b'"bundles_with_secrets":',
+    b'"offered":': b'"last_offer":',
+}
 """Fields of files that earlier versions saved, and their present names."""
 _MAX_FILE_BYTES: Final = 1 << 18
 
@@ -33,7 +40,7 @@ class BootSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
+class Usage:
     """The uploads to one destination. An upload is counted before it is sent."""
 
     uploads: _Count = 0
@@ -110,7 +117,7 @@ class ReporterState:
     """The facts that the service refused. They are not reported again."""
     tries: Mapping[str, _Count] = field(default_factory=dict)
     """Fact -> the number of its requests. A request is counted before it is sent."""
-    moved: Mapping[str, _Count] = field(default_factory=dict)
+    conflicts: Mapping[str, _Count] = field(default_factory=dict)
     """Fact -> the number of answers 409: the host's stage changed during the report."""
     stages_known: bool | None = None
     """True if the service accepts facts as stages. None if that is not known yet."""
@@ -120,19 +127,19 @@ class ReporterState:
     """The kinds of shipments that were accepted at least once."""
     deferred: tuple[str, ...] = ()
     """The facts and kinds of shipments that failed in this round. The next round tries again."""
-    spent: Mapping[str, Spent] = field(default_factory=dict)
+    usage: Mapping[str, Usage] = field(default_factory=dict)
     """Destination -> its uploads so far."""
     host_uploads: _Count = 0
     """The number of uploads as the host's logs. From the first on, they replace the agent's logs."""
     has_wrong_host_logs: bool = False
     """True if these logs show a trouble. A bundle of the healthy host must not replace them."""
     bundle: SpooledBundle | None = None
-    withheld: tuple[str, ...] = ()
+    bundles_with_secrets: tuple[str, ...] = ()
     """The fingerprints of bundles that were deleted because they contained a secret."""
     cursor: str | None = None
     """The journal cursor at the end of the last delivered bundle."""
     denial: Denial | None = None
-    offered: _Seconds | None = None
+    last_offer: _Seconds | None = None
     """The total uptime of all boots when a waiting reporter last offered its undelivered bundle."""
     pauses: Mapping[str, Pause] = field(default_factory=dict)
     """Destination -> the end of its pause."""
@@ -153,10 +160,10 @@ class ReporterState:
 
     def is_delivered(self, fingerprint: str) -> bool:
         """Return whether any destination has a bundle with this fingerprint."""
-        return any(fingerprint in spent.fingerprints for spent in self.spent.values())
+        return any(fingerprint in usage.fingerprints for usage in self.usage.values())
 
-    def spent_at(self, destination: str) -> Spent:
-        return self.spent.get(destination, Spent())
+    def usage_at(self, destination: str) -> Usage:
+        return self.usage.get(destination, Usage())
 
 
 def newest_state_file(places: Places) -> Path:

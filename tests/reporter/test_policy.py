@@ -35,11 +35,11 @@ from service_record.reporter.policy.transitions import (
     count_report,
     count_shipment,
     has_moved,
+    mark_secret_in_bundle,
     with_bundle,
-    withhold_bundle,
 )
 from service_record.reporter.settings import HostLogsPolicy, Send, Settings, Stages
-from service_record.reporter.state import BootSeen, Denial, Pause, ReporterState, Spent
+from service_record.reporter.state import BootSeen, Denial, Pause, ReporterState, Usage
 from tests.builders import some
 from tests.reporter_builders import APPLIED, BOOT, NEXT_BOOT, evidence, host_view, seen, settings
 
@@ -49,8 +49,8 @@ FIRST = evidence()
 SECOND = evidence(boot_id=NEXT_BOOT, **APPLIED)
 LOST = Unreachable("no connection")
 SMALL = 1 << 20
-BASELINE_SENT = {"assisted-service": Spent(bundle_boot=BOOT)}
-OLD_STATE = replace(seen(FIRST), stages_known=False, spent=BASELINE_SENT)
+BASELINE_SENT = {"assisted-service": Usage(bundle_boot=BOOT)}
+OLD_STATE = replace(seen(FIRST), stages_known=False, usage=BASELINE_SENT)
 
 
 @dataclass(frozen=True)
@@ -262,14 +262,14 @@ DELETED = NoHost("deleted")
 def test_trouble_is_shipped_elsewhere_before_stopping_or_kept(case: Case) -> None:
     here = kind_of("/mnt")
     case = replace(case, settings=settings(ship_to=("/mnt",)), evidence=evidence(wrong=True))
-    full = replace(case.state, spent={here: Spent(uploads=7, boot_id=BOOT, boot_uploads=3)})
+    full = replace(case.state, usage={here: Usage(uploads=7, boot_id=BOOT, boot_uploads=3)})
     for state in (case.state, full):
         plan = replace(case, state=state).plan()
         assert plan.stop is not None
         assert plan.gather
         assert here in [found.kind for found in plan.ship]
         assert plan.is_undelivered
-    arrived = replace(case.state, spent={here: Spent(fingerprints=("wrong",))})
+    arrived = replace(case.state, usage={here: Usage(fingerprints=("wrong",))})
     plan = replace(case, state=arrived).plan()
     assert not plan.is_undelivered
 
@@ -294,7 +294,7 @@ def test_earlier_bundle_is_shipped_before_stopping_or_kept(case: Case) -> None:
     assert plan.stop is not None
     assert here in [found.kind for found in plan.ship]
     assert plan.is_undelivered
-    plan = replace(case, state=replace(state, spent={here: Spent(fingerprints=("earlier",))})).plan()
+    plan = replace(case, state=replace(state, usage={here: Usage(fingerprints=("earlier",))})).plan()
     assert not plan.is_undelivered
 
 
@@ -582,11 +582,11 @@ WRONG = evidence(wrong=True)
 NO_BASELINE = replace(
     seen(WRONG), reported=(str(Fact.LOCAL),), refused={"host_boot": 400}, stages_known=False
 )
-TOLD = replace(NO_BASELINE, spent=BASELINE_SENT)
+TOLD = replace(NO_BASELINE, usage=BASELINE_SENT)
 
 
-def spent(**fields: object) -> dict[str, Spent]:
-    return {"assisted-service": Spent(boot_id=BOOT, bundle_boot=BOOT, **fields)}  # type: ignore[arg-type]
+def used(**fields: object) -> dict[str, Usage]:
+    return {"assisted-service": Usage(boot_id=BOOT, bundle_boot=BOOT, **fields)}  # type: ignore[arg-type]
 
 
 WANTING = {
@@ -617,25 +617,23 @@ def test_each_reason_to_ship_has_a_case() -> None:
         pytest.param(Case(state=TOLD), id="nothing is wrong"),
         pytest.param(Case(state=TOLD, evidence=replace(WRONG, verdict=None)), id="no records"),
         pytest.param(
-            Case(state=replace(TOLD, spent=spent(fingerprints=("wrong",))), evidence=WRONG), id="known"
+            Case(state=replace(TOLD, usage=used(fingerprints=("wrong",))), evidence=WRONG), id="known"
         ),
         pytest.param(
             Case(
-                state=replace(TOLD, spent=spent(fingerprints=("wrong", "other"))),
+                state=replace(TOLD, usage=used(fingerprints=("wrong", "other"))),
                 evidence=WRONG,
                 settings=settings(send=Send.WHEN_CHANGED),
             ),
             id="known before the last",
         ),
         pytest.param(
-            Case(
-                state=replace(TOLD, spent=spent(round=f"{BOOT} 60.00")), settings=settings(send=Send.ALWAYS)
-            ),
+            Case(state=replace(TOLD, usage=used(round=f"{BOOT} 60.00")), settings=settings(send=Send.ALWAYS)),
             id="shipped in this round",
         ),
         pytest.param(
             Case(
-                state=replace(TOLD, spent=spent(near_limit=BOOT, fingerprints=("well",))),
+                state=replace(TOLD, usage=used(near_limit=BOOT, fingerprints=("well",))),
                 evidence=evidence(3100.0),
             ),
             id="last bundle sent",
@@ -644,13 +642,15 @@ def test_each_reason_to_ship_has_a_case() -> None:
             Case(state=TOLD, evidence=WRONG, settings=settings(host_logs=HostLogsPolicy.NEVER)), id="never"
         ),
         pytest.param(Case(state=replace(TOLD, refused={"host_boot": 400, "host": 413})), id="refused"),
-        pytest.param(Case(state=replace(TOLD, withheld=("wrong",)), evidence=WRONG), id="with a secret"),
-        pytest.param(Case(state=replace(TOLD, spent=spent(uploads=7)), evidence=WRONG), id="budget"),
         pytest.param(
-            Case(state=replace(TOLD, spent=spent(boot_uploads=3)), evidence=WRONG), id="budget of a boot"
+            Case(state=replace(TOLD, bundles_with_secrets=("wrong",)), evidence=WRONG), id="with a secret"
+        ),
+        pytest.param(Case(state=replace(TOLD, usage=used(uploads=7)), evidence=WRONG), id="budget"),
+        pytest.param(
+            Case(state=replace(TOLD, usage=used(boot_uploads=3)), evidence=WRONG), id="budget of a boot"
         ),
         pytest.param(
-            Case(state=replace(TOLD, spent=spent(bytes=96 << 20)), evidence=WRONG), id="budget of bytes"
+            Case(state=replace(TOLD, usage=used(bytes=96 << 20)), evidence=WRONG), id="budget of bytes"
         ),
         pytest.param(Case(state=replace(TOLD, is_careful=True), evidence=WRONG), id="lost state"),
     ],
@@ -887,7 +887,7 @@ def test_baseline_waits_for_its_destination() -> None:
 def test_baseline_never_replaces_a_trouble_bundle() -> None:
     spooled = with_bundle(NO_BASELINE, replace(WRONG, boot_id=NEXT_BOOT))
     assert [found.fingerprint for found in Case(state=spooled).plan().ship] == ["wrong"]
-    kept = replace(spooled, spent={"assisted-service": Spent(fingerprints=("wrong",))})
+    kept = replace(spooled, usage={"assisted-service": Usage(fingerprints=("wrong",))})
     assert Case(state=kept).plan().ship == ()
 
 
@@ -896,7 +896,7 @@ def test_kept_trouble_is_shipped_elsewhere_in_each_boot() -> None:
     service, state = Answering(view=WITH_LOGS), ReporterState()
     for boot_id in (BOOT, NEXT_BOOT):
         state, _ = whole_round(BOTH, state, replace(WRONG, boot_id=boot_id), service, SMALL)
-        assert state.spent_at(kind_of("/mnt")).bundle_boot == boot_id
+        assert state.usage_at(kind_of("/mnt")).bundle_boot == boot_id
         assert state.bundle == with_bundle(state, replace(WRONG, boot_id=boot_id)).bundle
 
 
@@ -961,15 +961,15 @@ def test_send_always_ships_each_round_within_the_budget() -> None:
 @pytest.mark.parametrize(
     "state",
     [
-        pytest.param(replace(TOLD, spent=spent(uploads=7)), id="of all"),
-        pytest.param(replace(TOLD, spent=spent(boot_uploads=3)), id="of the boot"),
+        pytest.param(replace(TOLD, usage=used(uploads=7)), id="of all"),
+        pytest.param(replace(TOLD, usage=used(boot_uploads=3)), id="of the boot"),
         pytest.param(replace(TOLD, is_careful=True), id="after a lost state"),
     ],
 )
 def test_last_upload_is_kept_for_the_limit(state: ReporterState) -> None:
     (found,) = Case(state=state, evidence=evidence(3000.0, wrong=True)).plan().ship
     assert (found.near_limit, found.tries) == (BOOT, 1)
-    over = replace(state, spent=spent(uploads=8, boot_uploads=4))
+    over = replace(state, usage=used(uploads=8, boot_uploads=4))
     assert Case(state=over, evidence=evidence(3000.0, wrong=True)).plan().ship == ()
 
 
@@ -984,7 +984,7 @@ def test_budget_of_one_upload_has_no_reserve(uploads: int, tries: int) -> None:
 def test_plan_reports_a_spent_budget() -> None:
     reason = "host: wrong: the host has a trouble that the destination does not have yet"
     for uploads, most, line in ((0, 12 << 20, reason), (8, 0, f"{reason}, but its budget is spent")):
-        plan = Case(state=replace(TOLD, spent=spent(uploads=uploads)), evidence=WRONG).plan()
+        plan = Case(state=replace(TOLD, usage=used(uploads=uploads)), evidence=WRONG).plan()
         assert plan.bundle_bytes == most
         assert line in plan.why
 
@@ -1015,14 +1015,14 @@ def test_limit_is_near_if_no_round_precedes_it() -> None:
 )
 def test_partly_sent_last_bundle_counts_as_sent(outcome: Outcome, is_said: bool) -> None:
     (step,) = Case(state=TOLD, evidence=NEAR).plan().ship
-    earlier = replace(TOLD, spent=spent(near_limit="lifetime"))
+    earlier = replace(TOLD, usage=used(near_limit="lifetime"))
     for own, expected in ((step, BOOT if is_said else None), (replace(step, near_limit=None), "lifetime")):
         state = apply_shipment(count_shipment(earlier, own, NEAR, SMALL), own, outcome, NEAR, SMALL)
-        assert state.spent_at(own.destination).near_limit == expected
+        assert state.usage_at(own.destination).near_limit == expected
 
 
 def test_bundle_fits_the_rest_of_the_budget() -> None:
-    almost = replace(TOLD, spent=spent(bytes=(96 << 20) - (1 << 20)))
+    almost = replace(TOLD, usage=used(bytes=(96 << 20) - (1 << 20)))
     plan = Case(state=almost, evidence=WRONG).plan()
     assert plan.bundle_bytes == plan.ship[0].most < 1 << 20
     assert Case(state=TOLD, evidence=WRONG).plan().bundle_bytes == 12 << 20
@@ -1047,7 +1047,7 @@ ALL_BYTES = (96 << 20) - PROBE_BYTES
 def test_bundle_is_tried_twice_if_the_budget_allows(
     before: dict[str, int], shipped: tuple[int, int] | None
 ) -> None:
-    plan = Case(state=replace(TOLD, spent=spent(**before)), evidence=WRONG).plan()
+    plan = Case(state=replace(TOLD, usage=used(**before)), evidence=WRONG).plan()
     assert [(found.most, found.tries) for found in plan.ship] == ([shipped] if shipped else [])
 
 
@@ -1077,7 +1077,7 @@ def test_newer_bundle_precedes_the_spooled_one() -> None:
 
 
 def test_bundle_with_a_secret_is_not_made_again() -> None:
-    state = withhold_bundle(TOLD, WRONG)
+    state = mark_secret_in_bundle(TOLD, WRONG)
     assert not Case(state=state, evidence=WRONG).plan().gather
     assert Case(state=state, evidence=replace(WRONG, fingerprint="new")).plan().gather
 
@@ -1096,7 +1096,7 @@ def test_refused_host_boot_logs_are_uploaded_as_host_logs() -> None:
     assert [found.kind for found in service.uploads] == ["host"]
     assert service.calls["POST"] == 2
     assert state.refused == {"host_boot": 400}
-    assert state.spent_at("assisted-service").uploads == 1
+    assert state.usage_at("assisted-service").uploads == 1
     state, _ = whole_round(
         settings(), state, replace(WRONG, uptime=660.0, fingerprint="new"), service, SMALL
     )  # fmt: skip
@@ -1110,7 +1110,7 @@ def test_each_destination_has_its_own_budget() -> None:
     assert kinds[:2] == ["host", "directory:/mnt"]
     assert [kind.partition(":")[0] for kind in kinds[2:]] == ["put", "collector"]
     assert "geheim" not in repr(plan)
-    full = replace(TOLD, spent=spent(uploads=8))
+    full = replace(TOLD, usage=used(uploads=8))
     assert len(Case(settings=more, state=full, evidence=WRONG).plan().ship) == 3
 
 
@@ -1129,7 +1129,7 @@ def test_refused_upload_ends_that_kind_permanently(status: int) -> None:
     state, _ = whole_round(settings(), TOLD, WRONG, service, SMALL)
     assert state.refused["host"] == status
     assert service.calls["POST"] == 1
-    assert state.spent_at("assisted-service").bytes == SMALL
+    assert state.usage_at("assisted-service").bytes == SMALL
 
 
 @pytest.mark.parametrize(
@@ -1147,9 +1147,9 @@ def test_refused_upload_ends_that_kind_permanently(status: int) -> None:
 def test_budget_counts_sent_bytes(outcome: Outcome, uploads: int, sent: int) -> None:
     (step,) = Case(state=TOLD, evidence=WRONG).plan().ship
     state = count_shipment(TOLD, step, WRONG, SMALL)
-    counted = state.spent_at(step.destination)
+    counted = state.usage_at(step.destination)
     assert (counted.uploads, counted.bytes) == (step.tries, step.tries * SMALL)
-    found = apply_shipment(state, step, outcome, WRONG, SMALL).spent_at(step.destination)
+    found = apply_shipment(state, step, outcome, WRONG, SMALL).usage_at(step.destination)
     assert (found.uploads, found.boot_uploads, found.bytes) == (uploads, uploads, sent)
 
 
@@ -1160,7 +1160,7 @@ def test_failed_upload_is_retried_in_a_later_round() -> None:
     service.faults = lambda _call: None
     state, _ = whole_round(settings(), state, evidence(660.0, wrong=True), service, SMALL)
     assert service.calls["POST"] == 2
-    assert state.spent_at("assisted-service").fingerprints == ("wrong",)
+    assert state.usage_at("assisted-service").fingerprints == ("wrong",)
 
 
 def test_retry_after_of_an_upload_pauses_the_destination() -> None:

@@ -669,7 +669,7 @@ def test_service_without_its_database_costs_no_budget(host: ReportingHost, serve
     assert len(server.rules.objects) == 1
     assert host.installed.info.startswith(f"{LOCAL_IGNITION}. failed: bootkube ")
     state = load(host.places.state_file)
-    assert (state.denial, state.spent_at("assisted-service").uploads) == (None, 1)
+    assert (state.denial, state.usage_at("assisted-service").uploads) == (None, 1)
 
 
 def test_outage_of_fifteen_minutes_costs_no_budget(host: ReportingHost, server: AssistedServer) -> None:
@@ -681,10 +681,10 @@ def test_outage_of_fifteen_minutes_costs_no_budget(host: ReportingHost, server: 
     server.fail(Says(503, headers=AT_ONCE), path="/logs", times=99)
     for uptime in (360, 660, 960):
         assert host.report(uptime=uptime).status == 0
-    assert load(host.places.state_file).spent_at("assisted-service").uploads == 0
+    assert load(host.places.state_file).usage_at("assisted-service").uploads == 0
     server.forgive()
     assert host.report(uptime=1260).status == 0
-    assert load(host.places.state_file).spent_at("assisted-service").uploads == 1
+    assert load(host.places.state_file).usage_at("assisted-service").uploads == 1
 
 
 DENIED = {"code": "404", "href": "", "id": 404, "kind": "Error", "reason": "cluster was not found"}

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_record.reporter.policy.transitions import begin_round
-from service_record.reporter.state import Denial, Pause, ReporterState, Spent, SpooledBundle, load, save
+from service_record.reporter.state import Denial, Pause, ReporterState, SpooledBundle, Usage, load, save
 from tests.full_disk import full_beyond
 from tests.reporter_builders import BOOT, NEXT_BOOT, evidence, seen, settings
 
@@ -21,12 +21,12 @@ FULL = ReporterState(
     reported=("a",),
     dropped=("b",),
     tries={"a": 2},
-    moved={"b": 2},
+    conflicts={"b": 2},
     stages_known=False,
     refused={"host_boot": 400},
     accepted=("host",),
-    spent={
-        "assisted-service": Spent(uploads=2, bytes=3, boot_id=BOOT, boot_uploads=1, fingerprints=("f",))
+    usage={
+        "assisted-service": Usage(uploads=2, bytes=3, boot_id=BOOT, boot_uploads=1, fingerprints=("f",))
     },
     bundle=SpooledBundle(fingerprint="f", boot_id=BOOT, uptime=3.5),
     cursor="s=1;i=2",
@@ -50,10 +50,16 @@ def test_saved_state_is_loaded_unchanged(tmp_path: Path) -> None:
 
 def test_state_of_an_earlier_version_keeps_its_facts(tmp_path: Path) -> None:
     path = tmp_path / "reporter.json"
-    old = b'{"version":1,"told":["Booted with local ignition"],"spent":{"host":{"last_word":"lifetime"}}}'
-    path.write_bytes(old)
+    path.write_bytes(
+        b'{"version":1,"told":["Booted with local ignition"],"moved":{"a":1},"withheld":["f"],'
+        b'"offered":7200.0,"spent":{"host":{"uploads":2,"bytes":3,"last_word":"lifetime"}}}'
+    )
     assert load(path) == ReporterState(
-        reported=("Booted with local ignition",), spent={"host": Spent(near_limit="lifetime")}
+        reported=("Booted with local ignition",),
+        conflicts={"a": 1},
+        bundles_with_secrets=("f",),
+        last_offer=7200.0,
+        usage={"host": Usage(uploads=2, bytes=3, near_limit="lifetime")},
     )
 
 
@@ -64,7 +70,7 @@ def test_state_of_an_earlier_version_keeps_its_facts(tmp_path: Path) -> None:
         pytest.param(b"\0" * 512, id="zeros"),
         pytest.param(b'{"version": 1, "boots": [', id="torn"),
         pytest.param(b'{"version": 2}', id="of a later version"),
-        pytest.param(b'{"spent": {"x": {"uploads": -1}}}', id="impossible"),
+        pytest.param(b'{"usage": {"x": {"uploads": -1}}}', id="impossible"),
         pytest.param(b'{"reported": "everything"}', id="of another type"),
         pytest.param(b'{"reported": ["\xff"]}', id="encoding"),
         pytest.param(b"[" * 100_000, id="nested"),

@@ -1,4 +1,4 @@
-"""The boot reporter on a host that boots from its disk: twice, without anybody who answers, and killed."""
+"""The boot reporter on a host that boots from its disk: over two boots, without a network, and killed."""
 
 import shutil
 import statistics
@@ -53,7 +53,7 @@ def reachable(host: ReporterHost, server: AssistedServer) -> Iterator[None]:
 
 
 def with_pointer_ignition(host: ReporterHost) -> None:
-    """The machine config server's config is there, and to be applied at the next boot."""
+    """Write the config of the machine config server, which is applied at the next boot."""
     host.leave(POINTER, "{}")
 
 
@@ -62,7 +62,7 @@ def with_control_plane_ignition(host: ReporterHost) -> None:
     host.leave("machine-config-daemon/currentconfig", "{}")
 
 
-def test_a_host_that_boots_twice_reports_both_and_has_no_reporter_when_its_kubelet_is_up(
+def test_reporter_reports_two_boots_and_removes_itself(
     tmp_path: Path, server: AssistedServer, installed: Host
 ) -> None:
     host = ReporterHost(tmp_path, installed)
@@ -81,7 +81,7 @@ def test_a_host_that_boots_twice_reports_both_and_has_no_reporter_when_its_kubel
             assert "verdict.txt" in {Path(name).name for name in archive.getnames()}
         assert TOKEN.encode() not in bundle
 
-        installed.stage = "Joined"  # as the cluster's controller tells the service
+        installed.stage = "Joined"  # the cluster's controller reports that
         said = host.boot("""
             start kubelet
             until [[ ! -e /etc/systemd/system/boot-reporter.service ]]; do sleep 0.1; done
@@ -132,18 +132,14 @@ def test_failure_is_explained_by_journalctl(tmp_path: Path, installed: Host) -> 
     assert "bootkube in stage pull-image" in str(fields["MESSAGE"])
 
 
-def test_the_first_round_waits_for_the_disks_and_for_nothing_else_of_the_boot(
-    tmp_path: Path, installed: Host
-) -> None:
-    """A unit that holds the boot up until a round was made: one that waited for more would wait in vain."""
+def test_first_round_waits_only_for_the_disks(tmp_path: Path, installed: Host) -> None:
+    """A unit delays the boot until a round was made: a round that waits for more never runs."""
     host = ReporterHost(tmp_path, installed, eager=False, wants=("early.service",))
     host.machine.write_unit("early.service", EARLY)
     assert host.boot("systemctl show --property=Result early.service") == "Result=success\n"
 
 
-def test_a_round_that_takes_long_holds_nothing_up(
-    tmp_path: Path, server: AssistedServer, installed: Host
-) -> None:
+def test_long_round_does_not_delay_the_boot(tmp_path: Path, server: AssistedServer, installed: Host) -> None:
     host = ReporterHost(tmp_path, installed, eager=False)
     server.fail(Silence(), path="/hosts")
     with reachable(host, server):
@@ -156,7 +152,7 @@ def test_a_round_that_takes_long_holds_nothing_up(
     assert "boot-reporter" not in jobs
 
 
-def test_a_removal_that_a_loss_of_power_cut_short_is_finished_by_the_next_boot(
+def test_interrupted_removal_is_finished_in_the_next_boot(
     tmp_path: Path, server: AssistedServer, installed: Host
 ) -> None:
     host = ReporterHost(tmp_path, installed)
@@ -173,10 +169,8 @@ def test_a_removal_that_a_loss_of_power_cut_short_is_finished_by_the_next_boot(
     assert server.calls() == []
 
 
-def test_what_no_round_could_remove_any_more_systemd_removes_at_the_next_boot(
-    tmp_path: Path, installed: Host
-) -> None:
-    """The power was lost when the links that start the units were gone, and the units were not."""
+def test_systemd_removes_the_rest_without_a_reporter(tmp_path: Path, installed: Host) -> None:
+    """The power was lost after the links that start the units were removed, and before the units were."""
     host = ReporterHost(tmp_path, installed)
     units = Places(host.etc.parent).unit_directory
     paths = ["service-record", "systemd/system/boot-reporter.service", "systemd/system/boot-reporter.timer"]
@@ -189,9 +183,7 @@ def test_what_no_round_could_remove_any_more_systemd_removes_at_the_next_boot(
 
 
 @pytest.mark.slow
-def test_a_host_without_network_keeps_its_last_bundle_until_its_time_is_over(
-    tmp_path: Path, installed: Host
-) -> None:
+def test_host_without_network_keeps_its_last_bundle(tmp_path: Path, installed: Host) -> None:
     host = ReporterHost(tmp_path, installed, url="http://192.0.2.1")
     host.machine.bash_service("bootkube", FAILING)
     with_pointer_ignition(host)
@@ -243,7 +235,7 @@ journalctl --unit=boot-reporter | grep --count status=9/KILL
 
 
 @pytest.mark.slow
-def test_a_reporter_that_is_killed_again_and_again_holds_up_no_installation(
+def test_killed_reporter_does_not_delay_the_installation(
     tmp_path: Path, server: AssistedServer, installed: Host
 ) -> None:
     host = ReporterHost(tmp_path, installed)
@@ -257,9 +249,9 @@ def test_a_reporter_that_is_killed_again_and_again_holds_up_no_installation(
     alone, together = ([seconds(run) for run in host.machine.runs(name)] for name in ("alone", "together"))
     assert len(alone) == len(together) == 3
     assert statistics.median(together) < 1.5 * statistics.median(alone) + 1
-    # The verdict goes with the fact, in a message of its own.
-    told = [event.message for event in server.rules.events if event.message.endswith(LOCAL_IGNITION)]
-    assert len(told) == 1, "once, however often it was killed"
+    # The verdict is reported with the fact, in a second message.
+    reports = [event.message for event in server.rules.events if event.message.endswith(LOCAL_IGNITION)]
+    assert len(reports) == 1, "the fact is reported once, however often the reporter was killed"
     assert len(server.rules.objects) <= 1
     uploads = [call for call in server.calls() if call.startswith("POST")]
     assert len(uploads) <= 4
@@ -295,7 +287,7 @@ import no_such_library
     [(WITHOUT_EXTRA, "Error: the extra 'reporter' is needed"), (BROKEN_PYTHON, "ModuleNotFoundError: ")],
     ids=["missing extra", "broken Python"],
 )
-def test_reporter_that_cannot_start_says_so_and_does_not_fail(
+def test_reporter_that_cannot_start_logs_why(
     tmp_path: Path, installed: Host, program: str, line: str
 ) -> None:
     host = ReporterHost(tmp_path, installed, eager=False)

@@ -202,7 +202,7 @@ def spool_place(state: ReporterState) -> str:
 def describe_bundle_places(context: RoundContext) -> str:
     """Return the places of the bundle, as text for people who may be unable to log in to the host."""
     state, fingerprint = context.state, context.evidence.fingerprint
-    has_it = [name for name, spent in state.spent.items() if fingerprint in spent.fingerprints]
+    has_it = [name for name, usage in state.usage.items() if fingerprint in usage.fingerprints]
     # The digest of a URL is left out.
     elsewhere = [
         name if name.startswith("directory:") else name.rpartition(":")[0]

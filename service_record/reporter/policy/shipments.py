@@ -21,7 +21,7 @@ from service_record.reporter.policy.round_context import (
     kind_of,
 )
 from service_record.reporter.settings import HostLogsPolicy, Send
-from service_record.reporter.state import Spent
+from service_record.reporter.state import Usage
 
 PROBE_BYTES: Final = 4096
 """The bytes that a budget reserves for a probe. A probe does not count as an upload."""
@@ -35,51 +35,53 @@ class ShipRule:
     """A reason to ship a bundle to a destination. The first rule that holds decides."""
 
     name: str
-    holds: Callable[[RoundContext, Spent], bool]
+    holds: Callable[[RoundContext, Usage], bool]
     """Called with the context and the uploads of the destination."""
     reason: str
     needs_answer: bool = False
     """True if the reason applies only while the destination is reachable."""
 
 
-def _is_new(context: RoundContext, spent: Spent) -> bool:
-    return context.evidence.fingerprint not in spent.fingerprints
+def _is_new(context: RoundContext, usage: Usage) -> bool:
+    return context.evidence.fingerprint not in usage.fingerprints
 
 
-def _is_spooled(context: RoundContext, spent: Spent) -> bool:
+def _is_spooled(context: RoundContext, usage: Usage) -> bool:
     bundle = context.state.bundle
-    return bundle is not None and bundle.fingerprint not in {*spent.fingerprints, *context.state.withheld}
+    if bundle is None or bundle.fingerprint in context.state.bundles_with_secrets:
+        return False
+    return bundle.fingerprint not in usage.fingerprints
 
 
-def _has_no_baseline(context: RoundContext, spent: Spent) -> bool:
+def _has_no_baseline(context: RoundContext, usage: Usage) -> bool:
     """Return whether the destination has no bundle of this boot, and may get one.
 
     It may not if the new bundle would replace that of an earlier trouble in the spool: there may be no copy.
     """
     bundle = context.state.bundle
-    if spent.bundle_boot == context.evidence.boot_id:
+    if usage.bundle_boot == context.evidence.boot_id:
         return False
     return bundle is None or not bundle.is_wrong or context.has_present_bundle
 
 
 NEAR: Final = ShipRule(
     "limit-near",
-    lambda context, spent: context.near_limit is not None and spent.near_limit != context.near_limit,
+    lambda context, usage: context.near_limit is not None and usage.near_limit != context.near_limit,
     "the last round before a limit; once for each limit",
 )
 WRONG: Final = ShipRule(
     "wrong",
-    lambda context, spent: context.is_wrong and _is_new(context, spent),
+    lambda context, usage: context.is_wrong and _is_new(context, usage),
     "the host has a trouble that the destination does not have yet",
 )
 EACH: Final = ShipRule(
     "each-round",
-    lambda context, spent: context.settings.send is Send.ALWAYS and spent.round != context.evidence.round,
+    lambda context, usage: context.settings.send is Send.ALWAYS and usage.round != context.evidence.round,
     "`send = always`",
 )
 CHANGED: Final = ShipRule(
     "changed",
-    lambda context, spent: context.settings.send is Send.WHEN_CHANGED and _is_new(context, spent),
+    lambda context, usage: context.settings.send is Send.WHEN_CHANGED and _is_new(context, usage),
     "`send = when-changed`, and something changed",
 )
 SPOOLED: Final = ShipRule(
@@ -112,13 +114,13 @@ def find_reason(
 ) -> ShipRule | None:
     """Return the first of these reasons to ship a bundle to this destination, or None."""
     state = context.state
-    if context.evidence.fingerprint in state.withheld or target.kind in state.deferred:
+    if context.evidence.fingerprint in state.bundles_with_secrets or target.kind in state.deferred:
         return None
     if target.kind == HOST and not context.is_wrong and protects_agent_logs(context):
         return None
-    spent, answers = state.spent_at(target.destination), is_reachable(context, target)
+    usage, answers = state.usage_at(target.destination), is_reachable(context, target)
     possible = (rule for rule in rules if answers or not rule.needs_answer)
-    return next((rule for rule in possible if rule.holds(context, spent)), None)
+    return next((rule for rule in possible if rule.holds(context, usage)), None)
 
 
 def protects_agent_logs(context: RoundContext) -> bool:
@@ -151,16 +153,16 @@ def make_shipment(
     use only the first half of each budget, so that a host that reboots repeatedly can still report a new
     trouble. After a lost state the used amounts are unknown, so only one upload is allowed.
     """
-    settings, spent = context.settings, context.state.spent_at(target.destination)
+    settings, usage = context.settings, context.state.usage_at(target.destination)
     shares = 2 if reason is BASELINE else 1
     reserve = 0 if reason in {NEAR, BASELINE} or is_last else 1
     uploads = min(
-        _remaining(settings.uploads // shares, spent.uploads, reserve),
-        _remaining(settings.uploads_per_boot // shares, spent.in_boot(context.evidence.boot_id), reserve),
+        _remaining(settings.uploads // shares, usage.uploads, reserve),
+        _remaining(settings.uploads_per_boot // shares, usage.in_boot(context.evidence.boot_id), reserve),
     )
     if context.state.is_careful:
-        uploads = min(uploads, (1 if reason is NEAR or is_last else 0) - spent.uploads)
-    room = settings.total_bytes // shares - spent.bytes - PROBE_BYTES
+        uploads = min(uploads, (1 if reason is NEAR or is_last else 0) - usage.uploads)
+    room = settings.total_bytes // shares - usage.bytes - PROBE_BYTES
     most = min(settings.upload_bytes, room)
     if uploads < 1 or most < _MIN_BUNDLE_BYTES:
         return None
@@ -175,9 +177,9 @@ def make_shipment(
     )
 
 
-def _remaining(budget: int, spent: int, reserve: int) -> int:
+def _remaining(budget: int, used: int, reserve: int) -> int:
     """Return the rest of a budget of uploads, without the reserve. A budget of one has no reserve."""
-    return budget - spent - (reserve if budget > 1 else 0)
+    return budget - used - (reserve if budget > 1 else 0)
 
 
 def is_reachable(context: RoundContext, target: Target) -> bool:
@@ -206,13 +208,13 @@ def has_news(context: RoundContext) -> bool:
     if settings.send is Send.ALWAYS:
         return True
     is_wanted = context.is_wrong or settings.send is Send.WHEN_CHANGED
-    if not is_wanted or evidence.fingerprint in state.withheld:
+    if not is_wanted or evidence.fingerprint in state.bundles_with_secrets:
         return False
     if state.bundle is not None and state.bundle.fingerprint == evidence.fingerprint:
         # This is called again after each step: a bundle of this round is still new.
         return (state.bundle.boot_id, state.bundle.uptime) == (evidence.boot_id, evidence.uptime)
-    has_it = [spent for spent in state.spent.values() if evidence.fingerprint in spent.fingerprints]
-    return all(spent.round == evidence.round for spent in has_it)
+    has_it = [usage for usage in state.usage.values() if evidence.fingerprint in usage.fingerprints]
+    return all(usage.round == evidence.round for usage in has_it)
 
 
 def spool_is_delivered(context: RoundContext) -> bool:
@@ -224,7 +226,7 @@ def spool_is_delivered(context: RoundContext) -> bool:
     if state.bundle is None:
         return True
     fingerprint = state.bundle.fingerprint
-    has_it = (fingerprint in state.spent_at(target.destination).fingerprints for target in targets(context))
+    has_it = (fingerprint in state.usage_at(target.destination).fingerprints for target in targets(context))
     return state.is_delivered(fingerprint) and all(has_it)
 
 
@@ -241,7 +243,7 @@ def waits_for_delivery(context: RoundContext) -> bool:
     A bundle whose place was reported to the service does not wait.
     """
     state, evidence, service = context.state, context.evidence, context.settings.service
-    is_new = context.is_wrong and evidence.fingerprint not in state.withheld
+    is_new = context.is_wrong and evidence.fingerprint not in state.bundles_with_secrets
     is_unshipped = has_undelivered(context) or (is_new and not state.is_delivered(evidence.fingerprint))
     if is_unshipped and Fact.KEPT not in state.reported:
         for target in targets(context):
@@ -270,12 +272,12 @@ def is_offered_again(context: RoundContext) -> bool:
     `time_limit`, four times, and so on; and directly after `time_limit` if the limit or a denial would
     otherwise stop the reporter.
     """
-    evidence, offered = context.evidence, context.state.offered
-    if offered == context.lived:
+    evidence, last_offer = context.evidence, context.state.last_offer
+    if last_offer == context.lived:
         return True  # this round has recorded it already
     if not ((is_past_time(context) or context.is_denied()) and waits_for_delivery(context)):
         return False
-    if offered is not None and context.lived - offered < HOUR_SECONDS:
+    if last_offer is not None and context.lived - last_offer < HOUR_SECONDS:
         return False
     if context.boot.rounds == 1:
         return True

@@ -29,7 +29,7 @@ from service_record.reporter.policy.round_context import (
 )
 from service_record.reporter.policy.shipments import PROBE_BYTES, is_offered_again
 from service_record.reporter.settings import Settings
-from service_record.reporter.state import BootSeen, Denial, Pause, ReporterState, Spent, SpooledBundle
+from service_record.reporter.state import BootSeen, Denial, Pause, ReporterState, SpooledBundle, Usage
 
 
 class Call(StrEnum):
@@ -157,7 +157,7 @@ def begin_round(settings: Settings, state: ReporterState, evidence: HostEvidence
         earlier_uptime=state.earlier_uptime + sum(each.uptime for each in folded),
     )
     context = RoundContext(settings, state, evidence)
-    return replace(state, offered=context.lived) if is_offered_again(context) else state
+    return replace(state, last_offer=context.lived) if is_offered_again(context) else state
 
 
 def apply_view(state: ReporterState, view: View | None, evidence: HostEvidence) -> ReporterState:
@@ -205,9 +205,9 @@ def apply_report(
         case ResponseClass.NEVER_AGAIN:
             return replace(state, refused=_with(state.refused, STAGE_CALLS, _read_status(outcome)))
         case ResponseClass.MOVED:
-            moved = state.moved.get(fact, 0) + 1
-            dropped = _add(state.dropped, fact) if moved > 1 else state.dropped
-            return replace(state, moved=_with(state.moved, fact, moved), dropped=dropped)
+            conflicts = state.conflicts.get(fact, 0) + 1
+            dropped = _add(state.dropped, fact) if conflicts > 1 else state.dropped
+            return replace(state, conflicts=_with(state.conflicts, fact, conflicts), dropped=dropped)
         case ResponseClass.LATER:
             pass
     # After an error answer the fact was certainly not accepted, so the try does not count. A 500 counts: the
@@ -240,19 +240,20 @@ def with_bundle(state: ReporterState, evidence: HostEvidence, *, is_volatile: bo
     return replace(state, bundle=bundle)
 
 
-def withhold_bundle(state: ReporterState, evidence: HostEvidence) -> ReporterState:
+def mark_secret_in_bundle(state: ReporterState, evidence: HostEvidence) -> ReporterState:
     """Return the state after the bundle of this evidence was deleted because of a secret in it."""
-    return replace(state, withheld=_add(state.withheld, evidence.fingerprint)[-_MAX_FINGERPRINTS:])
+    fingerprints = _add(state.bundles_with_secrets, evidence.fingerprint)
+    return replace(state, bundles_with_secrets=fingerprints[-_MAX_FINGERPRINTS:])
 
 
 def count_shipment(
     state: ReporterState, shipment: Shipment, evidence: HostEvidence, size: int
 ) -> ReporterState:
     """Return the state to save before a shipment of `size` bytes. If it cannot be saved, send nothing."""
-    spent = state.spent_at(shipment.destination)
-    counted = _spend(spent, evidence.boot_id, shipment.tries, shipment.tries * size)
-    counted = replace(counted, near_limit=shipment.near_limit or spent.near_limit)
-    state = replace(state, spent=_with(state.spent, shipment.destination, counted))
+    usage = state.usage_at(shipment.destination)
+    counted = _add_usage(usage, evidence.boot_id, shipment.tries, shipment.tries * size)
+    counted = replace(counted, near_limit=shipment.near_limit or usage.near_limit)
+    state = replace(state, usage=_with(state.usage, shipment.destination, counted))
     if shipment.kind != HOST:
         return state
     is_wrong = state.has_wrong_host_logs or _is_trouble_bundle(state)
@@ -266,10 +267,10 @@ def apply_shipment(
     response = classify(Call.UPLOAD, outcome)
     is_done = response is ResponseClass.DONE
     state = _with_pause(state, shipment.destination, outcome, evidence)
-    spent = state.spent_at(shipment.destination)
+    usage = state.usage_at(shipment.destination)
     uploads = _count_uploads(outcome, size, is_done=is_done)
     sent = outcome.sent or (size if is_done else 0)
-    corrected = _spend(spent, evidence.boot_id, uploads - shipment.tries, sent - shipment.tries * size)
+    corrected = _add_usage(usage, evidence.boot_id, uploads - shipment.tries, sent - shipment.tries * size)
     if is_done:
         corrected = replace(
             corrected,
@@ -279,7 +280,7 @@ def apply_shipment(
         )
     elif shipment.near_limit is not None and uploads == 0:
         corrected = replace(corrected, near_limit=None)
-    state = replace(state, spent=_with(state.spent, shipment.destination, corrected))
+    state = replace(state, usage=_with(state.usage, shipment.destination, corrected))
     if shipment.kind == HOST:
         # The service may have stored the beginning of a broken upload. Then the logs there are ours.
         is_broken = isinstance(outcome, Unreachable) and outcome.sent > 0
@@ -305,13 +306,13 @@ def _count_uploads(outcome: Outcome, size: int, *, is_done: bool) -> int:
     return max(1, -(-(outcome.sent - PROBE_BYTES) // max(size, 1)))
 
 
-def _spend(spent: Spent, boot_id: str, uploads: int, size: int) -> Spent:
+def _add_usage(usage: Usage, boot_id: str, uploads: int, size: int) -> Usage:
     return replace(
-        spent,
-        uploads=max(0, spent.uploads + uploads),
-        bytes=max(0, spent.bytes + size),
+        usage,
+        uploads=max(0, usage.uploads + uploads),
+        bytes=max(0, usage.bytes + size),
         boot_id=boot_id,
-        boot_uploads=max(0, spent.in_boot(boot_id) + uploads),
+        boot_uploads=max(0, usage.in_boot(boot_id) + uploads),
     )
 
 
