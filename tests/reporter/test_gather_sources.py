@@ -501,6 +501,18 @@ def test_ended_containers_come_first(host: Host) -> None:
     assert str(result.only.reason).startswith("kube-apiserver: exit status 1")
 
 
+def test_long_container_log_does_not_end_the_others(host: Host) -> None:
+    endless = "exec yes"
+    host.program("crictl", CRICTL.replace("echo 'container not found' >&2; exit 1", endless))
+
+    result = gathered(host, ContainerLogs("crictl"), "containers/", size=10_000)
+
+    assert len(result.bundle.paths) == 3
+    assert result.data("containers/etcd-c1a.log") == b"out of c1a\nerror of c1a\n"
+    assert result.only.status is GatherStatus.CUT
+    assert str(result.only.reason).startswith("kube-apiserver: stopped after")
+
+
 def test_podman_container_list_is_parsed(host: Host) -> None:
     listed = '[{"Id": "f00d", "Names": ["bootkube-render"], "State": "exited", "Created": 1780000000}]'
     host.program("podman", f"[[ $1 == ps ]] && echo '{listed}' || echo said")

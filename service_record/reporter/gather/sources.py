@@ -161,12 +161,13 @@ def _describe_exit(status: int | None, errors: str) -> str:
 def take_each(
     items: Sequence[_Item], most: int, what: str, read: Callable[[_Item], Pieces], task: Task
 ) -> Pieces:
-    """Yield the pieces of the first `most` items. An item that fails does not affect the others.
+    """Yield the pieces of the first `most` items. An item that fails or is cut does not affect the others.
 
-    Raises GatherError: the first failure after all items, cut if items are left out, and at once any other
-    error of an item.
+    Raises GatherError: the first failure after all items, cut if an item is cut or items are left out, and at
+    once any other error of an item.
     """
     failure: GatherError | None = None
+    cut: GatherError | None = None
     for number, item in enumerate(items[:most]):
         if task.is_late:
             raise GatherError(
@@ -175,13 +176,18 @@ def take_each(
         try:
             yield from read(item)
         except GatherError as error:
-            if error.status is not GatherStatus.FAILED:
+            if error.status is GatherStatus.FAILED:
+                failure = failure or error
+            elif error.status is GatherStatus.CUT:
+                cut = cut or error
+            else:
                 raise
-            failure = failure or error
     if failure is not None:
         raise failure
     if len(items) > most:
         raise GatherError(GatherStatus.CUT, f"{most} of {len(items)} {what}")
+    if cut is not None:
+        raise cut
 
 
 _OPEN_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
