@@ -327,10 +327,15 @@ def test_approved_certificate_requests_in_events_are_shown(five: Installed) -> N
 
     assert five.event("csr_approved", "Approved csr-x7", props='{"csrs_approved": 4}').status == 201
     assert five.event("csr_approved", "Approved csr-x8", props="not JSON").status == 201
+    assert five.event("csr_approved", "Approved csr-x9", props="[" * 10_000).status == 201
 
     detail = five.detail()
     assert detail["summary"]["csrs_approved"] == 4
-    assert [event["message"] for event in detail["events"]] == ["Approved csr-x8", "Approved csr-x7"]
+    assert [event["message"] for event in detail["events"]] == [
+        "Approved csr-x9",
+        "Approved csr-x8",
+        "Approved csr-x7",
+    ]
 
 
 def test_controller_decides_result_of_installation(five: Installed) -> None:
@@ -344,6 +349,17 @@ def test_controller_decides_result_of_installation(five: Installed) -> None:
     summary = five.detail()["summary"]
     assert (summary["status"], summary["completion"]) == ("installing", "")
     assert summary["reason"].startswith("The assisted-service says so. 0 of 3 control-plane hosts")
+
+
+def test_reset_cluster_forgets_the_failure(five: Installed) -> None:
+    failed = {"is_success": False, "error_info": "the console never came up"}
+    five.controller("POST", "actions/complete-installation", failed)
+    for short in five.hosts:
+        five.event("host_installation_reset", f"Installation reset for host {short}", short)
+
+    summary = five.detail()["summary"]
+    assert (summary["status"], summary["completion_info"]) == ("insufficient", "")
+    assert summary["reason"].startswith("0 of 5 hosts are known and sufficient.")
 
 
 def test_hosts_change_state_set_by_the_service(five: Installed) -> None:

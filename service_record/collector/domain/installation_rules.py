@@ -322,7 +322,7 @@ def _csrs(props: str) -> int | None:
     """Return the number of approved requests in the properties of an event, a JSON object as a text."""
     try:
         approved = msgspec.json.decode(props).get(CSRS_APPROVED) if props else None
-    except (msgspec.DecodeError, UnicodeError, AttributeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError, AttributeError):
         return None
     is_number = isinstance(approved, int) and not isinstance(approved, bool) and 0 <= approved <= _MOST_CSRS
     return approved if is_number else None

@@ -375,9 +375,10 @@ def _refresh(connection: Connection, cluster_id: str, now: float) -> None:
         # The hosts have left the state that the service reported; from now on they decide alone.
         snapshot = replace(snapshot, is_told=False)
         state = next_state(state, snapshot)
+    failure = "" if state in BEFORE else row.completion_info
     values = {
         "status": state.value,
-        "reason": row.completion_info or reason_of(state, snapshot),
+        "reason": failure or reason_of(state, snapshot),
         "is_told": snapshot.is_told,
         "since": row.since if row.since is not None and state is before else now,
         "hosts": len(snapshot.hosts),
