@@ -1,4 +1,8 @@
-"""The states of a cluster, from what its hosts, its controller and the service's events report. Pure."""
+"""Determine the state of a cluster from the reports of its hosts and its controller. Pure functions.
+
+The states and their meanings are those of the assisted-service. Its events may also set a state directly; see
+`ClusterSnapshot.is_told`.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,10 +13,10 @@ from service_record.collector.domain import host_states
 from service_record.collector.domain.host_states import DONE, JOINED, HostState
 
 CONTROL_PLANE: Final = frozenset({"master", "arbiter"})
-_USUAL_CONTROL_PLANES: Final = 3
-_ENOUGH_WORKERS: Final = 2
-_MOST_NAMED: Final = 5
-"""Hosts that a reason names."""
+_DEFAULT_CONTROL_PLANES: Final = 3
+_REQUIRED_WORKERS: Final = 2
+_MAX_NAMED_HOSTS: Final = 5
+"""Maximum number of host names in each sentence of a reason."""
 
 
 class ClusterState(StrEnum):
@@ -30,19 +34,20 @@ class ClusterState(StrEnum):
 
 
 BEFORE: Final = frozenset({ClusterState.PENDING, ClusterState.INSUFFICIENT, ClusterState.READY})
-_AT_WORK: Final = frozenset({ClusterState.PREPARING, ClusterState.INSTALLING, ClusterState.FINALIZING})
-_OVER: Final = frozenset({ClusterState.INSTALLED, ClusterState.ERROR, ClusterState.CANCELLED})
+"""States before an installation begins."""
+_IN_PROGRESS: Final = frozenset({ClusterState.PREPARING, ClusterState.INSTALLING, ClusterState.FINALIZING})
+_FINISHED: Final = frozenset({ClusterState.INSTALLED, ClusterState.ERROR, ClusterState.CANCELLED})
 
 STATES_BY_WORD: Final = {state.value: state for state in ClusterState} | {
     "installing-pending-user-action": ClusterState.INSTALLING,
     "adding-hosts": ClusterState.INSTALLED,
 }
-"""Status in an event of the service -> the state that it is here."""
+"""Status in an event of the assisted-service -> state. Two of its statuses are not states here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterHost:
-    """A host of a cluster, as far as the cluster's state depends on it."""
+    """The fields of a host that the state of its cluster depends on."""
 
     name: str
     role: str = "master"
@@ -60,13 +65,13 @@ class ClusterHost:
 
     @property
     def has_joined(self) -> bool:
-        """Return whether its node is in the cluster."""
+        """True if the host's node has joined the cluster."""
         return self.is_installed or self.stage in {JOINED, DONE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """An operator of the cluster, as its controller reports it."""
+    """The status of a cluster operator, as the controller or an event reported it."""
 
     name: str
     status: str = ""
@@ -80,40 +85,51 @@ class ClusterSnapshot:
 
     hosts: Sequence[ClusterHost] = ()
     control_planes: int | None = None
-    """The number of control-plane hosts in the cluster's definition; None if nobody reported it."""
+    """The number of control-plane hosts in the cluster's definition; None if it has no such number."""
     workers: int | None = None
+    """The number of workers in the cluster's definition; None if it has no such number."""
     operators: Sequence[Operator] = ()
     finalizing_stage: str = ""
     completion: str = ""
-    """`success` or `failure`, as the controller reports at the end."""
+    """The result that the controller reported: `success`, `failure`, or empty if it has not finished."""
     is_told: bool = False
-    """The service itself told the present state."""
+    """True if an event of the assisted-service set the current state.
+
+    The states before an installation are then not changed by the states of the hosts.
+    """
 
     @property
     def active(self) -> tuple[ClusterHost, ...]:
-        """Hosts that take part: "Hosts in this state [disabled] will not participate in the installation."""
+        """The hosts that take part in the installation: all except disabled hosts.
+
+        The assisted-service's documentation says about `disabled`: "Hosts in this state will not participate
+        in the installation."
+        """
         return tuple(host for host in self.hosts if host.status != HostState.DISABLED)
 
     @property
     def needed_control_planes(self) -> int:
-        """Return the number of control-plane hosts to install: that of the definition, or all there are."""
+        """The number of control-plane hosts to install.
+
+        Without a definition: all known control-plane hosts, but at least three, or one on a single node.
+        """
         if self.control_planes is not None:
             return self.control_planes
         control_planes = sum(host.is_control_plane for host in self.active)
         is_single = any(host.is_single_node for host in self.active)
-        return max(control_planes, 1 if is_single else _USUAL_CONTROL_PLANES)
+        return max(control_planes, 1 if is_single else _DEFAULT_CONTROL_PLANES)
 
     @property
     def defined_workers(self) -> int:
-        """Return the number of workers in the definition; without one, of known workers."""
+        """The number of workers in the definition, or the number of known workers without one."""
         if self.workers is not None:
             return self.workers
         return sum(host.role == "worker" for host in self.active)
 
     @property
     def needed_workers(self) -> int:
-        """Return the number of workers to install: two, or one if only one is defined."""
-        return min(self.defined_workers, _ENOUGH_WORKERS)
+        """The number of workers that must be installed: two, or fewer if fewer are defined."""
+        return min(self.defined_workers, _REQUIRED_WORKERS)
 
     @property
     def installed_control_planes(self) -> int:
@@ -125,13 +141,13 @@ class ClusterSnapshot:
 
     @property
     def joined(self) -> int:
-        """Return the nodes that have joined the cluster."""
+        """The number of hosts that have joined the cluster."""
         return sum(host.has_joined for host in self.active)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMove:
-    """A row of the table: a cluster in one of these states moves on when the condition holds."""
+    """A transition: a cluster in one of the states `sources` changes to `to` if `when` returns True."""
 
     sources: frozenset[ClusterState]
     to: ClusterState
@@ -139,7 +155,7 @@ class ClusterMove:
 
 
 def is_successful(snapshot: ClusterSnapshot) -> bool:
-    """Return whether the installation is successful, by the rule of the assisted-service's documentation.
+    """Return True if the installation is successful. The rule is in the assisted-service's documentation:
 
     "The installation will be marked successful if all control plane nodes were deployed successfully, and if
     at least 2 worker nodes were deployed successfully (in case the cluster definition specified worker
@@ -152,16 +168,17 @@ def is_successful(snapshot: ClusterSnapshot) -> bool:
     )
 
 
-def _all_before(snapshot: ClusterSnapshot) -> bool:
+def _all_in_discovery(snapshot: ClusterSnapshot) -> bool:
     early = host_states.DISCOVERY | {HostState.DISCONNECTED}
     return bool(snapshot.active) and all(host.status in early for host in snapshot.active)
 
 
 def _is_reset(snapshot: ClusterSnapshot) -> bool:
-    return any(host.status in host_states.RESET for host in snapshot.active) or _all_before(snapshot)
+    """Return True if a host is being reset, or all hosts are back in discovery."""
+    return any(host.status in host_states.RESET for host in snapshot.active) or _all_in_discovery(snapshot)
 
 
-def _wants_input(snapshot: ClusterSnapshot) -> bool:
+def _needs_input(snapshot: ClusterSnapshot) -> bool:
     asks = any(host.status == HostState.PENDING_FOR_INPUT for host in snapshot.active)
     return not snapshot.is_told and (asks or not snapshot.active)
 
@@ -177,8 +194,8 @@ def _is_ready(snapshot: ClusterSnapshot) -> bool:
     )
 
 
-def _lacks_something(snapshot: ClusterSnapshot) -> bool:
-    return not snapshot.is_told and not _wants_input(snapshot) and not _is_ready(snapshot)
+def _is_insufficient(snapshot: ClusterSnapshot) -> bool:
+    return not snapshot.is_told and not _needs_input(snapshot) and not _is_ready(snapshot)
 
 
 def _is_preparing(snapshot: ClusterSnapshot) -> bool:
@@ -195,6 +212,7 @@ def _is_cancelled(snapshot: ClusterSnapshot) -> bool:
 
 
 def _cannot_succeed(snapshot: ClusterSnapshot) -> bool:
+    """Return True if the controller reported a failure, or too few hosts are left after failures."""
     if snapshot.completion == "failure":
         return True
     failed = [host for host in snapshot.active if host.status == HostState.ERROR]
@@ -203,34 +221,42 @@ def _cannot_succeed(snapshot: ClusterSnapshot) -> bool:
 
 
 def _is_formed(snapshot: ClusterSnapshot) -> bool:
-    """Return whether enough hosts are installed, or the controller has reported that stage."""
+    """Return True if enough hosts are installed, or the controller reported finalizing or success."""
     return is_successful(snapshot) or bool(snapshot.finalizing_stage) or snapshot.completion == "success"
 
 
 def _is_complete(snapshot: ClusterSnapshot) -> bool:
-    """Return whether the controller reported completion, or all its operators are available; without one,
-    the hosts decide.
+    """Return True if the installation is complete.
+
+    The result that the controller reported decides. Without one, enough hosts must be installed and the
+    controller must have no unfinished work.
     """
     if snapshot.completion:
         return snapshot.completion == "success"
-    return is_successful(snapshot) and not _waits(snapshot)
+    return is_successful(snapshot) and not _has_unfinished_work(snapshot)
 
 
-def _waits(snapshot: ClusterSnapshot) -> bool:
-    """Return whether the controller reports a stage before its last, or an operator that is not available."""
+def _has_unfinished_work(snapshot: ClusterSnapshot) -> bool:
+    """Return True if the controller's latest finalizing stage is not the last, or an operator is unavailable.
+
+    Returns False if the controller has reported neither.
+    """
     has_stage = snapshot.finalizing_stage not in {"", DONE}
     return has_stage or any(each.status != "available" for each in snapshot.operators)
 
 
-def _is_complete_no_more(snapshot: ClusterSnapshot) -> bool:
-    """Return whether the cluster counts as installing again because its controller reported only now."""
+def _is_finalizing_again(snapshot: ClusterSnapshot) -> bool:
+    """Return True if an installed cluster is finalizing again.
+
+    It counted as installed by its hosts alone, and then the controller's first reports arrived.
+    """
     if snapshot.is_told:
         return False
-    return snapshot.completion == "failure" or (not snapshot.completion and _waits(snapshot))
+    return snapshot.completion == "failure" or (not snapshot.completion and _has_unfinished_work(snapshot))
 
 
 CLUSTER_MOVES: Final = (
-    ClusterMove(sources=_AT_WORK, to=ClusterState.CANCELLED, when=_is_cancelled),
+    ClusterMove(sources=_IN_PROGRESS, to=ClusterState.CANCELLED, when=_is_cancelled),
     ClusterMove(
         sources=frozenset({ClusterState.INSTALLING, ClusterState.FINALIZING}),
         to=ClusterState.ERROR,
@@ -238,26 +264,26 @@ CLUSTER_MOVES: Final = (
     ),
     ClusterMove(sources=frozenset({ClusterState.FINALIZING}), to=ClusterState.INSTALLED, when=_is_complete),
     ClusterMove(
-        sources=frozenset({ClusterState.INSTALLED}), to=ClusterState.FINALIZING, when=_is_complete_no_more
+        sources=frozenset({ClusterState.INSTALLED}), to=ClusterState.FINALIZING, when=_is_finalizing_again
     ),
     ClusterMove(sources=frozenset({ClusterState.INSTALLING}), to=ClusterState.FINALIZING, when=_is_formed),
     ClusterMove(sources=BEFORE | {ClusterState.PREPARING}, to=ClusterState.INSTALLING, when=_has_begun),
     ClusterMove(sources=BEFORE, to=ClusterState.PREPARING, when=_is_preparing),
     ClusterMove(
-        sources=_AT_WORK | _OVER,
+        sources=_IN_PROGRESS | _FINISHED,
         to=ClusterState.INSUFFICIENT,
         when=lambda snapshot: not snapshot.is_told and _is_reset(snapshot),
     ),
-    ClusterMove(sources=BEFORE, to=ClusterState.PENDING, when=_wants_input),
+    ClusterMove(sources=BEFORE, to=ClusterState.PENDING, when=_needs_input),
     ClusterMove(sources=BEFORE, to=ClusterState.READY, when=_is_ready),
-    ClusterMove(sources=BEFORE, to=ClusterState.INSUFFICIENT, when=_lacks_something),
+    ClusterMove(sources=BEFORE, to=ClusterState.INSUFFICIENT, when=_is_insufficient),
 )
-"""The first row that fits counts, again and again until none leads anywhere else."""
+"""The state changes by the first matching row. This is repeated until no row changes the state."""
 
 
 def next_state(state: ClusterState, snapshot: ClusterSnapshot) -> ClusterState:
-    """Return the next state of a cluster after this snapshot."""
-    for _ in CLUSTER_MOVES:
+    """Return the state of a cluster after this snapshot; it may change several times."""
+    for _ in CLUSTER_MOVES:  # a limit, in case that two rows undo each other
         rows = (row for row in CLUSTER_MOVES if state in row.sources and row.when(snapshot))
         row = next(rows, None)
         if row is None or row.to is state:
@@ -267,16 +293,19 @@ def next_state(state: ClusterState, snapshot: ClusterSnapshot) -> ClusterState:
 
 
 def reason_of(state: ClusterState, snapshot: ClusterSnapshot) -> str:
-    """Describe in one or two sentences what a cluster in a state waits for, and which hosts are in
-    trouble.
-    """
-    reason = _lacking(snapshot) if state in BEFORE else _installed(snapshot)
+    """Return sentences for users: how many hosts are ready or installed, and which hosts have problems."""
+    reason = _describe_missing_hosts(snapshot) if state in BEFORE else _describe_installed_hosts(snapshot)
     return " ".join(
-        [*(["The assisted-service says so."] if snapshot.is_told else []), reason, *_troubles(snapshot)]
+        [
+            *(["The assisted-service says so."] if snapshot.is_told else []),
+            reason,
+            *_describe_problems(snapshot),
+        ]
     )
 
 
-def _lacking(snapshot: ClusterSnapshot) -> str:
+def _describe_missing_hosts(snapshot: ClusterSnapshot) -> str:
+    """Return a sentence on the hosts that are missing before the installation."""
     ready = sum(host.status == HostState.KNOWN for host in snapshot.active)
     control = sum(host.is_control_plane for host in snapshot.active)
     if control < snapshot.needed_control_planes:
@@ -284,19 +313,21 @@ def _lacking(snapshot: ClusterSnapshot) -> str:
     return f"{ready} of {len(snapshot.active)} hosts are known and sufficient."
 
 
-def _installed(snapshot: ClusterSnapshot) -> str:
+def _describe_installed_hosts(snapshot: ClusterSnapshot) -> str:
+    """Return a sentence on the number of installed hosts."""
     control = f"{snapshot.installed_control_planes} of {snapshot.needed_control_planes} control-plane hosts"
     if not snapshot.defined_workers:
         return f"{control} are installed."
     return f"{control} and {snapshot.installed_workers} of {snapshot.defined_workers} workers are installed."
 
 
-def _troubles(snapshot: ClusterSnapshot) -> list[str]:
-    troubles = []
+def _describe_problems(snapshot: ClusterSnapshot) -> list[str]:
+    """Return a sentence for each state that needs an action, with the names of the hosts in it."""
+    sentences = []
     bad = {*host_states.WAITING, *host_states.FAILED, HostState.INSUFFICIENT, HostState.PREPARING_FAILED}
     for state in sorted(bad):
         names = [host.name for host in snapshot.active if host.status == state]
         if names:
-            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-            troubles.append(f"{', '.join(names[:_MOST_NAMED])}{more}: {state}.")
-    return troubles
+            more = f" and {len(names) - _MAX_NAMED_HOSTS} more" if len(names) > _MAX_NAMED_HOSTS else ""
+            sentences.append(f"{', '.join(names[:_MAX_NAMED_HOSTS])}{more}: {state}.")
+    return sentences

@@ -1,7 +1,7 @@
-"""Rules of what a host may report of its installation, in which order, and what becomes of it. Pure.
+"""Check a host's reports on its installation, and determine the state after each report. Pure functions.
 
-The rules are those of the assisted-service's handlers as they behave. Where these answer by accident, a fault
-is told as one: words that their database cannot store are a bad request, not a failure of the server.
+The rules are those of the assisted-service's handlers, as observed. One difference is intended: a text that
+the database cannot store is a bad request here. There it causes an internal error.
 """
 
 import re
@@ -32,31 +32,32 @@ from service_record.collector.domain.host_states import (
 from service_record.collector.domain.silence import Absence, count_from
 
 LONGEST_INFO: Final = 2048
-"""Characters of what is said of a stage."""
+"""Maximum number of characters of `progress_info`."""
 LONGEST_MESSAGE: Final = 4096
-"""Characters of an event."""
+"""Maximum number of characters of an event's message."""
 ROLES: Final = frozenset({"master", "arbiter", "worker", "auto-assign"})
 LOGS_STATES: Final = frozenset({"requested", "collecting", "completed", "timeout", ""})
 HOST_LOGS: Final = frozenset({"host", "host_boot"})
 CLUSTER_LOGS: Final = frozenset({"controller", "all"})
 LOGS_TYPES: Final = HOST_LOGS | CLUSTER_LOGS
 CSRS_APPROVED: Final = "csrs_approved"
-"""The property of an event that counts the certificate requests approved so far."""
+"""The property of an event with the number of certificate requests approved so far."""
 SILENCE_SECONDS: Final = 180.0
-"""The time without a call of its agent after which a host is disconnected."""
+"""A host is disconnected if its agent has not called for this time."""
 BOOTSTRAP_SILENCE_SECONDS: Final = 300.0
+"""The same limit for the bootstrap host."""
 
 _SEVERITIES: Final = ("info", "warning", "error", "critical")
 _CATEGORIES: Final = ("user", "metrics")
-_MOST_CSRS: Final = 1_000_000
-_TIME: Final = re.compile(
+_MAX_CSRS: Final = 1_000_000
+_TIME_FORMAT: Final = re.compile(
     r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)?|Z)?| \d\d:\d\d:\d\d(\.\d+)?)?", re.ASCII
 )
-"""Forms of times that the assisted-service takes (go-openapi/strfmt): RFC 3339, and shorter ones."""
+"""Time formats that the assisted-service accepts (go-openapi/strfmt): RFC 3339 and shorter forms."""
 
 
 class CallRefused(Exception):  # noqa: N818  # an answer, not a fault
-    """The reason why a call is refused, with the assisted-service's status for it."""
+    """A call is refused. The message is the reason; `status` is the assisted-service's HTTP status for it."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
@@ -65,33 +66,33 @@ class CallRefused(Exception):  # noqa: N818  # an answer, not a fault
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mapped:
-    """The ids of a host at an assisted-service."""
+    """The ids, the role and the status of a host at the assisted-service."""
 
     id: str
-    """The host's."""
+    """The id of the host."""
     cluster_id: str
     infra_env_id: str = ""
-    """Empty until the host names it."""
+    """Empty until the host has made its first call."""
     role: str = "master"
     is_bootstrap: bool = False
     is_single_node: bool = False
     status: str = ""
-    """The state that the stage leads to; empty for a host that reboots into its disk, or that stays in its
-    state.
+    """The state of a new host, or the state to set. Empty: a new host is rebooting into its disk, and a known
+    host keeps its state.
     """
 
 
 def is_id(text: str) -> bool:
-    """Return whether a text is a UUID in its usual form."""
+    """Return True if a text is a UUID with hyphens, in upper or lower case."""
     try:
         return str(uuid.UUID(text)) == text.lower()
     except ValueError:
         return False
 
 
-def _time_in(text: str) -> float | None:
-    """Return a time in one of the forms that the assisted-service accepts; None for any other text."""
-    if not _TIME.fullmatch(text):
+def _parse_time(text: str) -> float | None:
+    """Return a time in seconds since 1970, or None if the assisted-service would not accept the text."""
+    if not _TIME_FORMAT.fullmatch(text):
         return None
     try:
         time = datetime.fromisoformat(text)
@@ -105,10 +106,10 @@ CLOCK_DIFFERENCE_SECONDS: Final = 300.0
 
 
 def is_outdated(event: "Event", event_at: float | None, reported_at: float | None) -> bool:
-    """Return whether an event is older than the state that is known.
+    """Return True if an event is older than the stored state.
 
-    `event_at` is the time of the newest event, by the same clock. `reported_at` is the time of the latest
-    direct report, by the collector's clock.
+    `event_at`: the time of the newest event, by the assisted-service's clock. `reported_at`: the time of the
+    latest direct report, by the collector's clock. Each is None if there is no such event or report.
     """
     if event_at is not None and event.time < event_at:
         return True
@@ -117,25 +118,25 @@ def is_outdated(event: "Event", event_at: float | None, reported_at: float | Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation(Mapped):
-    """The known state of a host's installation. Times are seconds since 1970."""
+    """The latest known state of a host's installation. Times are seconds since 1970."""
 
     status: str = HostState.IN_PROGRESS.value
     status_info: str = ""
-    """The reason for that state, if the state says too little."""
+    """The reason for the state, in the assisted-service's words; empty for states without a reason."""
     stage: str = REBOOTING
-    """Empty before its installation."""
+    """Empty before the installation begins."""
     info: str = ""
     stage_started_at: float
     stage_updated_at: float
     checked_in_at: float | None = None
-    """The time of its agent's last call; None without one: then it never counts as disconnected."""
+    """The time of the agent's last call. A host without any call (None) never counts as disconnected."""
     logs_state: str = ""
     event_at: float | None = None
     """The time of the newest event that reported a state, by the assisted-service's clock."""
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """Return the stages of its way, in order."""
+        """The stages of the host's role, in order."""
         return stages_of(self.role, is_bootstrap=self.is_bootstrap, is_single_node=self.is_single_node)
 
     @property
@@ -144,12 +145,12 @@ class Installation(Mapped):
 
     @property
     def limit(self) -> float:
-        """Return the seconds from the last news until it is late in its stage."""
+        """The time limit of the current stage: seconds without a report until the host is late."""
         return limit_of(self.stage, is_single_node=self.is_single_node)
 
     @property
     def position(self) -> Position:
-        """Return its position on its way, relative to its reboot."""
+        """The position of the current stage relative to the stage `Rebooting`."""
         if self.stage == REBOOTING:
             return Position.REBOOTING
         stages = self.stages
@@ -158,15 +159,15 @@ class Installation(Mapped):
 
     @property
     def silent_after(self) -> float:
-        """Return the seconds without a call of its agent after which it is silent."""
+        """The seconds without a call of the agent after which the host is silent."""
         return BOOTSTRAP_SILENCE_SECONDS if self.is_bootstrap else SILENCE_SECONDS
 
     def is_late(self, now: float) -> bool:
-        """Return whether it takes longer in its stage than the limit."""
+        """Return True if an installing host has exceeded the time limit of its stage."""
         return self.status in INSTALLATION and now - self.stage_updated_at > self.limit
 
     def without_absences(self, absences: Sequence[Absence]) -> Self:
-        """Return a copy in which no silence counts during which the collector was away."""
+        """Return a copy with later times, so that a host is not late because the collector was down."""
         checked_in_at = self.checked_in_at
         if checked_in_at is not None:
             checked_in_at = count_from(checked_in_at, self.silent_after, absences)
@@ -174,25 +175,25 @@ class Installation(Mapped):
         return replace(self, checked_in_at=checked_in_at, stage_updated_at=stage_updated_at)
 
     def status_at(self, now: float) -> str:
-        """Return its state at that time: some states change when nothing is received."""
+        """Return the state at the time `now`. Without reports, some states change after a time limit."""
         move = self.silence_at(now)
         return self.status if move is None else move.to.value
 
     def status_info_at(self, now: float) -> str:
-        """Return the reason for its state at that time."""
+        """Return the reason for the state at the time `now`."""
         move = self.silence_at(now)
         return self.status_info if move is None else move.info
 
     def changes_at(self, now: float) -> float | None:
-        """Return the time of its next change of state if nothing is received; None if there is none."""
-        return min((at for at, _ in self._silences() if at >= now), default=None)
+        """Return the time at which the state changes if there are no more reports, or None."""
+        return min((at for at, _ in self._silence_moves() if at >= now), default=None)
 
     def silence_at(self, now: float) -> Move | None:
-        """Return the state that silence has put it in at that time; None if silence has not."""
-        return next((move for at, move in self._silences() if now > at), None)
+        """Return the transition that silence has caused by the time `now`, or None."""
+        return next((move for at, move in self._silence_moves() if now > at), None)
 
-    def _silences(self) -> list[tuple[float, Move]]:
-        """Return the times from which silence counts, each with its state."""
+    def _silence_moves(self) -> list[tuple[float, Move]]:
+        """Return the transitions that silence causes, each with its time. A silent agent comes first."""
         signals = [(Signal.REBOOT_IS_LATE, self.stage_updated_at + self.limit)]
         if self.checked_in_at is not None:
             signals.insert(0, (Signal.SILENT, self.checked_in_at + self.silent_after))
@@ -201,7 +202,7 @@ class Installation(Mapped):
 
 
 def signalled(host: Installation, signal: Signal, now: float) -> Installation:
-    """Return the installation after a signal; the same object if the signal has no effect in its state."""
+    """Return the installation after a signal. If the signal has no effect, the same object is returned."""
     move = move_of(host.status, signal, host.position)
     if move is None:
         return host
@@ -212,14 +213,14 @@ def signalled(host: Installation, signal: Signal, now: float) -> Installation:
 
 
 def registered(host: Installation, now: float) -> Installation:
-    """Return the installation after its agent registered: it booted the discovery image."""
+    """Return the installation after a call of the agent to register. It registers when its image boots."""
     return replace(signalled(host, Signal.REGISTERED, now), checked_in_at=now)
 
 
 def progressed(host: Installation, body: Mapping[str, object], now: float) -> Installation:
-    """Return the installation after a `PUT .../progress` with that body; the same object if nothing is new.
+    """Return the installation after a `PUT .../progress`. If nothing changes, the same object is returned.
 
-    Raises Refused.
+    Raises CallRefused: 400 if the body is invalid, 409 if the stage is not allowed now.
     """
     check_fields(body, {"current_stage", "progress_info"})
     stage, info = text_in(body, "current_stage"), text_in(body, "progress_info")
@@ -238,11 +239,12 @@ def progressed(host: Installation, body: Mapping[str, object], now: float) -> In
     after = replace(host, status=move.to.value, status_info="", info=info, stage_updated_at=now)
     if stage == FAILED_STAGE:
         return after
-    _in_order(host, stage)
+    _check_order(host, stage)
     return replace(after, stage=stage, stage_started_at=now)
 
 
-def _in_order(host: Installation, stage: str) -> None:
+def _check_order(host: Installation, stage: str) -> None:
+    """Raise CallRefused if the host's role does not have the stage, or the host has passed the stage."""
     stages = host.stages
     if stage not in stages:
         which = f"role {host.role} bootstrap {str(host.is_bootstrap).lower()}"
@@ -253,12 +255,12 @@ def _in_order(host: Installation, stage: str) -> None:
 
 
 def with_logs_state(host: Installation, body: Mapping[str, object]) -> Installation:
-    """Return the installation after a `PUT .../logs-progress`. Raises Refused."""
+    """Return the installation after a `PUT .../logs-progress`. Raises CallRefused."""
     return replace(host, logs_state=logs_state_of(body))
 
 
 def logs_state_of(body: Mapping[str, object]) -> str:
-    """Return the state in the body of a `PUT .../logs-progress`. Raises Refused."""
+    """Return the state in the body of a `PUT .../logs-progress`. Raises CallRefused."""
     check_fields(body, {"logs_state"})
     state = body.get("logs_state")
     if not isinstance(state, str) or state not in LOGS_STATES:
@@ -268,7 +270,7 @@ def logs_state_of(body: Mapping[str, object]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """A message on a host, or on a cluster, in free words."""
+    """An event of the assisted-service about a host or a cluster."""
 
     host_id: str
     """Empty for an event of the cluster itself."""
@@ -277,17 +279,17 @@ class Event:
     name: str
     message: str
     time: float
-    """Seconds since 1970 by the assisted-service's clock. A time without a zone is in UTC."""
+    """Seconds since 1970 by the assisted-service's clock. A time without a zone is read as UTC."""
     csrs_approved: int | None = None
-    """The number of certificate requests that the controller has approved, if `props` name it."""
+    """The number of certificate requests approved so far; None if the event does not have it."""
 
 
 def event_of(body: Mapping[str, object]) -> Event:
-    """Return the event in the body of a `POST .../events`. Raises Refused."""
+    """Return the event in the body of a `POST .../events`. Raises CallRefused."""
     for name in ("severity", "message", "event_time"):
         if not body.get(name):
             raise bad_request(f"{name} in body is required")
-    time = _time_in(text_in(body, "event_time"))
+    time = _parse_time(text_in(body, "event_time"))
     if time is None:
         raise bad_request("event_time in body must be of type date-time")
     severity = text_in(body, "severity")
@@ -298,7 +300,7 @@ def event_of(body: Mapping[str, object]) -> Event:
     message = text_in(body, "message")
     if len(message) > LONGEST_MESSAGE:
         raise bad_request(f"message in body should be at most {LONGEST_MESSAGE} chars long")
-    ids = {name: _id(body, name) for name in ("host_id", "cluster_id")}
+    ids = {name: _parse_id(body, name) for name in ("host_id", "cluster_id")}
     if not any(ids.values()):
         raise bad_request("host_id or cluster_id in body is required: an event is of a host or of a cluster")
     return Event(
@@ -307,36 +309,39 @@ def event_of(body: Mapping[str, object]) -> Event:
         name=text_in(body, "name")[:255],
         message=message.replace("\0", " "),
         time=time,
-        csrs_approved=_csrs(text_in(body, "props")),
+        csrs_approved=_parse_csrs(text_in(body, "props")),
     )
 
 
-def _id(body: Mapping[str, object], name: str) -> str:
+def _parse_id(body: Mapping[str, object], name: str) -> str:
     text = text_in(body, name)
     if text and not is_id(text):
         raise bad_request(f"{name} in body must be of type uuid")
     return text.lower()
 
 
-def _csrs(props: str) -> int | None:
-    """Return the number of approved requests in the properties of an event, a JSON object as a text."""
+def _parse_csrs(props: str) -> int | None:
+    """Return the number of approved certificate requests, or None if it is missing or invalid.
+
+    `props`: the properties of an event, a JSON object as a text.
+    """
     try:
         approved = msgspec.json.decode(props).get(CSRS_APPROVED) if props else None
     except (msgspec.DecodeError, UnicodeError, RecursionError, AttributeError):
         return None
-    is_number = isinstance(approved, int) and not isinstance(approved, bool) and 0 <= approved <= _MOST_CSRS
+    is_number = isinstance(approved, int) and not isinstance(approved, bool) and 0 <= approved <= _MAX_CSRS
     return approved if is_number else None
 
 
 def check_fields(body: Mapping[str, object], allowed: set[str]) -> None:
-    """Raise Refused if a body has a field that is not known."""
+    """Raise CallRefused if a body has an unknown field."""
     unknown = sorted(set(body) - allowed)
     if unknown:
         raise bad_request(f'json: unknown field "{unknown[0]}"')
 
 
 def text_in(body: Mapping[str, object], name: str) -> str:
-    """Return the text of a field; empty if it is missing. Raises Refused if it is not a text."""
+    """Return the text of a field, or an empty text without the field. Raises CallRefused for other types."""
     value = body.get(name)
     if value is None:
         return ""
@@ -346,7 +351,7 @@ def text_in(body: Mapping[str, object], name: str) -> str:
 
 
 def bad_request(reason: str) -> CallRefused:
-    """Return the refusal of an unsuitable request."""
+    """Return a refusal with the status 400."""
     return CallRefused(HTTPStatus.BAD_REQUEST, reason)
 
 
