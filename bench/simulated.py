@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 
 from service_record.diagnosis import Verdict
 from service_record.http.answers import Answered, Outcome
-from service_record.reporter.assisted_service import HostView, View
 from service_record.reporter.due import is_due_at
 from service_record.reporter.host_state import HostEvidence
+from service_record.reporter.host_view import HostView, View
 from service_record.reporter.policy.decisions import decide
 from service_record.reporter.policy.round_context import (
     RoundContext,

@@ -6,8 +6,8 @@ from typing import Any
 
 from bench.simulated import ID, settings
 from service_record.diagnosis import Verdict
-from service_record.reporter.assisted_service import HostView
 from service_record.reporter.host_state import HostEvidence
+from service_record.reporter.host_view import HostView
 from service_record.reporter.paths import Places
 from service_record.reporter.policy.transitions import begin_round
 from service_record.reporter.state import ReporterState

@@ -2,26 +2,16 @@
 
 It never registers a host, never gets `instructions` and never reports the stage `Failed`: each would change
 how the service treats the host. Where its OpenAPI document differs from the service, the service counts.
-
-Only the status of an answer is dependable: bodies come in two shapes of JSON from the assisted-service
-itself, and as HTML, plain text or nothing from proxies and gateways.
 """
 
-import json
 import uuid
-from dataclasses import dataclass
-from datetime import datetime
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 from urllib.parse import quote, urlsplit, urlunsplit
-
-import msgspec
 
 from service_record.http.answers import (
     ASK_AGAIN,
-    REASONS,
     Answered,
     Outcome,
     RetryPolicy,
@@ -31,11 +21,17 @@ from service_record.http.answers import (
 from service_record.http.attempt import Request
 from service_record.http.proxies import Proxies
 from service_record.http.transport import Connections, Transport, acknowledged
+from service_record.reporter.host_view import (
+    MAX_INFO_CHARACTERS,
+    NoHost,
+    Refused,
+    View,
+    find_host,
+    is_own_error,
+)
 from service_record.reporter.settings import SERVICE_LIMIT, AssistedServiceSettings
 
 BASE_PATH: Final = "/api/assisted-install"
-MAX_INFO_CHARACTERS: Final = 2048
-"""The longest `progress_info`. The service answers 500 to a longer one."""
 MAX_LIST_BYTES: Final = 8 << 20
 """The limit for the list of a cluster's hosts, without long strings: a host takes some kilobytes.
 
@@ -43,9 +39,6 @@ With an agent's key, the API lists only all hosts together. The limit fits the u
 """
 _MAX_STRING_BYTES: Final = 1 << 16
 """The longest string, in bytes, that is read from the list. An Ignition override may have 20 MB."""
-_MAX_ROW_BYTES: Final = 1 << 20
-"""The size limit of one host in a list. A host takes some kilobytes, or some more with its inventory."""
-
 _ASK_AGAIN_FOR_PROGRESS: Final = ASK_AGAIN - {HTTPStatus.INTERNAL_SERVER_ERROR}
 """Without 500: the assisted-service answers 500 to a stage that it cannot store and to one that has changed.
 Trying again would not help.
@@ -53,41 +46,6 @@ Trying again would not help.
 _GOOD: Final = range(200, 300)
 _ACCEPTED: Final = frozenset({HTTPStatus.NO_CONTENT})
 """The statuses that accept logs and their state."""
-
-
-@dataclass(frozen=True, slots=True)
-class HostView:
-    """This host as the assisted-service sees it: a row of `GET /v2/clusters/{cluster_id}/hosts`."""
-
-    stage: str = ""
-    """`progress.current_stage`; empty before the installation started."""
-    info: str = ""
-    status: str = ""
-    role: str = ""
-    kind: str = ""
-    """`AddToExistingClusterHost` of a host that is added on day two."""
-    logs_info: str = ""
-    stage_age: float | None = None
-    """Seconds since the latest report of the stage, by the service's own clock. None if unknown."""
-
-
-@dataclass(frozen=True, slots=True)
-class NoHost:
-    """The service answered that it has no such host: the host is deleted, or was never registered."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The service itself refuses the reporter's key (401, 403)."""
-
-    status: int
-    text: str = ""
-
-
-View: TypeAlias = HostView | NoHost | Refused | Answered | Unreachable
-"""The outcome of reading the host. `Answered` has no information about the host: 301, 500 and others."""
 
 
 class AssistedService(Connections):
@@ -126,7 +84,7 @@ class AssistedService(Connections):
         outcome = reply.outcome
         if isinstance(outcome, Unreachable):
             return outcome
-        if _is_own_error(outcome.status, reply.body):
+        if is_own_error(outcome.status, reply.body):
             if outcome.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
                 return Refused(outcome.status, outcome.text)
             if outcome.status == HTTPStatus.NOT_FOUND:
@@ -206,71 +164,3 @@ def not_sendable(path: Path, most: int | None = None) -> Unreachable | None:
 
 def succeeded(outcome: Outcome) -> bool:
     return isinstance(outcome, Answered) and outcome.good
-
-
-def _is_own_error(status: int, body: bytes | bytearray) -> bool:
-    """Return whether an error has one of the assisted-service's own forms, with this status.
-
-    Proxies, portals and gateways answer 401, 403 and 404 of their own. The service's handlers say
-    `{"code":"404","kind":"Error","reason":...}`; its authentication says `{"code":401,"message":...}`.
-    """
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
-        return False
-    if not isinstance(document, dict) or str(document.get("code")) != str(status):
-        return False
-    return any(isinstance(document.get(name), str) for name in REASONS)
-
-
-class _ListedHost(msgspec.Struct, gc=False):
-    id: str
-    """Required of every row: a list of something else, without our id, must not count as a denial."""
-
-
-def find_host(body: bytes | bytearray, host_id: str, date: str = "") -> HostView | NoHost | None:
-    """Return this host's row in a JSON list of hosts, or None if the body is not such a list.
-
-    `date` is the answer's header: the host's own clock may be wrong.
-    Only this host's row is decoded as a whole, so that a list of millions of rows takes little memory.
-    """
-    ours: msgspec.Raw | None = None
-    try:
-        rows = msgspec.json.decode(body, type=list[msgspec.Raw])
-        for row in rows:
-            if msgspec.json.decode(row, type=_ListedHost).id.lower() == host_id.lower():
-                ours = ours or row
-        if ours is not None:
-            return None if len(ours) > _MAX_ROW_BYTES else _parse_row(msgspec.json.decode(ours), date)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    if not rows:
-        return NoHost("the cluster has no hosts, or is deleted")
-    return NoHost(f"{host_id} is not one of the cluster's {len(rows)} hosts")
-
-
-def _parse_row(host: dict[str, object], date: str) -> HostView:
-    found = host.get("progress")
-    progress = found if isinstance(found, dict) else {}
-
-    def text(row: dict[str, object], name: str) -> str:
-        value = row.get(name)
-        return value if isinstance(value, str) else ""
-
-    return HostView(
-        stage=text(progress, "current_stage"),
-        info=text(progress, "progress_info"),
-        status=text(host, "status"),
-        role=text(host, "role"),
-        kind=text(host, "kind"),
-        logs_info=text(host, "logs_info"),
-        stage_age=_seconds_between(text(progress, "stage_updated_at"), date),
-    )
-
-
-def _seconds_between(updated: str, date: str) -> float | None:
-    """Return the seconds from a time of the API to the time of an HTTP header; None if either is missing."""
-    try:
-        return (parsedate_to_datetime(date) - datetime.fromisoformat(updated)).total_seconds()
-    except (ValueError, TypeError, OverflowError):  # a header without a zone has no distance to the other
-        return None

@@ -21,8 +21,8 @@ from service_record.record.atomic_write import write_whole
 from service_record.record.journal_sending import MessageKind, is_journal, send_message
 from service_record.record.programs import Deadline, ProgramError, run
 from service_record.record.visible import visible
-from service_record.reporter.assisted_service import HostView, NoHost, Refused, View
 from service_record.reporter.host_state import HostEvidence
+from service_record.reporter.host_view import HostView, NoHost, Refused, View
 from service_record.reporter.paths import Places
 
 _STDERR: Final = 2

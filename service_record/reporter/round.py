@@ -21,9 +21,10 @@ from service_record.record.directory import Records
 from service_record.record.journal_sending import MessageKind
 from service_record.record.visible import visible
 from service_record.reporter import log
-from service_record.reporter.assisted_service import HostView, View, succeeded
+from service_record.reporter.assisted_service import succeeded
 from service_record.reporter.due import is_due_at
 from service_record.reporter.host_state import HostEvidence, observe
+from service_record.reporter.host_view import HostView, View
 from service_record.reporter.log import Log, outcome_text, view_text
 from service_record.reporter.paths import Places, is_there
 from service_record.reporter.policy.decisions import decide, spool_place

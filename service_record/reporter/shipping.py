@@ -22,7 +22,8 @@ from service_record.http.answers import Answered, Outcome, RetryPolicy, Unreacha
 from service_record.http.attempt import Request
 from service_record.http.transport import Transport, acknowledged
 from service_record.record.atomic_write import place_copy, remove_torn
-from service_record.reporter.assisted_service import AssistedService, View, not_sendable, succeeded
+from service_record.reporter.assisted_service import AssistedService, not_sendable, succeeded
+from service_record.reporter.host_view import View
 from service_record.reporter.policy.round_context import HOST, HOST_BOOT, Shipment
 from service_record.reporter.settings import COLLECTOR, Settings
 

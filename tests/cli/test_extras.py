@@ -10,6 +10,8 @@ import pytest
 from packaging.requirements import Requirement
 
 from service_record.cli import EXTRAS
+from service_record.reporter.paths import Places
+from tests.builders import entry
 from tests.command_line import Answer, environment
 from tests.programs import REPOSITORY
 
@@ -136,6 +138,21 @@ def test_timer_round_without_its_extra_succeeds(libraries: Path, tmp_path: Path)
     assert answer.err.startswith("<3>Error: the extra 'reporter' is needed, and ")
     again = plain(libraries, *arguments, setup=LOGS_TO_A_DEAD_JOURNAL)
     assert (again.status, again.err) == (0, "")
+
+
+def test_reporter_without_its_extra_can_be_stopped(libraries: Path, tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    places.spool_directory.mkdir(parents=True)
+    (places.spool_directory / "log-bundle-1.tar.gz").write_bytes(b"bundle")
+    places.records.mkdir(parents=True)
+    (places.records / "job.json").write_bytes(entry().to_line())
+
+    stopped = plain(libraries, "report", "--stop", "--root", str(tmp_path))
+    assert (stopped.status, places.tombstone.exists()) == (0, True), stopped.err
+
+    shown = plain(libraries, "show", "--from", str(places.records))
+    assert "Note: the boot reporter keeps a bundle that not every destination has: " in shown.err
+    assert shown.status == 0
 
 
 def test_timer_round_keeps_exit_code_of_leak(libraries: Path, tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from bench.simulated import Answering, failing, whole_round
 from bench.simulated import settings as reporter_settings
 from service_record.http.answers import Answered, Outcome, RetryPolicy, Unreachable
 from service_record.record.visible import visible
-from service_record.reporter.assisted_service import AssistedService, HostView, NoHost, Refused, View
+from service_record.reporter.assisted_service import AssistedService
+from service_record.reporter.host_view import HostView, NoHost, Refused, View
 from service_record.reporter.log import Log
 from service_record.reporter.paths import Places
 from service_record.reporter.policy.round_context import Shipment, StageReport

@@ -12,9 +12,9 @@ from bench.simulated import settings as reporter_settings
 from bench.traffic import CASES, PAGE, spent, table
 from service_record.diagnosis import Verdict
 from service_record.http.answers import Answered, Outcome, Unreachable
-from service_record.reporter.assisted_service import HostView, NoHost, Refused, View
 from service_record.reporter.due import is_due_at
 from service_record.reporter.host_state import HostEvidence
+from service_record.reporter.host_view import HostView, NoHost, Refused, View
 from service_record.reporter.policy.round_context import Fact, RoundPlan
 from service_record.reporter.settings import HostLogsPolicy, Send, Settings, Stages
 from service_record.reporter.state import ReporterState

@@ -28,16 +28,8 @@ from service_record.http.answers import (
 from service_record.http.deadline import LEAVE_SECONDS
 from service_record.http.proxies import Proxies, proxy_for
 from service_record.http.transport import trusted
-from service_record.reporter.assisted_service import (
-    MAX_INFO_CHARACTERS,
-    MAX_LIST_BYTES,
-    AssistedService,
-    HostView,
-    NoHost,
-    Refused,
-    base_url,
-    find_host,
-)
+from service_record.reporter.assisted_service import MAX_LIST_BYTES, AssistedService, base_url
+from service_record.reporter.host_view import MAX_INFO_CHARACTERS, HostView, NoHost, Refused, find_host
 from service_record.reporter.policy.round_context import DENIED_ROUNDS, DENIED_SECONDS, MOST_TRIES
 from service_record.reporter.settings import SERVICE_LIMIT, AssistedServiceSettings
 from service_record.reporter.shipping import ASKING, SHIPPING
@@ -182,7 +174,8 @@ def test_largest_host_list_needs_little_memory() -> None:
     """The unit has 256 MiB (`MemoryMax=`), of which a round without the list needs up to 128."""
     program = """
 import resource, sys
-from service_record.reporter.assisted_service import MAX_LIST_BYTES, find_host
+from service_record.reporter.assisted_service import MAX_LIST_BYTES
+from service_record.reporter.host_view import find_host
 tiny, ours = b'{"id":""},', b'{"id":"us","status":"installing","n":[' + b'{},' * 300000 + b'{}]}'
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 view = find_host(b"[" + tiny * ((MAX_LIST_BYTES - len(ours)) // len(tiny)) + ours + b"]", "us")

@@ -9,9 +9,9 @@ import pytest
 from bench.simulated import Answering, whole_round
 from service_record.diagnosis import Verdict
 from service_record.http.answers import Answered, Outcome, Unreachable
-from service_record.reporter.assisted_service import HostView, NoHost, Refused, View
 from service_record.reporter.due import is_due_at
 from service_record.reporter.host_state import HostEvidence
+from service_record.reporter.host_view import HostView, NoHost, Refused, View
 from service_record.reporter.policy.decisions import NO_REPORT_RULES, QUIET, STOP_RULES, decide
 from service_record.reporter.policy.round_context import (
     MOST_TRIES,

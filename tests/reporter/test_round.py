@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from service_record.record.entry import Phase
-from service_record.reporter.assisted_service import MAX_INFO_CHARACTERS
+from service_record.reporter.host_view import MAX_INFO_CHARACTERS
 from service_record.reporter.policy.round_context import StageReport
 from service_record.reporter.state import load
 from tests.assisted_installation import LOCAL_IGNITION, Host

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from service_record.reporter.assisted_service import HostView, NoHost, Refused
+from service_record.reporter.host_view import HostView, NoHost, Refused
 from service_record.reporter.paths import Places
 from service_record.reporter.policy import shipments
 from service_record.reporter.policy.round_context import (

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Final
 from urllib.parse import urlsplit
 
-from service_record.reporter.assisted_service import MAX_INFO_CHARACTERS, HostView, View
 from service_record.reporter.host_state import HostEvidence
+from service_record.reporter.host_view import MAX_INFO_CHARACTERS, HostView, View
 from service_record.reporter.settings import COLLECTOR, Settings
 from service_record.reporter.state import BootSeen, ReporterState
 

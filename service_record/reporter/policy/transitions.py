@@ -13,8 +13,8 @@ from http import HTTPStatus
 from typing import Final, TypeVar
 
 from service_record.http.answers import Answered, Outcome, Unreachable
-from service_record.reporter.assisted_service import NoHost, Refused, View
 from service_record.reporter.host_state import HostEvidence
+from service_record.reporter.host_view import NoHost, Refused, View
 from service_record.reporter.policy.round_context import (
     HOST,
     MOST_TRIES,
