@@ -1,4 +1,4 @@
-"""Prometheus metrics, logging of refused requests, and health checks."""
+"""Prometheus metrics, the log of failed requests, and health checks."""
 
 import asyncio
 import itertools
@@ -39,34 +39,40 @@ from service_record.collector.store.schema import counters
 
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 OVERLOADED: Final = (429, 503, 507)
+"""Statuses with which reports are refused: too many requests, unavailable, or no space."""
 _METHODS: Final = {"GET", "HEAD", "POST", "PUT", "DELETE"}
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The results of the reports in one request: accepted reports, and refused ones by overload status."""
+    """The results of the reports in one request, which may be a batch."""
 
     taken: int
+    """The number of accepted reports."""
     refused: Mapping[int, int]
+    """One of the statuses `OVERLOADED` -> number of reports that were refused with it."""
 
 
 class Metrics:
-    """The counters of one process."""
+    """The metrics of one process of the collector."""
 
     def __init__(self, collector: Collector, counted: Mapping[str, str]) -> None:
-        """Create the metrics. `counted`: route -> label `kind` of accepted requests."""
+        """Create the metrics.
+
+        `counted`: route -> value of the label `kind`, for the routes that accept reports.
+        """
         self._counted = counted
         self.registry = CollectorRegistry()
-        self.registry.register(_Now(collector))
+        self.registry.register(_CurrentValues(collector))
         self._requests = Counter(
             "service_record_requests",
-            "Requests that were answered; status 0 is one whose client went away.",
+            "Requests by their status. Status 0: the client disconnected before the answer.",
             ("route", "method", "status"),
             registry=self.registry,
         )
         self._seconds = Histogram(
             "service_record_request_seconds",
-            "From a request's headers to the end of its answer.",
+            "Seconds from the headers of a request to the end of its answer.",
             ("route",),
             buckets=_BUCKETS,
             registry=self.registry,
@@ -74,7 +80,7 @@ class Metrics:
         self._refusals = collector.refusals
         self._refused = Counter(
             "service_record_refused_reports",
-            "Reports that were refused because too many came (429), or could not be stored (503, 507).",
+            "Reports that were refused: too many (429), or the collector could not store them (503, 507).",
             ("status",),
             registry=self.registry,
         )
@@ -82,20 +88,23 @@ class Metrics:
             self._refused.labels(str(status))  # exports 0 before the first refusal
         self._taken = Counter(
             "service_record_ingested",
-            "What hosts reported and was acknowledged.",
+            "Accepted reports of hosts, by their kind.",
             ("kind",),
             registry=self.registry,
         )
 
     def count(self, route: str, method: str, status: int, seconds: float, results: "Results | None") -> None:
-        """Count a finished request. `results` is set for batches of reports."""
-        requests, times, taken = self._children(route, method if method in _METHODS else "other", status)
+        """Count a finished request. `results`: the results of a batch of reports; None for other requests."""
+        requests, times, taken = self._labelled_metrics(
+            route, method if method in _METHODS else "other", status
+        )
         requests.inc()
         times.observe(seconds)
         if taken is None:
             return
         if results is None:
             is_taken = HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
+            # Routes are counted for all methods. A GET has stored a report only if its status is 201.
             is_taken = is_taken and (method != "GET" or status == HTTPStatus.CREATED)
             results = Results(int(is_taken), {status: 1} if status in OVERLOADED else {})
         if results.taken:
@@ -105,7 +114,9 @@ class Metrics:
             self._refusals.count(number)
 
     @lru_cache(4096)  # noqa: B019  # lives as long as the process; labels() is slow
-    def _children(self, route: str, method: str, status: int) -> tuple[Counter, Histogram, Counter | None]:
+    def _labelled_metrics(
+        self, route: str, method: str, status: int
+    ) -> tuple[Counter, Histogram, Counter | None]:
         kind = self._counted.get(route)
         taken = None if kind is None else self._taken.labels(kind)
         return self._requests.labels(route, method, str(status)), self._seconds.labels(route), taken
@@ -115,8 +126,8 @@ class Metrics:
         return generate_latest(self.registry)
 
 
-class _Now(Source):
-    """Metrics whose values are read when they are requested."""
+class _CurrentValues(Source):
+    """Metrics whose values are read from the writer and the database at the time of the request."""
 
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
@@ -127,15 +138,21 @@ class _Now(Source):
     def collect(self) -> Iterator[Metric]:
         writer = self._collector.writer
         yield GaugeMetricFamily(
-            "service_record_writer_waiting", "Changes that wait for the database.", writer.waiting()
+            "service_record_writer_waiting",
+            "Changes that wait to be written to the database.",
+            writer.waiting(),
         )
-        yield CounterMetricFamily("service_record_commits", "Transactions on disk.", writer.commits)
-        yield CounterMetricFamily("service_record_changes", "Changes in them.", writer.changes)
+        yield CounterMetricFamily("service_record_commits", "Committed transactions.", writer.commits)
         yield CounterMetricFamily(
-            "service_record_conflicts", "Transactions that lost against another process's.", writer.conflicts
+            "service_record_changes", "Changes in committed transactions.", writer.changes
         )
         yield CounterMetricFamily(
-            "service_record_commit_seconds", "What they took, the commit included.", writer.seconds
+            "service_record_conflicts", "Transactions that were repeated after a conflict.", writer.conflicts
+        )
+        yield CounterMetricFamily(
+            "service_record_commit_seconds",
+            "Seconds that transactions took, including the commit.",
+            writer.seconds,
         )
         with self._collector.database.reading() as connection:
             verdicts = count_by_verdict(connection, Filters())
@@ -143,12 +160,17 @@ class _Now(Source):
             statuses = count_by_status(connection)
             away = sum_absences(connection)
         yield CounterMetricFamily(
-            "service_record_away_seconds", "Time in which the collector took no reports.", away
+            "service_record_away_seconds", "Seconds in which the collector accepted no reports.", away
         )
         for name, text, label, numbers in (
-            ("hosts", "Hosts by their verdict.", "verdict", verdicts),
-            ("clusters", "Clusters by their state.", "status", statuses),
-            ("notices_waiting", "News that a destination has not taken.", "destination", waiting),
+            ("hosts", "Hosts by verdict.", "verdict", verdicts),
+            ("clusters", "Clusters by state.", "status", statuses),
+            (
+                "notices_waiting",
+                "Notifications that are not delivered yet, by destination.",
+                "destination",
+                waiting,
+            ),
         ):
             family = GaugeMetricFamily(f"service_record_{name}", text, labels=(label,))
             for value, number in numbers.items():
@@ -172,7 +194,7 @@ async def metrics(request: Request) -> PlainText:
 
 _PROBE: Final = "readyz"
 _READY_SECONDS: Final = 5.0
-"""If the database does not commit within this time, the process is not ready."""
+"""The process is not ready if the database does not commit a change within this time."""
 
 
 @operation(
@@ -202,8 +224,8 @@ async def ready(request: Request) -> PlainText | UnavailableText:
 def _write_probe(connection: Connection) -> None:
     """Change an unused row, so that the commit has to write to the disk."""
     new = inserting(connection, counters).values(name=_PROBE, latest=0)
-    more = {"latest": counters.c.latest + 1}  # SQLite writes nothing if no byte changes
-    connection.execute(new.on_conflict_do_update(index_elements=["name"], set_=more))
+    increment = {"latest": counters.c.latest + 1}  # SQLite writes nothing if no byte changes
+    connection.execute(new.on_conflict_do_update(index_elements=["name"], set_=increment))
 
 
 _NO_ROUTE = "none"
@@ -212,15 +234,16 @@ _ID_NUMBERS: Final = itertools.count(1)
 
 
 def new_request_id() -> str:
-    """Return an id that no other process or restart is likely to use.
+    """Return a request id that is unlikely to be used by another process or after a restart.
 
-    Do not draw random bytes for each request: meanwhile another thread would take the interpreter lock.
+    Only the start of the id is random, once per process. Reading random bytes for each request would release
+    the interpreter lock to another thread, and the request would have to wait for it.
     """
     return f"{_ID_START}{next(_ID_NUMBERS):08x}"
 
 
 def log_fault(request_id: str, event: Mapping[str, object], fault: Exception) -> Refusal:
-    """Log an exception that no handler expected. Return the answer to the request."""
+    """Log an exception that no handler expected. Return the refusal that answers the request."""
     log().error("fault", request=request_id, **event, **fault_of(fault))
     reason = f"internal error of the collector; its log has it as {request_id}"
     return Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, reason)
@@ -233,9 +256,10 @@ def log_refusal(request_id: str, event: Mapping[str, object], status: int, secon
 
 
 class Observed:
-    """Middleware that adds the safe headers and an id of the request, which the log has too.
+    """ASGI middleware that counts requests, logs failed ones, and adds security headers and a request id.
 
-    A handler may set its own policy, and what may be cached.
+    The request id is in the header `X-Request-Id` and in the log. Security headers that a handler has set
+    itself, such as Cache-Control, are kept.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
@@ -283,7 +307,9 @@ def _loggable(scope: Scope) -> dict[str, object]:
 
 
 _KNOWN_METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"}
+"""Methods that appear in the log by name. Metrics have fewer names, so that they have fewer time series."""
 
 
 def _route(scope: Scope) -> str:
+    """Return the path template of the matched route, such as `/api/v1/hosts/{name}`, or `none`."""
     return getattr(scope.get("route"), "path", _NO_ROUTE)

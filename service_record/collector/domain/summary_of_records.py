@@ -1,4 +1,4 @@
-"""Summary of a host's records: its services, and the verdict that `analyze` would give. Pure."""
+"""Judge a host's records as `analyze` does, and summarize the result for the database. Pure functions."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,78 +19,81 @@ from service_record.history.results import Liveness
 from service_record.record.entry import Entry, Piece
 
 MOST_SERVICES: Final = 1_000
-_MOST_BOOTS: Final = 64
-_MOST_LEFT_OUT: Final = 32
-_LONGEST: Final = 2_000
-"""Characters of a reason, and of what was left out."""
-_LONGEST_NAME: Final = 255
+_MAX_BOOTS: Final = 64
+_MAX_LEFT_OUT: Final = 32
+_MAX_TEXT_CHARS: Final = 2_000
+"""Maximum number of characters of a sentence: a reason, a stage, or an unreadable part."""
+_MAX_NAME_CHARS: Final = 255
 
 
 class ServiceSeen(msgspec.Struct, frozen=True):
-    """A service with a record."""
+    """The summary of one service's record."""
 
     service: str
     entries: int
     malformed: int
+    """The number of damaged parts of the record."""
     outcome: str
-    """The outcome of its latest attempt; empty if there is none."""
+    """The outcome of its latest attempt; empty without an attempt."""
     stage: str
-    """The stage that it is in, failed in or was interrupted in."""
+    """The stage in which it is now, failed, or was interrupted; empty outside of stages."""
 
 
 class RecordsLook(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The result of one look at records."""
+    """The summary of a host's records, as the database stores it."""
 
     services: tuple[ServiceSeen, ...] = ()
     verdict: str = ""
-    """A word of `diagnosis.Verdict`; empty where no service has a run, and nothing is of a host."""
+    """A value of `diagnosis.Verdict`; empty if there is nothing to judge."""
     reason: str = ""
-    """A sentence that goes on behind the verdict."""
+    """The explanation of the verdict. A page shows it after the verdict and a colon."""
     why: str = ""
-    """The end of it, behind service and stage, where something is wrong."""
+    """The explanation of the root cause without its service and stage; empty without a root cause."""
     service: str = ""
-    """The one that is the root cause, where something is wrong."""
+    """The service of the root cause, or else the first failed unit; empty if nothing failed."""
     stage: str = ""
+    """The stage of the root cause, or empty."""
     boots: tuple[str, ...] = ()
-    """Oldest first."""
+    """The ids of the latest boots, oldest first."""
     hardware: str = ""
-    """Vendor and model of the machine, from the other files of a bundle."""
+    """Vendor and model of the machine, if a file of the bundle has them."""
     left_out: tuple[str, ...] = ()
-    """The parts that could not be read, with the reason."""
+    """The parts that could not be read, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedRecords:
-    """Records that were read and diagnosed once, for a summary and for a page."""
+    """Records that were read and diagnosed, as the source of a summary and of a page."""
 
     history: History
     moment: Now
+    """The time as of which the records were judged."""
     diagnosis: Diagnosis | None
     entries: Mapping[str, int]
-    """Service -> how many."""
+    """Service -> number of entries in its record."""
     left_out: tuple[str, ...]
-    """The parts that could not be read, with the reason."""
+    """The parts that could not be read, each with the reason."""
     hardware: str = ""
     """Vendor and model of the machine."""
 
 
 class BesideRecords(msgspec.Struct, frozen=True, kw_only=True):
-    """What a bundle has beside the entries of its records."""
+    """The contents of a bundle besides the entries of its records."""
 
     boot_id: str | None = None
-    """The boot that made the bundle, if its manifest names it: runs of other boots are over."""
+    """The boot in which the bundle was made, from its manifest. Runs of other boots have ended."""
     written: Mapping[str, float] = msgspec.field(default_factory=dict)
-    """Service -> when its file was last written, in seconds since 1970."""
+    """Service -> time of the last write to its record file, in seconds since 1970."""
     unfinished: Collection[str] = ()
-    """Services with a file beside theirs that was to replace it."""
+    """Services with a temporary file beside the record, which a write left when it did not finish."""
     damaged: Collection[str] = ()
-    """Services with a copy of damaged bytes beside their record."""
+    """Services with a copy of damaged bytes beside the record."""
     unit_texts: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Path and text of the files that say which units failed."""
+    """Path -> text, for the files that list failed units."""
     files: HostFiles = ()
-    """All its other files."""
+    """All other files of the bundle."""
     is_log_bundle: bool = False
-    """True for what OpenShift's gather makes of a bootstrap host."""
+    """True for a log bundle that OpenShift's `gather` made of a bootstrap host."""
 
 
 def judge_records(
@@ -99,20 +102,22 @@ def judge_records(
     silence: float | None = None,
     beside: BesideRecords | None = None,
 ) -> JudgedRecords:
-    """Read records once, and judge them as of their latest entry, or `silence` seconds later.
+    """Read records and judge them as of their latest entry, or `silence` seconds later.
 
-    Records that are sent as they are written have nothing `beside` them, and what runs in them still runs.
+    `records`: the name of each service and the pieces of its record; only the first 1,000 services are read.
+    `left_out`: parts that could not be read, each with the reason. `beside`: the other contents of a bundle.
+    Records that a host streams have no bundle (None); a run without an end then counts as running.
     """
     counts: dict[str, int] = {}
     beside = beside or BesideRecords()
     history = host_history(
-        ((service, _counted(service, record, counts)) for service, record in _first(records)),
+        ((service, _count_entries(service, record, counts)) for service, record in _limit_services(records)),
         Liveness(beside.boot_id, is_at_home=beside.boot_id is not None),
         written=beside.written,
         unfinished=beside.unfinished,
         damaged=beside.damaged,
     )
-    moment, units = _moment_of(history, silence), read_texts(beside.unit_texts)
+    moment, units = _judging_time(history, silence), read_texts(beside.unit_texts)
     judgement = judge(
         history,
         built_in_causes(),
@@ -121,25 +126,25 @@ def judge_records(
         now=moment,
         is_log_bundle=beside.is_log_bundle,
     )
-    hardware = " ".join(fact.value for fact in judgement.facts.all("hardware"))[:_LONGEST_NAME]
-    reasons = tuple(text[:_LONGEST] for text in left_out)[:_MOST_LEFT_OUT]
+    hardware = " ".join(fact.value for fact in judgement.facts.all("hardware"))[:_MAX_NAME_CHARS]
+    reasons = tuple(text[:_MAX_TEXT_CHARS] for text in left_out)[:_MAX_LEFT_OUT]
     return JudgedRecords(history, moment, judgement.diagnosis, counts, reasons, hardware)
 
 
 def summarise(judged: JudgedRecords) -> RecordsLook:
-    """Return the summary of records that the database stores."""
+    """Return the summary of judged records, with texts cut to the limits above."""
     diagnosis = judged.diagnosis
     return RecordsLook(
         services=tuple(_service_fields(service, judged.entries) for service in judged.history.services),
-        boots=judged.history.boots[-_MOST_BOOTS:],
+        boots=judged.history.boots[-_MAX_BOOTS:],
         hardware=judged.hardware,
         left_out=judged.left_out,
         **(_summary_fields(diagnosis) if diagnosis is not None else {}),
     )
 
 
-def _moment_of(history: History, silence: float | None) -> Now:
-    """Return the moment at which records are judged: their latest entry, or so many seconds later."""
+def _judging_time(history: History, silence: float | None) -> Now:
+    """Return the time as of which records are judged: their latest entry, or `silence` seconds later."""
     latest = latest_entry(history)
     if silence is None:
         return latest
@@ -149,7 +154,7 @@ def _moment_of(history: History, silence: float | None) -> Now:
     )
 
 
-def _first(records: Iterable[tuple[str, Iterable[Piece]]]) -> Iterator[tuple[str, Iterable[Piece]]]:
+def _limit_services(records: Iterable[tuple[str, Iterable[Piece]]]) -> Iterator[tuple[str, Iterable[Piece]]]:
     for number, record in enumerate(records):
         if number == MOST_SERVICES:
             return
@@ -161,14 +166,18 @@ def _summary_fields(diagnosis: Diagnosis) -> dict[str, str]:
     units = [one.unit.service or one.unit.name for one in diagnosis.failed_units]
     return {
         "verdict": diagnosis.verdict.value,
-        "reason": verdict_sentence(diagnosis).removeprefix(f"{diagnosis.verdict}: ")[:_LONGEST],
-        "why": "" if root is None else cause_sentence(root)[:_LONGEST],
-        "service": (root.service if root is not None else (units or [""])[0])[:_LONGEST_NAME],
-        "stage": "" if root is None else (root.stage or "")[:_LONGEST],
+        "reason": verdict_sentence(diagnosis).removeprefix(f"{diagnosis.verdict}: ")[:_MAX_TEXT_CHARS],
+        "why": "" if root is None else cause_sentence(root)[:_MAX_TEXT_CHARS],
+        "service": (root.service if root is not None else (units or [""])[0])[:_MAX_NAME_CHARS],
+        "stage": "" if root is None else (root.stage or "")[:_MAX_TEXT_CHARS],
     }
 
 
-def _counted(service: str, record: Iterable[Piece], counts: dict[str, int]) -> Iterator[Piece]:
+def _count_entries(service: str, record: Iterable[Piece], counts: dict[str, int]) -> Iterator[Piece]:
+    """Yield the pieces of a record, and count its entries in `counts`.
+
+    Records are iterators that are read only once, so the entries are counted on the way.
+    """
     counts[service] = 0
     for piece in record:
         counts[service] += isinstance(piece, Entry)
@@ -178,9 +187,9 @@ def _counted(service: str, record: Iterable[Piece], counts: dict[str, int]) -> I
 def _service_fields(service: ServiceHistory, counts: Mapping[str, int]) -> ServiceSeen:
     latest = service.attempts[-1] if service.runs else None
     return ServiceSeen(
-        service=service.name[:_LONGEST_NAME],
+        service=service.name[:_MAX_NAME_CHARS],
         entries=counts[service.name],
         malformed=service.damaged_pieces,
         outcome="" if latest is None else latest.outcome.value,
-        stage="" if latest is None else (latest.in_stage or "")[:_LONGEST],
+        stage="" if latest is None else (latest.in_stage or "")[:_MAX_TEXT_CHARS],
     )

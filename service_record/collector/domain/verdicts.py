@@ -1,6 +1,7 @@
-"""Verdicts on hosts (progressing, stuck, looping, failed, done or silent) and their reasons.
+"""Decide the verdict on a host (progressing, stuck, looping, failed, done or silent) and its reason.
 
-The inputs are the last reported facts. A host is judged again after new reports, or at `due_at`.
+The input is the latest reported state of the host. A host is judged again after a new report, and at the time
+`HostVerdict.due_at` if there is no report until then.
 """
 
 import hashlib
@@ -24,10 +25,12 @@ from service_record.diagnosis.budget import DEFAULT_SECONDS
 from service_record.diagnosis.failures import signature
 
 LOOP: Final = 3
-"""Default number of starts of a step, or of boots, without progress that count as a loop. Two may be a retry.
+"""Default number of starts of a step, or of boots, without progress that count as a loop.
+
+Two starts are not a loop: the second may be a retry.
 """
 _LONGEST_CAUSE: Final = 300
-"""Maximum number of characters of a failure's logs in a reason."""
+"""Maximum number of characters of a failure's last log line in a reason."""
 
 
 class FleetVerdict(StrEnum):
@@ -46,7 +49,7 @@ class FleetVerdict(StrEnum):
 
 
 ABANDONED: Final = "abandoned"
-"""The verdict of a build that was replaced before it was complete or failed. Hosts never have it."""
+"""The verdict of a build that a newer one replaced before it was complete or failed. Hosts never have it."""
 
 
 class RecordsVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -59,12 +62,12 @@ class RecordsVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     service: str = ""
     stage: str = ""
     at: float = 0.0
-    """The time at which its latest evidence was received."""
+    """The time at which the latest of these records was received, in seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallationSeen:
-    """The installation of a host as the assisted-service sees it."""
+    """The installation of a host in the terms of the assisted-service."""
 
     stage: str
     status: str
@@ -75,7 +78,7 @@ class InstallationSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
-    """The facts by which a host is judged."""
+    """The facts by which a host is judged. Times are seconds since 1970 by the collector's clock."""
 
     first_seen: float
     heard_at: float
@@ -95,16 +98,17 @@ class HostVerdict:
     reason: str
     """One sentence."""
     since: float
-    """The time of the event behind the verdict: the last progress, report, completion or failure."""
+    """The time of the event that decided the verdict: the last progress, report, completion or failure."""
     due_at: float | None = None
     """The time at which the verdict changes if there are no more reports, or None."""
 
 
 def judge(facts: HostFacts, budgets: SilenceBudgets, now: float, loop_after: int = LOOP) -> HostVerdict:
-    """Return the verdict of the first matching rule, or else that of the silence rules.
+    """Return the verdict on a host at the time `now`.
 
     `loop_after`: number of starts of a step, or of boots, without progress that count as a loop.
     """
+    # The first rule that matches decides. A loop comes before a failure: each attempt of a loop may fail.
     return (
         _done(facts)
         or _looping(facts, loop_after)
@@ -116,9 +120,10 @@ def judge(facts: HostFacts, budgets: SilenceBudgets, now: float, loop_after: int
 
 
 def cause_of(verdict: FleetVerdict, reason: str, host: str) -> str:
-    """Return the key of a host's trouble: its verdict and its reason without variable parts.
+    """Return a key that is equal for hosts with the same problem; empty for a good verdict.
 
-    Variable parts are numbers, times, addresses, disks and the host's name. Empty for a host without trouble.
+    The key is a hash of the verdict and the reason without their variable parts: numbers, times, addresses,
+    disks and the host's name.
     """
     if not verdict.is_bad:
         return ""
@@ -129,7 +134,7 @@ def cause_of(verdict: FleetVerdict, reason: str, host: str) -> str:
 def judge_overtaken(facts: HostFacts, last: HostVerdict | None) -> tuple[str, str]:
     """Return the final verdict and reason of a build that a newer build replaces.
 
-    `last` is the latest verdict of the host in this build, or None. It is used unless it is out of date.
+    `last`: the host's latest verdict in this build, or None. It is used if it is bad and still up to date.
     """
     if (done := _done(facts)) is not None:
         return done.verdict.value, done.reason
@@ -149,8 +154,9 @@ def judge_overtaken(facts: HostFacts, last: HostVerdict | None) -> tuple[str, st
 
 
 def _is_current(last: HostVerdict, progress: Progress | None) -> bool:
-    """Return True if a bad verdict is still valid: a loop until there is progress, others until the next
-    report.
+    """Return True if a bad verdict is still valid.
+
+    A loop is valid until there is progress, any other bad verdict until the next report.
     """
     if progress is None or not last.verdict.is_bad:
         return False
@@ -158,7 +164,7 @@ def _is_current(last: HostVerdict, progress: Progress | None) -> bool:
 
 
 def duration(seconds: float) -> str:
-    """Format a budget for a sentence: `8 s`, `15 min`, `1 h 30 min`, `24 h`."""
+    """Format a time limit for a sentence: `8 s`, `15 min`, `2 h 30 min`, `24 h`."""
     if seconds < 2 * 60:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -174,7 +180,7 @@ def _describe_step(progress: Progress) -> str:
 
 
 def _done(facts: HostFacts) -> HostVerdict | None:
-    """Return `done` for a complete build. It stays complete until another build begins."""
+    """Return the verdict `done` if the build is complete, which it stays until another build begins."""
     progress, installation = facts.progress, _installation(facts)
     if progress is not None and progress.ended_at is not None:
         return HostVerdict(FleetVerdict.DONE, f'Finished with "{progress.name}".', progress.ended_at)
@@ -189,6 +195,7 @@ def _done(facts: HostFacts) -> HostVerdict | None:
 
 
 def _looping(facts: HostFacts, loop_after: int) -> HostVerdict | None:
+    """Return the verdict `looping` if the host keeps rebooting, or restarts a step, without progress."""
     progress = facts.progress
     if progress is None:
         return None
@@ -203,6 +210,7 @@ def _looping(facts: HostFacts, loop_after: int) -> HostVerdict | None:
 
 
 def _failed(facts: HostFacts) -> HostVerdict | None:
+    """Return the verdict `failed` if the latest step or the installation failed."""
     progress, installation = facts.progress, _installation(facts)
     if progress is not None and progress.failure is not None and progress.status is StepStatus.FAILED:
         return _failure(progress.failure)
@@ -214,7 +222,7 @@ def _failed(facts: HostFacts) -> HostVerdict | None:
 
 
 def _records_are_bad(facts: HostFacts) -> HostVerdict | None:
-    """Return the verdict by service records, unless the host made progress after them."""
+    """Return the verdict of the service records if it is bad and the host has made no progress since."""
     records = _records(facts)
     fresh_at = facts.progress.fresh_at if facts.progress else 0.0
     calm = {"running", "stopped", "unknown", "succeeded"}
@@ -227,6 +235,7 @@ def _records_are_bad(facts: HostFacts) -> HostVerdict | None:
 
 
 def _asks_for_help(facts: HostFacts) -> HostVerdict | None:
+    """Return a verdict if the installation needs user action (`stuck`) or is disabled (`progressing`)."""
     installation = _installation(facts)
     if installation is None:
         return None
@@ -242,9 +251,10 @@ def _asks_for_help(facts: HostFacts) -> HostVerdict | None:
 
 
 def _waiting(facts: HostFacts, budgets: SilenceBudgets, now: float) -> HostVerdict:
-    """Return the verdict by silence.
+    """Return the verdict by the time without a report.
 
-    A host is progressing until its budget is spent, then stuck (failed if a step failed), then silent.
+    A host is `progressing` until its time limit has passed, then `stuck`, and later `silent`. Two hosts are
+    never `stuck`: one with a failed step becomes `failed`, one that never reported anything becomes `silent`.
     """
     what, since, budget = _latest(facts, budgets)
     progress = facts.progress
@@ -268,7 +278,7 @@ def _waiting(facts: HostFacts, budgets: SilenceBudgets, now: float) -> HostVerdi
 
 
 def _latest(facts: HostFacts, budgets: SilenceBudgets) -> tuple[str, float, SilenceBudget]:
-    """Return the last report, the time since which there is no other, and the budget."""
+    """Return the last report as part of a sentence, its time, and the time limit for the next report."""
     progress, installation = facts.progress, _installation(facts)
     since = max(facts.heard_at, progress.updated_at if progress else 0.0)
     if installation is not None and (progress is None or installation.updated_at >= progress.updated_at):
@@ -288,7 +298,7 @@ def _failure(failure: StepFailure, more: str = "") -> HostVerdict:
 
 
 def _failed_with(failure: StepFailure) -> str:
-    """Describe a failure: the step, the number of failures, and the end of its logs."""
+    """Describe a failure in words: the step, the number of failures, and the last line of its logs."""
     times = f" {failure.count} times, the last time" if failure.count > 1 else ""
     last_line = next((line.strip() for line in reversed(failure.logs.splitlines()) if line.strip()), "")
     cause = last_line if len(last_line) <= _LONGEST_CAUSE else f"…{last_line[1 - _LONGEST_CAUSE :]}"
@@ -296,25 +306,24 @@ def _failed_with(failure: StepFailure) -> str:
 
 
 def _joined(what: str, why: str) -> str:
-    """Return the text without final punctuation, so that a sentence can continue."""
+    """Join `what` and `why` with a colon, without final punctuation, so that the sentence can continue."""
     return f"{what}: {why.strip()}".rstrip(".: ")
 
 
 def _installation(facts: HostFacts) -> InstallationSeen | None:
-    """Return the installation if it belongs to this build.
-
-    After a reinstallation it may be that of an earlier build.
-    """
+    """Return the installation if it belongs to the current build, not to an earlier one."""
     installation = facts.installation
     return None if installation is None or installation.updated_at < _began(facts) else installation
 
 
 def _records(facts: HostFacts) -> RecordsVerdict | None:
+    """Return the verdict of the records if it belongs to the current build, not to an earlier one."""
     records = facts.records
     return None if records is None or records.at < _began(facts) else records
 
 
 def _began(facts: HostFacts) -> float:
+    """Return the time at which the current build began; 0.0 if no step was ever reported."""
     return facts.progress.started_at if facts.progress else 0.0
 
 
