@@ -1,7 +1,8 @@
-"""Collectors in processes of their own that begin at once: forked of one that has loaded all they need.
+"""Start collectors quickly: each is forked from a process that has already imported all modules.
 
-`python -m tests.collector.at_once` forks one for each line on its standard input: a folder, and a file for
-what the collector says on standard error. It answers with the process id.
+`python -m tests.collector.at_once` is that process. For each line on its standard input it forks a collector
+and prints its process id. A line has two paths, separated by a tab: the data folder, and a file for standard
+error.
 """
 
 import contextlib
@@ -24,21 +25,22 @@ from service_record.collector.store.migrations import versions
 from tests.programs import REPOSITORY
 from tests.waiting import wait_for
 
-_OFTEN: Final = Rates(per_second=1e6, burst=1_000_000)
-_LATER: Final = ("alembic.command", "alembic.config", "alembic.runtime.migration", "sqlite3.dbapi2")
-_LISTENING: Final = "listening on "
+_UNLIMITED: Final = Rates(per_second=1e6, burst=1_000_000)
+_LATE_IMPORTS: Final = ("alembic.command", "alembic.config", "alembic.runtime.migration", "sqlite3.dbapi2")
+"""Modules that a collector otherwise imports only when it starts."""
+_READY_MESSAGE: Final = "listening on "
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A collector that was forked."""
+    """A forked collector process."""
 
     url: str
     pid: int
     said: Path
-    """File with its standard error."""
-    _ended: int
-    """A descriptor that can be read when it has ended; pidfd_open(2)."""
+    """The file with its standard error."""
+    _pidfd: int
+    """A file descriptor that becomes readable when the process ends; see pidfd_open(2)."""
 
     @property
     def has_ended(self) -> bool:
@@ -46,65 +48,66 @@ class Running:
 
     @property
     def is_dying(self) -> bool:
-        """Return whether its main thread is gone, whoever may hold up the others."""
+        """True if the main thread has ended, even if another thread has not ended yet."""
         try:
             return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] in {"Z", "X"}
         except (FileNotFoundError, ProcessLookupError):
             return True
 
     def ends_within(self, seconds: float) -> bool:
-        """Return whether it has ended, at the latest after that time."""
-        return bool(select.select([self._ended], [], [], seconds)[0])
+        """Wait at most `seconds` for the process to end. Return True if it has ended."""
+        return bool(select.select([self._pidfd], [], [], seconds)[0])
 
     def kill(self) -> None:
-        """End it as a crash would, if it has not ended."""
+        """Kill the process with SIGKILL, unless it has already ended."""
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._ended, signal.SIGKILL)
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
         assert self.ends_within(60)
 
     @property
     def tasks(self) -> frozenset[str]:
-        """The ids of its threads."""
+        """The ids of its threads; empty if the process is gone."""
         with contextlib.suppress(FileNotFoundError):
             return frozenset(task.name for task in Path(f"/proc/{self.pid}/task").iterdir())
         return frozenset()
 
 
 class Starter:
-    """Starts collectors; used from any thread."""
+    """Starts collectors. Several threads may use it at the same time."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
-        self._asking = threading.Lock()
+        self._lock = threading.Lock()
 
     @contextlib.contextmanager
     def collector(self, data: Path) -> Iterator[Running]:
-        """A collector on that folder, until the end of the block: then it is killed."""
+        """Start a collector with the data folder `data`, and kill it at the end of the block."""
         said = data.parent / f"said-{os.urandom(4).hex()}"
         said.touch()
-        pid = self._forked(data, said)
-        ended = os.pidfd_open(pid)
-        running = Running("", pid, said, ended)
+        pid = self._fork(data, said)
+        pidfd = os.pidfd_open(pid)
+        running = Running("", pid, said, pidfd)
         try:
-            wait_for(lambda: _LISTENING in said.read_text() or running.has_ended)
+            wait_for(lambda: _READY_MESSAGE in said.read_text() or running.has_ended)
             assert not running.has_ended, said.read_text()
-            url = said.read_text().partition(_LISTENING)[2].partition("\n")[0]
-            yield Running(url, pid, said, ended)
+            url = said.read_text().partition(_READY_MESSAGE)[2].partition("\n")[0]
+            yield Running(url, pid, said, pidfd)
         finally:
             running.kill()
-            os.close(ended)
+            os.close(pidfd)
 
-    def _forked(self, data: Path, said: Path) -> int:
+    def _fork(self, data: Path, said: Path) -> int:
+        """Ask the forking process for a new collector. Return its process id."""
         assert self._process.stdin
         assert self._process.stdout
-        with self._asking:
+        with self._lock:
             print(data, said, sep="\t", file=self._process.stdin, flush=True)
             return int(self._process.stdout.readline())
 
 
 @contextlib.contextmanager
 def starter() -> Iterator[Starter]:
-    """Ready to start collectors, which all end with the block."""
+    """Start the forking process, yield its `Starter`, and stop the process at the end of the block."""
     command = [sys.executable, "-m", "tests.collector.at_once"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
@@ -120,9 +123,9 @@ def starter() -> Iterator[Starter]:
 
 def _main() -> None:
     migrations = (f"{versions.__name__}.{each.name}" for each in pkgutil.iter_modules(versions.__path__))
-    for module in (*_LATER, *migrations):
+    for module in (*_LATE_IMPORTS, *migrations):
         importlib.import_module(module)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how they ended
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended collectors do not remain as zombies
     print("ready", flush=True)
     for line in sys.stdin:
         data, said = line.rstrip("\n").split("\t")
@@ -133,13 +136,14 @@ def _main() -> None:
 
 
 def _serve(data: Path, said: str) -> None:
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    """Run a collector in the forked process, with standard output and error in the file `said`."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the collector waits for its own child processes
     for descriptor, path, flags in ((0, os.devnull, os.O_RDONLY), (2, said, os.O_WRONLY | os.O_APPEND)):
         os.dup2(os.open(path, flags), descriptor)
     os.dup2(2, 1)
     status = 1
     try:
-        serve(CollectorSettings(data=data, port=0, rates=_OFTEN, guesses=_OFTEN))
+        serve(CollectorSettings(data=data, port=0, rates=_UNLIMITED, guesses=_UNLIMITED))
         status = 0
     finally:
         os._exit(status)
