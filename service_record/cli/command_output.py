@@ -31,8 +31,9 @@ from typing import Final, TypeAlias
 
 _LINES: Final = 3  # under systemd, the same number of lines is taken from the journal
 LIVE_LINES: Final = 100
-"""Number of last lines that can be read while the command runs: more than a private key has, which is only
-recognized by its first or last line.
+"""Number of last lines that can be read while the command runs.
+
+It is more than a private key has, because a key is recognized only by its first or last line.
 """
 _LIVE_LINE_BYTES: Final = 1000
 _LIVE_TAIL_BYTES: Final = 1 << 14
@@ -46,7 +47,7 @@ _STANDARD_ERROR: Final = 2
 _TERMINAL_QUIET_MS: Final = 20
 """The kernel moves text through a pseudo-terminal with a delay. After this pause, all text has arrived."""
 _MAX_SETTLE_SECONDS: Final = 1.0
-"""The longest time that a process left behind by the command can delay the end of `run` by writing on."""
+"""Longest delay of the end of `run` by a process that the command left behind and that continues to write."""
 _CONTROL_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 _FileAction: TypeAlias = tuple[int, int, int]
 
@@ -94,7 +95,7 @@ class CommandOutput:
         if is_live:
             import socket  # rarely needed, and slow to import
 
-            # Each message is whole, and one that finds no room is left out.
+            # SOCK_SEQPACKET keeps messages whole. The relay drops a message if the buffer is full.
             own, of_relay = socket.socketpair(type=socket.SOCK_SEQPACKET)
             self.live, live = own.detach(), of_relay.detach()
         ended, self._control = os.pipe()
@@ -294,7 +295,7 @@ class _Relay:
         """Copy one stream until its end, and settle it."""
         with suppress(OSError):  # a broken pipe: the reader of the original stream has closed it
             self._copy_until_end(stream)
-        os.close(stream.reader)  # first of all, so that the next write of the command gets SIGPIPE
+        os.close(stream.reader)  # before anything else, so that the next write of the command gets SIGPIPE
         self._settle(stream)
 
     def _copy_until_end(self, stream: _Stream) -> None:
@@ -303,8 +304,8 @@ class _Relay:
         poll.register(stream.target, 0)  # reports that its reader has closed it, even before a write
         poll.register(self._ended, 0)
         buffer = bytearray(_BUFFER_BYTES)
-        # Those of the real terminal: the command may have set its own before this process ran.
-        modes = _input_modes(stream.target) if stream.terminal_name else None
+        # Read them from the real terminal: the command may have changed those of its own terminal already.
+        modes = _read_input_modes(stream.target) if stream.terminal_name else None
         quiet_ms, until = None, None
         while True:
             ready = dict(poll.poll(quiet_ms))
@@ -324,7 +325,7 @@ class _Relay:
                     return
                 with memoryview(buffer)[:count] as data:
                     self._keep(stream, data)
-                    _write(stream.target, data)
+                    _write_all(stream.target, data)
             elif self._ended in ready:
                 continue  # poll again with `quiet_ms`: only output written before the end still counts
             if until is not None and (stream.reader not in ready or time.monotonic() >= until):
@@ -337,7 +338,7 @@ class _Relay:
         with self._lock:
             if len(data) < self._tail_bytes:
                 text = self._partial.get(stream.target, b"") + text
-            # Split off a few lines only, because a chunk may have thousands. Some of the last may be blank.
+            # Split off only some lines, because a chunk may have thousands: a few more, as some may be blank.
             *lines, partial = text.rsplit(b"\n", 4 * (self._lines.maxlen or _LINES))
             self._partial[stream.target] = partial[-self._tail_bytes :]
             self._lines.extend(line[-self._tail_bytes :] for line in lines if line.strip())
@@ -353,9 +354,9 @@ class _Relay:
         lines = [*self._lines, *filter(None, self._partial.values())][-LIVE_LINES:]
         if lines == self._published:
             return
-        with suppress(OSError):  # nobody reads them any more, or not so fast
+        with suppress(OSError):  # the reader is gone or too slow
             os.set_blocking(self._live, False)
-            os.write(self._live, b"\n".join(map(_without_cut_word, lines)))
+            os.write(self._live, b"\n".join(map(_cut_long_line, lines)))
             self._published = lines
 
     def _settle(self, stream: _Stream) -> None:
@@ -370,7 +371,7 @@ class _Relay:
                     self._publish()
                 lines = [*list(self._lines)[-_LINES:], *self._partial.values()]
                 with suppress(OSError):
-                    _write(self._answer, memoryview(b"\n".join(lines)))
+                    _write_all(self._answer, memoryview(b"\n".join(lines)))
                 os.close(self._answer)
 
 
@@ -390,7 +391,7 @@ def _splice_all_but_the_end(stream: _Stream) -> None:
             stream.can_splice = False  # splice(2) does not support this kind of target
 
 
-def _write(descriptor: int, data: memoryview) -> None:
+def _write_all(descriptor: int, data: memoryview) -> None:
     while data:
         try:
             data = data[os.write(descriptor, data) :]
@@ -399,13 +400,14 @@ def _write(descriptor: int, data: memoryview) -> None:
 
 
 def _wait_until_writable(descriptor: int) -> None:
-    """Wait for a full stream that another process has set to non-blocking."""
+    """Wait until a full stream can be written to. Another process has set it to non-blocking."""
     writable = select.poll()
     writable.register(descriptor, select.POLLOUT)
     writable.poll()
 
 
-def _input_modes(terminal: int) -> list[object] | None:
+def _read_input_modes(terminal: int) -> list[object] | None:
+    """Return the input modes, local modes and special characters of a terminal; None if it is gone."""
     try:
         modes = termios.tcgetattr(terminal)
     except termios.error:
@@ -418,7 +420,7 @@ def _copy_input_modes(stream: _Stream, last: list[object]) -> list[object]:
 
     ncurses, for example, sets the modes of the terminal that it writes to. Returns the present modes.
     """
-    modes = _input_modes(stream.reader)
+    modes = _read_input_modes(stream.reader)
     if modes is None or modes == last:
         return last
     with suppress(termios.error):
@@ -428,8 +430,8 @@ def _copy_input_modes(stream: _Stream, last: list[object]) -> list[object]:
     return modes
 
 
-def _without_cut_word(line: bytes) -> bytes:
-    """Return the beginning of a long line, without the word that is cut: half a secret is not recognized."""
+def _cut_long_line(line: bytes) -> bytes:
+    """Return the beginning of a long line, cut between two words: half a secret is not recognized."""
     if len(line) <= _LIVE_LINE_BYTES:
         return line
     return line[:_LIVE_LINE_BYTES].rpartition(b" ")[0]

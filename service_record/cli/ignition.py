@@ -1,6 +1,6 @@
 """`service-record ignition`: make an Ignition config with the files and units of `service-record install`.
 
-Standard input can be used for one input file. The reporter's settings are checked like on a host.
+One input file can be standard input. The reporter's settings are checked in the same way as on a host.
 """
 
 import errno
@@ -114,6 +114,7 @@ def read_file(path: str, most: int = MOST) -> bytes:
 
 
 def read_token_file(path: str | None) -> bytes | None:
+    """Return the content of a token file. Raises OSError, and UsageError if the file is empty."""
     if path is None:
         return None
     token = read_file(path, _MAX_TOKEN_BYTES)
@@ -123,6 +124,7 @@ def read_token_file(path: str | None) -> bytes | None:
 
 
 def read_certificates(path: str | None) -> bytes | None:
+    """Return the content of a CA bundle. Raises OSError, and UsageError if it has no PEM certificate."""
     if path is None:
         return None
     data = read_file(path)
@@ -165,7 +167,7 @@ def reporter_settings(
 ) -> str | None:
     """Return the text of reporter.toml; None without any settings.
 
-    Raises UsageError with the reporter's own message if the reporter would reject the settings.
+    Raises OSError, and UsageError with the reporter's own message if the reporter would reject the settings.
     """
     if path is None and not is_given:
         return None
@@ -206,6 +208,7 @@ def _input_name(path: str) -> str:
 
 
 def _check_value(check: Callable[[], None], where: str) -> None:
+    """Convert a ValueError of `check` to a UsageError that names the option or file."""
     try:
         check()
     except ValueError as error:
@@ -362,7 +365,7 @@ def command(
     """
     wanted_form = _ConfigForm(form, role, variant, is_patch)
     _check_options(wanted_form, base, replacing, options)
-    spec = _spec(spec, is_patch=is_patch)
+    spec = _choose_version(spec, is_patch=is_patch)
     files = (base, options["token_file"], options["settings"], options["ca_bundle"], *options["added"])
     check_one_input(*files)
     values: dict[str, object] = {f"assisted_service.{name}": options[name] for name in _IDS if options[name]}
@@ -399,7 +402,7 @@ def _check_options(
         raise click.UsageError(f"{option} is the reporter's; say where it reports to, as --url or --ship-to")
 
 
-def _spec(version: str | None, *, is_patch: bool) -> str:
+def _choose_version(version: str | None, *, is_patch: bool) -> str:
     """Return the version of the config. Raises UsageError if an assisted-service does not accept it."""
     if is_patch and version not in {None, *TAKEN_BY_ASSISTED_SERVICE}:
         versions = " and ".join(TAKEN_BY_ASSISTED_SERVICE)
@@ -425,6 +428,7 @@ def _check_object(form: _ConfigForm, options: dict[str, Any]) -> None:
 
 
 def _merge_base(base: str, ours: Config, replacing: Iterable[str]) -> Config:
+    """Merge our config into the file `base`, and print warnings about that file."""
     data = read_file(base)
     theirs = read_config(data)
     insist(theirs)
@@ -434,6 +438,7 @@ def _merge_base(base: str, ours: Config, replacing: Iterable[str]) -> Config:
 
 
 def _encode(config: Config, form: _ConfigForm) -> str:
+    """Return a config as text in the output format. Raises BadConfigError if invalid or too large."""
     reading.validate(json.dumps(config).encode())
     if form.name == "butane":
         text = as_yaml(butane(config, form.role, form.variant))

@@ -1,7 +1,7 @@
-"""Send what an open stage printed last to a collector, every few seconds: for `ship --follow` and `run`.
+"""Send the last output lines of an open stage to a collector, for `ship --follow` and `run`.
 
-A service never waits for it: `run` has a process of its own send, `ship` a thread. A host that dies in the
-middle of a stage leaves these lines at the collector.
+The lines are sent every few seconds. If a host dies in the middle of a stage, the collector still has them. A
+service never waits for the network: `run` sends from another process, and `ship` from a thread.
 """
 
 import os
@@ -30,25 +30,29 @@ if TYPE_CHECKING:
 _EVERY_SECONDS: Final = 5.0
 _REQUEST_SECONDS: Final = 5.0
 _END_SECONDS: Final = 10
-"""After the end of the command, the process that sends is killed after this time."""
+"""The sending process is killed this long after the end of the command."""
 _JOURNAL_LINES: Final = 100
-"""Number of lines in which secrets are looked for. A private key is recognized by its first or last line, and
-may have more lines than are sent.
+"""Number of lines that are searched for secrets; fewer are sent.
+
+A private key is recognized only by its first or last line, and may be longer than the lines that are sent.
 """
 _TAIL_BYTES: Final = 256 << 10
-"""Bytes at the end of a record in which the open stage is looked for."""
+"""The open stage is searched only in this many bytes at the end of a record."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectorPlace:
-    """A collector and its token, as options name them."""
+    """The collector's URL and the files with its token and CA certificates, from the options."""
 
     url: str
     token_file: Path | None = None
     ca_bundle: Path | None = None
 
-    def sender(self, tell: Callable[[str], None], host: str = "") -> "LastWordsSender":
-        """Connect. Raises CollectorError, and ImportError without the extra `client`."""
+    def sender(self, warn: Callable[[str], None], host: str = "") -> "LastWordsSender":
+        """Connect to the collector; `warn` prints a warning. `host` is the name under which lines are sent.
+
+        Raises CollectorError, and ImportError without the extra `client`.
+        """
         from service_record.http.address import parse_address
         from service_record.http.collector_client import connect
         from service_record.http.last_words_sending import LastWordsSender
@@ -66,7 +70,7 @@ class CollectorPlace:
             self.url, token_file=self.token_file, ca_bundle=self.ca_bundle, seconds=_REQUEST_SECONDS
         )
         name = host or parse_address(self.url).host or socket.gethostname()
-        return LastWordsSender(client, name.lower(), mask, tell)
+        return LastWordsSender(client, name.lower(), mask, warn)
 
 
 # What `run` sends
@@ -77,8 +81,8 @@ def start_sending(
 ) -> int:
     """Start a process that sends the last lines of a command. Return a descriptor, or -1 if none started.
 
-    `lines` returns them, and needs the descriptors `kept`. The descriptor tells the process about the end of
-    the command: a byte is written to it after a success, and then it is closed.
+    `lines` returns these lines; it needs the descriptors in `kept`. When the command has ended, the caller
+    must close the returned descriptor. If the command succeeded, it first writes one byte to it.
     """
     try:
         ended, control = os.pipe()
@@ -110,13 +114,14 @@ def _redirect_to_null(descriptors: set[int]) -> None:
 def _send_until_end(
     place: CollectorPlace, service: str, stage: str, lines: Callable[[], list[str]], ended: int
 ) -> None:
-    # All signals are blocked here. systemd, which stops this process with its unit, must not wait for it.
+    # This process inherits a mask that blocks all signals. SIGTERM is needed because systemd must not have to
+    # wait for this process when it stops the unit. SIGALRM limits the time after the end of the command.
     for number in (signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGALRM})
     has_ended = False
 
-    def tell(line: str) -> None:
+    def warn(line: str) -> None:
         if not has_ended:
             with suppress(OSError):
                 os.write(2, f"service-record run: {visible(line)}\n".encode(errors="replace"))
@@ -129,16 +134,16 @@ def _send_until_end(
         is_success = has_ended and bool(os.read(ended, 1))
         printed = [] if is_success else lines()
         if has_ended:
-            _redirect_to_null({2})  # whoever reads standard error to its end does not wait for this process
+            _redirect_to_null({2})  # a reader of standard error must not wait for this process
         if not printed and not has_ended:
             continue
         try:
-            sender = sender or place.sender(tell)
+            sender = sender or place.sender(warn)
             sender.send(service, stage, printed, is_last=has_ended)
             if sender.is_refused:
                 return
         except Exception as error:  # noqa: BLE001  # no error here may affect the service
-            tell(f"Warning: last lines are not sent: {error}")
+            warn(f"Warning: last lines are not sent: {error}")
             return
 
 
@@ -158,7 +163,7 @@ def invocation_lines(invocation: str, since: float) -> Callable[[], list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class OpenStage:
-    """The stage of a service that is open, or the service itself, and its invocation."""
+    """The open stage of a running service. `stage` is empty if the service has no open stage."""
 
     invocation: str
     stage: str
@@ -168,7 +173,7 @@ class OpenStage:
 
 @dataclass(slots=True)
 class RecordsFollower:
-    """Sends the last journal lines of services whose records are in a directory, in a thread of its own."""
+    """A thread that sends the last journal lines of the services whose records are in a directory."""
 
     place: CollectorPlace
     host: str
@@ -182,18 +187,18 @@ class RecordsFollower:
         threading.Thread(target=self._run, name="last words", daemon=True).start()
 
     def _run(self) -> None:
-        def tell(line: str) -> None:
+        def warn(line: str) -> None:
             click.echo(visible(line), err=True)
 
         try:
-            sender = self.place.sender(tell, self.host)
+            sender = self.place.sender(warn, self.host)
             while not sender.is_refused:
                 time.sleep(_EVERY_SECONDS)
-                self._round(sender)
-        except Exception as error:  # noqa: BLE001  # the records are sent all the same
-            tell(f"Warning: last lines are not sent: {error}")
+                self._send_round(sender)
+        except Exception as error:  # noqa: BLE001  # no error here may stop the sending of records
+            warn(f"Warning: last lines are not sent: {error}")
 
-    def _round(self, sender: "LastWordsSender") -> None:
+    def _send_round(self, sender: "LastWordsSender") -> None:
         try:
             services = self.records.services()
         except FileNotFoundError:
@@ -201,10 +206,10 @@ class RecordsFollower:
         for service in services:
             if self.services and service not in self.services:
                 continue
-            with suppress(OSError):  # the record was removed at this moment, or may not be read
-                self._send_lines_of(service, sender)
+            with suppress(OSError):  # the record has just been removed, or cannot be read
+                self._send_lines(service, sender)
 
-    def _send_lines_of(self, service: str, sender: "LastWordsSender") -> None:
+    def _send_lines(self, service: str, sender: "LastWordsSender") -> None:
         from service_record.http.record_sending import read_signature
         from service_record.record.entry import Result
 
@@ -243,9 +248,10 @@ def read_last_entries(path: Path) -> "list[Entry]":
 
 
 def find_open_stage(entries: "Iterable[Entry]") -> OpenStage | None:
-    """Return the open stage, or the open service or command without one; None if nothing is open.
+    """Return the open stage, or the open service or command if it has no open stage; None if neither is open.
 
-    Only a service that systemd runs in this boot counts: the journal has the output of no other.
+    Only services that systemd has started in this boot count, because the output of others is not in the
+    journal.
     """
     from service_record.record.entry import Phase
 
@@ -257,11 +263,11 @@ def find_open_stage(entries: "Iterable[Entry]") -> OpenStage | None:
         boot = entry.boot_id
         began = entry.time.timestamp() if entry.time is not None else 0.0
         if entry.phase is Phase.STAGE_START:
-            open_parts = open_parts or [("", began)]  # the start of the run is too far up
+            open_parts = open_parts or [("", began)]  # the start of the run is before the read part
             open_parts.append((entry.stage or "", began))
         elif entry.phase is Phase.STAGE_END:
-            of_name = [number for number, (stage, _) in enumerate(open_parts) if stage == entry.stage]
-            del open_parts[of_name[-1] if of_name else len(open_parts) :]
+            same_name = [number for number, (stage, _) in enumerate(open_parts) if stage == entry.stage]
+            del open_parts[same_name[-1] if same_name else len(open_parts) :]
         elif entry.phase.is_start:
             open_parts = [("", began)]
         else:

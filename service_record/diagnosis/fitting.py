@@ -62,11 +62,11 @@ _LEAST_HEALED: Final = timedelta(minutes=5)
 _LEAST_HEALED_LINES: Final = 50
 """A problem that may pass by itself has passed if its last line is older than both limits: five minutes and
 a quarter of the run, counted back from the failure. Without times: 50 lines and a quarter of the file."""
-_LEAST_CONTINUED: Final = timedelta(seconds=30)  # longer than the usual pause between two tries
+_LEAST_CONTINUED: Final = timedelta(seconds=30)  # longer than the usual pause before a retry
 _MOST_COMPARED: Final = 20
-"""The most own lines of one pattern among which one that does not go on is preferred."""
-_CONTINUED: Final = "healthy hosts log it as often, and the service went on"
-_GOES_ON: Final = r"""(?xi)
+"""Number of own lines of one pattern among which a line is preferred that does not say "continuing"."""
+_SERVICE_CONTINUED: Final = "healthy hosts log it as often, and the service went on"
+_CONTINUES: Final = r"""(?xi)
       (?: [,;.)(] | \s[\u2014-] ) \s* (?: (?:and|but|so|now|we|will|is|are) \s+ ){0,3}    # a last clause
         (?: (?P<again> (?:re)?trying | (?:re)?try\sagain | retry | waiting )
           | skipp(?:ed|ing) | ignor(?:ed|ing) | continu(?:e|ing) | proceeding | falling\sback
@@ -78,11 +78,12 @@ _GOES_ON: Final = r"""(?xi)
     | \[client\s[^\]\n]{3,60}\] \s AH\d{5}: | \[ssl:(?:info|debug)\]                       # Apache
     | \b SSL_accept\serror\sfrom\s | \b lost\sconnection\safter\sSTARTTLS\sfrom\s          # Postfix
     """
-"""A line that itself says that its program goes on: without a part, with a new try, or with other clients."""
+"""A line that reports a problem, and that its program continues: it skips something, tries again, or serves
+other clients."""
 WORKS_LATER: Final = "a later line shows that it works"
 OF_UNNAMED_UNIT: Final = "the log does not show for which unit the program ran"
 MAY_HAVE_PASSED: Final = "another program logged it, and it may have passed"
-_WENT_ON: Final = "the line says that its program went on"
+_SAYS_IT_CONTINUED: Final = "the line says that its program went on"
 _OF_UNIT: Final = frozenset({"service", "unit"})
 """Placeholders of commands about the unit of the failed service."""
 _UNIT_NAME: Final = r"(?a)[\w:.\\@-]+\.(?:service|socket|target|device|mount|swap|timer|path): "
@@ -268,8 +269,8 @@ class CauseMatcher:
         """Return why a line that belongs to the failure does not prove the cause; None if it does."""
         if match.proximity is Proximity.FACT:
             return None
-        if says_it_goes_on(line, is_own=match.proximity <= Proximity.OWN_LINE):
-            return _WENT_ON
+        if says_it_continues(line, is_own=match.proximity <= Proximity.OWN_LINE):
+            return _SAYS_IT_CONTINUED
         if rule.program is None:
             return None
         writer = (match.by.name, match.by.unit) if match.by is not None else ()
@@ -277,9 +278,9 @@ class CauseMatcher:
         return None if _find_first([rule.program], b"\n".join(texts)) else "no line names the program"
 
     def _find_contradiction(self, match: Match) -> str | None:
-        """Return why a line does not prove the cause if a later one shows that what it names works."""
+        """Return a doubt if a later line shows that the device or host in a match works, else None."""
         time, place = match.time, match.place
-        if match.by is None:  # the message of a record: its line in the journal has a time
+        if match.by is None:  # the message of a record; its copy in the journal has a time
             first = (match.line or "").partition("\n")[0].strip()
             own = next((one for one in self._lines if one.text.strip() == first), None)
             time, place = (None, None) if own is None else (own.time, own.place)
@@ -343,12 +344,12 @@ class CauseMatcher:
             if own is not None:
                 elsewhere = self._match_elsewhere(test, rule) if test.elsewhere else None
                 is_certain = elsewhere is not None and not elsewhere.doubt
-                return elsewhere if is_certain else replace(own, doubt=_CONTINUED)
+                return elsewhere if is_certain else replace(own, doubt=_SERVICE_CONTINUED)
         if not test.elsewhere and rule.rank is not Rank.CAUSE:
             return None
         if not any(test is one.lines for one in (*rule.unless, *rule.doubts)):
             return self._match_elsewhere(test, rule)
-        # Such a line speaks against the rule at any time, but only in a source that the rule names.
+        # A line in `unless` or `doubts` counts at any time, but only in a source that the rule names.
         lines = [
             line for line in self._kept_lines(test) if any(matches_source(line, at) for at in test.elsewhere)
         ]
@@ -360,10 +361,10 @@ class CauseMatcher:
             return None
         text = self._texts["message"]
         match = _find_first(test.patterns, text)
-        if match is not None and says_it_goes_on(_whole_line(match, text)):
-            # A line after which the program ended says more.
+        if match is not None and says_it_continues(_whole_line(match, text)):
+            # Prefer a line after which the program did not continue: it is nearer to the failure.
             lines = text.decode(errors="replace").splitlines()
-            final = "\n".join(line for line in lines if not says_it_goes_on(line)).encode(errors="replace")
+            final = "\n".join(line for line in lines if not says_it_continues(line)).encode(errors="replace")
             if (later := _find_first(test.patterns, final)) is not None:
                 match, text = later, final
         values = None if match is None else _line_values(match, test, self._evidence.facts)
@@ -377,7 +378,7 @@ class CauseMatcher:
             return None
         found = (self._find_in_lines(one, self._lines, test, Proximity.OWN_LINE) for one in test.patterns)
         matches = list(chain.from_iterable(islice(lines, _MOST_COMPARED) for lines in found))
-        best = min(matches, key=lambda match: says_it_goes_on(match.line or ""), default=None)
+        best = min(matches, key=lambda match: says_it_continues(match.line or ""), default=None)
         if best is None or best.by is None or not is_of_unnamed_unit(best.by):
             return best
         return replace(best, doubt=OF_UNNAMED_UNIT) if rule.rank is Rank.CAUSE else None
@@ -405,7 +406,7 @@ class CauseMatcher:
                     continue
                 doubt = doubt or "healthy hosts log it as often"
             if proximity is Proximity.OWN_LINE and rule.heals and self._continued_after(matches[0].by, test):
-                doubt = doubt or _CONTINUED
+                doubt = doubt or _SERVICE_CONTINUED
             match = replace(matches[0], doubt=doubt or None)
             if not doubt:
                 return match
@@ -453,8 +454,8 @@ class CauseMatcher:
         else:
             proximity = Proximity.ELSEWHERE if is_named else Proximity.UNEXPECTED
         doubt = self._find_doubt(line, rule, trouble)
-        if not doubt and rule.rank is Rank.CAUSE and says_it_goes_on(line.text, is_own=is_own):
-            doubt = _WENT_ON
+        if not doubt and rule.rank is Rank.CAUSE and says_it_continues(line.text, is_own=is_own):
+            doubt = _SAYS_IT_CONTINUED
         if not doubt and proximity is Proximity.UNEXPECTED:
             doubt = "another run logged it" if is_own else "another program logged it"
             doubt = MAY_HAVE_PASSED if rule.heals and not is_own else doubt
@@ -538,7 +539,7 @@ class CauseMatcher:
         """Return the cause that a rule names, with its texts and commands filled in from the match."""
         by = match.by
         values = {**_common_values(self._trouble, by), **match.values}
-        # A line of a file names no program: its file is not a unit that systemd knows.
+        # The `name` of a line in such a file is the name of the file, not of a unit.
         is_of_file = self._trouble is None and by is not None and by.kind in {OTHER, INSTALLER}
         pasted = {name: value for name, value in values.items() if not is_of_file or name not in _OF_UNIT}
         return KnownCause(
@@ -556,13 +557,13 @@ class CauseMatcher:
         )
 
 
-def says_it_goes_on(line: str, *, is_own: bool = True) -> bool:
-    """Return True if a line itself says that its program goes on after the problem.
+def says_it_continues(line: str, *, is_own: bool = True) -> bool:
+    """Return True if a line itself says that its program continues after the problem.
 
-    A new try counts only in the lines of the failed service: a controller that tries forever may be what the
-    service waits for.
+    "Trying again" counts only if the failed service logged it (`is_own`): the service may be waiting for
+    another program that never succeeds.
     """
-    match = re.search(_GOES_ON, line)
+    match = re.search(_CONTINUES, line)
     return match is not None and (is_own or not match["again"])
 
 

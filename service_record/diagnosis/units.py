@@ -272,8 +272,9 @@ def with_logs(
 ) -> tuple[Unit, ...]:
     """Add systemd's log to units, and add units that only the log has.
 
-    Added are units that did not start because of a fault, and the `named` services. Use `adds_failed` if
-    nothing else lists the failed units: it also adds units whose last logged state is a failure.
+    Two kinds of units are added: those that did not start because of a fault, and the services in `named`.
+    `adds_failed` also adds units whose last logged state is a failure. Use it if there is no list of the
+    failed units.
     """
     known = {unit.name: unit for unit in units}
     if adds_failed:
@@ -435,6 +436,7 @@ def with_required_units(
 
 
 _MAX_REQUIRED: Final = 200
+"""`with_required_units` stops after it has queried more units than this."""
 
 
 def asserted_units(units: Iterable[Unit], logs: Mapping[str, UnitLog]) -> tuple[str, ...]:
@@ -480,7 +482,7 @@ def _parse_unit(values: Mapping[str, list[str]], booted: float) -> Unit | None:
     if is_failed:
         is_certain = not first("SuccessExitStatus")
         command, facts = _find_failure(
-            first("Result") or None, list(_command_ends(values)), is_first_certain=is_certain
+            first("Result") or None, list(_parse_command_ends(values)), is_first_certain=is_certain
         )
     return Unit(
         name=first("Id"),
@@ -488,21 +490,21 @@ def _parse_unit(values: Mapping[str, list[str]], booted: float) -> Unit | None:
         load_state=first("LoadState"),
         is_active=state in {"active", "activating", "reloading", "deactivating"} and not is_failed,
         is_failed=is_failed,
-        restarts=_number(first("NRestarts")),
+        restarts=_parse_number(first("NRestarts")),
         facts=facts,
         command=command,
-        since=_time(first("StateChangeTimestampMonotonic"), booted),
+        since=_parse_time(first("StateChangeTimestampMonotonic"), booted),
         has_unmet_condition=_is_unmet(first("ConditionResult"), first("ConditionTimestampMonotonic")),
         has_unmet_assertion=_is_unmet(first("AssertResult"), first("AssertTimestampMonotonic")),
         is_queued=bool(first("Job")),
-        has_started=_number(first("InactiveExitTimestampMonotonic")) > 0,
+        has_started=_parse_number(first("InactiveExitTimestampMonotonic")) > 0,
         requires=frozenset(names("Requires", "Requisite", "BindsTo")),
         bound_to=frozenset(names("BindsTo")),
-        required_by=_services(names("RequiredBy", "RequisiteOf", "BoundBy")),
+        required_by=_filter_services(names("RequiredBy", "RequisiteOf", "BoundBy")),
     )
 
 
-def _command_ends(values: Mapping[str, list[str]]) -> Iterator[tuple[str, str, str, str | None]]:
+def _parse_command_ends(values: Mapping[str, list[str]]) -> Iterator[tuple[str, str, str, str | None]]:
     """Yield how the commands of a unit ended, in the order in which they run, except ignored failures."""
     for name in PROPERTIES:
         for value in values.get(name, ()) if name.startswith("Exec") else ():
@@ -514,7 +516,11 @@ def _command_ends(values: Mapping[str, list[str]]) -> Iterator[tuple[str, str, s
 def _find_failure(
     result: str | None, ends: Iterable[tuple[str, str, str | None, str | None]], *, is_first_certain: bool
 ) -> tuple[str | None, Facts]:
-    """Return the command that caused systemd's result, if certain, and how it failed."""
+    """Return the command that caused systemd's result, if certain, and how it failed.
+
+    Each of the `ends` has a command, its `code=`, its exit status or signal number, and the signal's name. If
+    several commands failed, the first one is the cause only if `is_first_certain`.
+    """
     code = _CODES.get(result or "")
     bad = [end for end in ends if end[1] == code and (code != "exited" or end[2] != "0")]
     if not bad or (len(bad) > 1 and not is_first_certain):
@@ -527,22 +533,24 @@ def _find_failure(
 
 def _is_unmet(result: str, checked: str) -> bool:
     """Return True if a check has failed. Before the first check the result is `no` as well."""
-    return result == "no" and _number(checked) > 0
+    return result == "no" and _parse_number(checked) > 0
 
 
-def _time(microseconds: str, booted: float) -> datetime | None:
-    seconds = _number(microseconds) / 1e6
+def _parse_time(microseconds: str, booted: float) -> datetime | None:
+    """Return the time of a `…TimestampMonotonic` property; None if it is 0 or invalid."""
+    seconds = _parse_number(microseconds) / 1e6
     return datetime.fromtimestamp(booted + seconds, UTC) if seconds > 0 else None
 
 
 _MAX_DIGITS: Final = 15  # microseconds of thirty years
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
+    """Return the number in a property; 0 if it is not a number, such as `[not set]`."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else 0
 
 
-def _services(names: Iterable[str]) -> tuple[str, ...]:
+def _filter_services(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name.endswith(_SERVICE)))
 
 
@@ -578,19 +586,19 @@ _FILE_LINE: Final = rf"(?P<place>/\S*?/{_UNIT_GROUP}(?:\.d/[^/\s]+\.conf)?:\d+):
 _SUPPRESSED: Final = rf"Suppressed (?P<count>\d{{1,12}}) messages from (?:\S*/)?{_UNIT_GROUP}"
 _SPAWN_ERROR: Final = rf"{_UNIT_GROUP}: (?P<reason>Failed to .*|Failed at step .*|.* failed: .*)"
 _INACTIVE: Final = rf"(?:{_UNIT_GROUP}(?: - .*)?|(?P<description>\S.*)) is inactive\.$"
-"""systemd checks `Requisite=` by a job, and logs this just before it cancels the units that need the unit."""
+"""systemd logs this if a unit in `Requisite=` is inactive, just before it cancels the units that need it."""
 _AFTER_REASON: Final = r"Failed at step |Failed to (?:run|spawn) '[a-z-]+' task"
-"""Messages that systemd logs after the reason. They may name our task after the end, 'stop-post'."""
+"""Messages that follow the one with the reason. They may name the task of our drop-in, 'stop-post'."""
 
 _UpdateLog: TypeAlias = Callable[[UnitLog, re.Match[str]], UnitLog]
 
 
-def _forget(_log: UnitLog, _match: re.Match[str]) -> UnitLog:
+def _reset(_log: UnitLog, _match: re.Match[str]) -> UnitLog:
     return NOT_LOGGED
 
 
 def _add_start(log: UnitLog, _match: re.Match[str]) -> UnitLog:
-    """Forget everything but restarts: a service that keeps failing also starts between two failures."""
+    """Forget all but the restarts, because a service that fails repeatedly starts between two failures."""
     before = log.result or log.result_before
     return UnitLog(restarts=log.restarts, result_before=before, time=log.time) if log.restarts else NOT_LOGGED
 
@@ -601,7 +609,7 @@ def _add_restart(log: UnitLog, match: re.Match[str]) -> UnitLog:
 
 
 def _add_exit(log: UnitLog, match: re.Match[str]) -> UnitLog:
-    """Add how a process of the unit ended. The first failure causes systemd's result."""
+    """Add the exit status or signal of a process. Only the first failure causes systemd's result."""
     if log.exit_code is not None or log.signal is not None:
         return log
     if match["code"] == "exited":
@@ -630,7 +638,7 @@ _UPDATES: Final[dict[UnitEvent, _UpdateLog]] = {
     UnitEvent.STARTED: _add_start,
     UnitEvent.FINISHED: _add_start,
     UnitEvent.RESTARTED: _add_restart,
-    UnitEvent.DEACTIVATED: _forget,
+    UnitEvent.DEACTIVATED: _reset,
     UnitEvent.EXITED: _add_exit,
     UnitEvent.FAILED: lambda log, match: replace(log, result=match["result"]),
     UnitEvent.ENTERED_FAILED: lambda log, _match: replace(log, result=log.result or _guess_result(log)),
@@ -642,7 +650,7 @@ _UPDATES: Final[dict[UnitEvent, _UpdateLog]] = {
     UnitEvent.TIMED_OUT: _set_hindrance(Hindrance.TIMED_OUT),
     UnitEvent.UNLOADABLE: _set_hindrance(Hindrance.UNLOADABLE),
 }
-"""Event -> how it changes the log of a unit. Other events do not change it."""
+"""Event -> the function that updates the log of the unit. Other events do not change it."""
 
 
 def read_logs(lines: Iterable[LogLine]) -> dict[str, UnitLog]:
@@ -767,7 +775,7 @@ class _SystemdLog:
         return logs
 
     def _conclude(self, log: UnitLog) -> UnitLog:
-        """Complete the log of a unit: a recent start in a series of failures is not a recovery."""
+        """Complete the log of a unit. A recent start in a series of failures does not count as a recovery."""
         if log.result is not None or log.hindrance is not None:
             return log
         if log.exit_code or log.signal:
@@ -783,10 +791,12 @@ class _SystemdLog:
 
 _LEAST_RESTARTS: Final = 3
 _RECENT: Final = timedelta(minutes=2)
+"""A unit that has restarted at least 3 times, and started less than 2 minutes before the end of the log, has
+not recovered."""
 
 
 def _add_complaint(complaints: list[str], match: re.Match[str]) -> None:
-    """Add a complaint about a unit file. A line that systemd does not ignore is the only reason."""
+    """Add a complaint about a unit file. One that systemd does not ignore replaces all others."""
     complaint = f"{match['place']}: {match['what']}"
     if not match["what"].endswith("ignoring."):
         complaints[:] = [complaint]

@@ -38,7 +38,7 @@ from service_record.record.recognition import TIMES, FileForm
 _BLOCK_BYTES: Final = 1 << 20
 _MAX_LOOKBACK_BYTES: Final = 64 << 10
 """In a journal as text, only this many bytes before a failure are searched for lines of the failed unit."""
-_MAX_TAIL: Final = 3
+_MAX_TAIL: Final = 3  # lines of the unit in the message of its failure
 _MAX_LINE_BYTES: Final = 1 << 12
 SYSTEMD_LINE: Final = rf"(?P<time>{TIMES}) (?:\S+ )?(?:systemd(?:\[1\])?|init\.scope\[1\]): (?P<text>.*)"
 _NEEDLES: Final = (
@@ -46,12 +46,13 @@ _NEEDLES: Final = (
     *(b"\n-- Boot ", b"\n-- Reboot --", b" kernel: Linux version ", b" setting system clock to "),
     *(b" subiquity_", b" curtin_", b" cloud-init[", b" anaconda["),
 )
+"""Only lines of a text journal that contain one of these are parsed."""
 _INSTALLER_LINE: Final = (
     rf"(?P<time>{TIMES}) (?:\S+ )?(?P<program>{JOURNAL_PROGRAMS})\[\d{{1,10}}\]: (?P<text>.*)"
 )
 _MAX_INSTALLER_LINES: Final = 200_000
 _MAX_ENTRY_BYTES: Final = 16 << 20
-_SHORTENED_ENTRY_BYTES: Final = 1 << 20  # of a longer entry, such as one with a core dump
+_SHORTENED_ENTRY_BYTES: Final = 1 << 20  # kept of a longer entry, such as a core dump
 _EVENT_FIELDS: Final = (*(b"MESSAGE_ID", b"JOB_RESULT", b"UNIT_RESULT", b"EXIT_CODE", b"EXIT_STATUS"),)
 _MAX_DIGITS: Final = 16
 _MAX_DELAY: Final = 60.0  # seconds; after a longer delay, the clock must have been set in between
@@ -73,7 +74,7 @@ def read_runs(
         return _read_entries(form, _split_export(read), _EXPORT_MARKS)
     if form is FileForm.JOURNAL_JSON:
         head = read(_BLOCK_BYTES)
-        read = _read_again(head, read)
+        read = _prepend(head, read)
         first = head.partition(b"\n")[0]
         if b'"__REALTIME_TIMESTAMP":"' in first and first.rstrip(b", \r").endswith(
             b"}"
@@ -88,7 +89,7 @@ def read_runs(
 
 
 class _Marks(msgspec.Struct, frozen=True):
-    """Byte strings that find a field in an entry without parsing the entry."""
+    """Byte strings with which a field is found in an entry without parsing the entry."""
 
     of_systemd: tuple[bytes, ...]
     unit: bytes
@@ -99,7 +100,7 @@ class _Marks(msgspec.Struct, frozen=True):
     """Beginnings of installers' identifiers. The ends differ: `curtin_event.1975.5`."""
 
 
-def _identifiers(field: bytes) -> tuple[bytes, ...]:
+def _make_identifier_marks(field: bytes) -> tuple[bytes, ...]:
     return tuple(field + name for name in (b"subiquity_", b"curtin_", b"cloud-init", b"anaconda"))
 
 
@@ -109,7 +110,7 @@ _EXPORT_MARKS: Final = _Marks(
     b"\n_SYSTEMD_INVOCATION_ID=",
     b"\n_BOOT_ID=",
     b"\n",
-    _identifiers(b"\nSYSLOG_IDENTIFIER="),
+    _make_identifier_marks(b"\nSYSLOG_IDENTIFIER="),
 )
 _JSON_MARKS: Final = _Marks(
     (b'"_PID":"1"', b'"UNIT":"'),
@@ -117,7 +118,7 @@ _JSON_MARKS: Final = _Marks(
     b'"_SYSTEMD_INVOCATION_ID":"',
     b'"_BOOT_ID":"',
     b'"',
-    _identifiers(b'"SYSLOG_IDENTIFIER":"'),
+    _make_identifier_marks(b'"SYSLOG_IDENTIFIER":"'),
 )
 
 
@@ -189,7 +190,8 @@ def _split_lines(read: Read) -> Iterator[bytes]:
         yield pending
 
 
-def _read_again(head: bytes, read: Read) -> Read:
+def _prepend(head: bytes, read: Read) -> Read:
+    """Return a function that returns `head` first, and then what `read` returns."""
     blocks = chain([head], iter(lambda: read(_BLOCK_BYTES), b""))
     return lambda _: next(blocks, b"")
 
@@ -202,7 +204,7 @@ def _add_fields(runs: JournalRuns, fields: Fields) -> None:
     if fields.get(b"_PID") != b"1" and fields.get(b"SYSLOG_IDENTIFIER") != b"systemd":
         program = fields.get(b"SYSLOG_IDENTIFIER", b"").decode(errors="replace")
         if re.fullmatch(JOURNAL_PROGRAMS, program) is not None:
-            time = _sent_time(fields).time
+            time = _find_sent_time(fields).time
             at = None if time is None else datetime.fromtimestamp(time, UTC)
             _add_installer_lines(runs, text, program, at)
         own = fields.get(b"_SYSTEMD_UNIT", b"").decode(errors="replace")
@@ -215,7 +217,7 @@ def _add_fields(runs: JournalRuns, fields: Fields) -> None:
         return  # a message of a user's service manager
     runs.add(
         JournalMessage(
-            at=_sent_time(fields),
+            at=_find_sent_time(fields),
             boot_id=boot_id,
             text=text[:_MAX_LINE_BYTES].decode(errors="replace").strip(),
             unit=unit.decode(errors="replace"),
@@ -236,7 +238,7 @@ def _add_installer_lines(runs: JournalRuns, text: bytes, program: str, at: datet
             runs.installer_lines.append(InstallerLine(own, at, program))
 
 
-def _sent_time(fields: Fields) -> JournalMoment:
+def _find_sent_time(fields: Fields) -> JournalMoment:
     """Return the time at which a message was sent. A busy journald may receive it seconds later."""
     time, uptime = (
         _parse_microseconds(fields.get(name)) for name in (b"__REALTIME_TIMESTAMP", b"__MONOTONIC_TIMESTAMP")
@@ -274,7 +276,7 @@ def _read_text(read: Read, era: Era, *, is_year_known: bool, only_unit: str) -> 
                 and b" kernel: " in line
                 and (stamp := parse_time(f"{clock[1].decode()}T{clock[2].decode()}")) is not None
             ):
-                # An era covers a year around `last`, so this one covers the year after the clock was read.
+                # Times up to half a year after `last` get its year, so this era fits the months that follow.
                 era, is_year_known = Era(last=stamp + _HALF_A_YEAR), True
                 time_of.cache_clear()
                 continue
@@ -355,7 +357,7 @@ def read_console(form: FileForm, read: Read) -> JournalRuns:
             elif (emergency := re.search(_EMERGENCY, line)) is not None:
                 runs.add_failure("boot", emergency[0].strip(), moment, boot_id)
             else:
-                message = _console_text(line)
+                message = _parse_console_line(line)
                 runs.is_kernel_log &= stamp is not None or not message
                 has_messages |= bool(message)
                 if message:
@@ -363,8 +365,11 @@ def read_console(form: FileForm, read: Read) -> JournalRuns:
     return runs
 
 
-def _console_text(line: str) -> str:
-    """Return systemd's message in a line of a console, which may also contain a message of the kernel."""
+def _parse_console_line(line: str) -> str:
+    """Return systemd's message in a line of a console; empty if there is none.
+
+    The line may also contain a message of the kernel.
+    """
     _, mark, own = line.partition(" systemd[1]: ")
     if mark:
         return own.strip()
@@ -377,7 +382,7 @@ def _console_text(line: str) -> str:
 
 
 def _find_line_starts(window: bytes, begin: int, end: int) -> list[int]:
-    """Return the offsets of all lines that may be of systemd, of an installer, or start a boot, in order."""
+    """Return the offsets, in order, of the lines from systemd or an installer, or at the start of a boot."""
     starts = []
     for needle in _NEEDLES:
         at = window.find(needle, begin - 1, end)

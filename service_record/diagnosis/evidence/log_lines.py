@@ -3,7 +3,7 @@
 The path of a file determines its kind: our bundles, OpenShift's bundles, must-gather, sos, cloud-init,
 Anaconda and others have known file names. For an unknown path the first bytes decide.
 
-Patterns are plain strings: `re` compiles each on first use, and without files none.
+Patterns are plain strings, which `re` compiles on first use. A run without log files compiles none.
 """
 
 import re
@@ -34,7 +34,7 @@ class LogStream(msgspec.Struct, frozen=True):
     path: str
     kind: str
     name: str = ""
-    """The unit, container or fact that the file is about."""
+    """The unit, container or fact in the file."""
     host: str = ""
     """The address or name of another host of the cluster; empty for the host of the records."""
     is_earlier_boot: bool = False
@@ -47,6 +47,7 @@ _OTHER_HOSTS: Final = (
     r"(?:^|/)(?:control-plane|nodes|hosts)/([0-9A-Za-z.:_-]+)/"
     r"|(?:^|/)serial/(?!.*bootstrap)([^/]+)-serial\.log$"  # the consoles in a log bundle
 )
+"""Files of other hosts in a bundle of a cluster. One of the groups has the name of the host."""
 _RECORD: Final = r"(?s)(.*?)(?:bootstrap/services|var/log/openshift)/[^/]+\.json"
 _SKIPPED: Final = (
     r"(?:^|/)(?:bootstrap/services/|var/log/openshift/|unit-files?\.|units\.txt$)"
@@ -54,6 +55,7 @@ _SKIPPED: Final = (
     r"(?:\.[a-z0-9]+)?$"
     r"|(?:^|/)(?:audit|secrets?|sos_reports|sos_logs|version\.txt|list_units_files|coredump_exe_[^/]*)(?:/|$)"
 )
+"""Text files without log lines, such as records and configuration files."""
 _ROTATED: Final = r"(?:[.-]\d[\d.T-]*|\.old)?"
 """Suffixes of rotated logs: `.1`, `-20260302`, `.20260302-101010`."""
 _KINDS: Final = tuple(
@@ -95,6 +97,7 @@ _KINDS: Final = tuple(
         ),
     )
 )
+"""Kind -> pattern of the paths of its files. The first match counts."""
 _CONTAINER: Final = (
     r"(?:^|/)pod-logs/[^/]+/([^/]+)/[^/]+$",
     r"/pods/[^/]+/([^/]+)/(?:[^/]+/)?logs/[^/]+$",
@@ -104,6 +107,7 @@ _CONTAINER: Final = (
     r"(?:crictl|podman|docker)_(?:-r_\S+_)?logs_(?:-t_)?([^/]+)$",
     r"(?:^|/)(?:containers|pods|bootstrap-control-plane)/(?:.*/)?([^/]+?)(?:-[0-9a-f]{4,64})?(?:\.inspect)?\.log$",
 )
+"""Paths of container logs. The group has the name of the container."""
 _RUN_LOG: Final = r"(?:^|/)journals/invocations/([^/]+)-[0-9a-f]{32}\.log$"
 """The journal of one run: all lines belong to its service, whichever process wrote them."""
 _SUFFIXES: Final = r"(?:_service)?\.(?:logs?|txt)$|\.service(?:\.txt)?$"
@@ -180,6 +184,7 @@ _LAYOUT: Final = (
     r"|(?:sos_commands|etc|proc|run|sys|usr|var|unit-status|rendered-assets|resources|rpm-ostree)/"
     r"|[^/]+$)"
 )
+"""The first known folder in the path of a host's file; for other paths, the file name."""
 
 
 def find_top(path: str) -> str:
@@ -219,11 +224,11 @@ def classify_file(path: str, head: bytes = b"") -> LogStream | None:
         match = next(filter(None, (re.search(pattern, path) for pattern in _CONTAINER)), None)
         name = match[1] if match else name
     elif (is_journal and kind in {OTHER, INSTALLER}) or (kind == JOURNAL and name.startswith("journal")):
-        kind, name = JOURNAL, ""  # of many units: only other names are those of a unit
+        kind, name = JOURNAL, ""  # of many units; another file name would be that of the unit
     elif kind == OTHER:
         kind = {FileForm.KERNEL: KERNEL, FileForm.CONTAINER: CONTAINERS}.get(form, OTHER)
     is_earlier = re.search(_EARLIER_BOOT, path) is not None
-    services = _installer_services(path) if kind == INSTALLER else ()
+    services = _find_installer_services(path) if kind == INSTALLER else ()
     if kind == OTHER and (services := _recognise_installer(head)):
         kind = INSTALLER
     return LogStream(path, kind, name, other, is_earlier, form, services)
@@ -238,9 +243,10 @@ _SECTION: Final = rb"(?m)^#==\[ [A-Z][^\n]{0,80}\n# (?P<source>[^\n]{1,200})\n"
 
 
 def split_sections(text: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the facts in a file of supportconfig, which joins files and the output of commands.
+    """Yield name and text of each fact in a file of supportconfig, which joins files and outputs of commands.
 
-    Each fact is its name as in `classify_file`, and its text after as many empty lines as stand before it.
+    Names are as in `classify_file`. Each text begins with an empty line for each line before it in the file,
+    so that its line numbers are those of the file.
     """
     sections = list(re.finditer(_SECTION, text))
     for number, section in enumerate(sections):
@@ -254,12 +260,13 @@ def split_sections(text: bytes) -> Iterator[tuple[str, str]]:
             yield name, "\n" * before + text[section.end() : end].decode(errors="replace")
 
 
-def _installer_services(path: str) -> tuple[str, ...]:
+def _find_installer_services(path: str) -> tuple[str, ...]:
+    """Return the services that write the installer log with this path; empty if they are not known."""
     return next((services for pattern, _, services in _INSTALLERS if re.search(pattern, path)), ())
 
 
 def _recognise_installer(head: bytes) -> tuple[str, ...]:
-    """Return the services whose log this is, by its first lines. Empty if it is no log of an installer."""
+    """Return the services that write an installer log, judged by its first lines; empty for other files."""
     return next(
         (services for _, lines, services in _INSTALLERS if lines and re.search(lines, head, re.MULTILINE)), ()
     )
@@ -286,7 +293,7 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
     unit: str = ""
     """The service that wrote it, if the file or the journal shows it. Its program may have another name."""
     services: tuple[str, ...] = ()
-    """The services whose installer wrote it."""
+    """The services of the installer that wrote it."""
     priority: int | None = None
     """The syslog priority from 0 (emergency) to 7 (debug), if the journal has it."""
     text: str
@@ -327,7 +334,8 @@ _STAMP: Final = rf"""(?x)(?:^|[\s\["=:]) (?:
       | (?P<ctime>[A-Z][a-z]{{2}}\ [A-Z][a-z]{{2}}\ [\ \d]\d\ \d\d:\d\d:\d\d\ \d{{4}})  # dmesg -T, keepalived
       | ts":\ ?(?P<epoch>\d{{10}}(?:\.\d+)?)\b                                  # zap
     )"""
-_STAMP_CHARACTERS: Final = 64
+_MAX_STAMP_CHARACTERS: Final = 64
+"""A time that the program itself wrote is searched only in this part of the message."""
 _MARGIN: Final = timedelta(days=1)
 _HALF_A_YEAR: Final = timedelta(days=183)
 _MONTHS: Final = ("", "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -382,14 +390,18 @@ class Era(msgspec.Struct, frozen=True):
     def plausible(self, time: datetime | None) -> datetime | None:
         """Return the time if it is within the period and its margin, else None.
 
-        Without a period: the time.
+        If the period is unknown, every time is plausible.
         """
         if time is None or self.first is None or self.last is None:
             return time
         return time if self.first - _MARGIN <= time <= self.last + _MARGIN else None
 
     def with_year(self, month: str, day: str, clock: str) -> datetime | None:
-        """Return the time of a line without a year: in the latest year that fits the end of the period."""
+        """Return the time of a line without a year, in UTC; None if it is invalid.
+
+        The line gets the year of the end of the period if that is at most half a year after the end, else the
+        year before. Only a time up to a day after the end may be in the next year.
+        """
         last = self.last or datetime(2000, 1, 1, tzinfo=UTC)
         for year, later in (
             (last.year + 1, _MARGIN),
@@ -413,7 +425,7 @@ def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:
         text, name, kind = match["text"], "kernel", KERNEL
         if (own := re.match(_USER_SPACE, text)) is not None:
             text, name, pid = own["text"], own["name"], int(own["pid"])
-            kind = _kind_in_journal(KERNEL, name, has_pid=True)
+            kind = _find_kind(KERNEL, name, has_pid=True)
         time = _find_own_time(match[0], era)
     elif (match := re.match(_JOURNAL, text)) is not None:
         text, name = match["text"], match["name"]
@@ -421,8 +433,8 @@ def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:
         time = time_in_journal(match["time"], era)
         # The log of debian-installer has no hosts, but that of a system has them: /var/log/messages.
         has_host = match["host"] is not None
-        kind = _kind_in_journal(stream.kind, name, has_pid=pid is not None and has_host)
-        unit = _service_name(match["unit"] or "") or unit
+        kind = _find_kind(stream.kind, name, has_pid=pid is not None and has_host)
+        unit = _find_service_label(match["unit"] or "") or unit
         priority = int(match["priority"]) if match["priority"] else None
         if (whole := re.fullmatch(_WITH_UNIT, name)) is not None:
             unit = name = whole["unit"]
@@ -431,7 +443,7 @@ def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:
         text, time = match["text"], parse_time(match["time"])
     elif kind in {KERNEL, OTHER} and (match := re.match(_BARE, text)) is not None:
         text, name, pid = match["text"], match["name"], int(match["pid"])
-        time, kind = _find_own_time(text, era), _kind_in_journal(kind, name, has_pid=True)
+        time, kind = _find_own_time(text, era), _find_kind(kind, name, has_pid=True)
     else:
         time = _find_own_time(text, era)
     return LogLine(
@@ -449,8 +461,8 @@ def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:
     )
 
 
-def _service_name(unit: str) -> str:
-    """Return the label of a unit whose programs log: a service, a mount or a swap device; else empty."""
+def _find_service_label(unit: str) -> str:
+    """Return the label of a service, mount or swap unit; empty for other units."""
     return unit.removesuffix(".service") if unit.endswith((".service", *_PROGRAMS_OF_KINDS)) else ""
 
 
@@ -459,7 +471,7 @@ def time_in_journal(text: str, era: Era) -> datetime | None:
     if text[0] == "[":
         return None
     if (match := re.fullmatch(_SYSLOG_TIME, text)) is not None:
-        return era.with_year(_month(match["month"]), _day(match["day"]), match["clock"])
+        return era.with_year(_parse_month(match["month"]), _pad_day(match["day"]), match["clock"])
     if re.match(r"\d+\.", text):
         return datetime.fromtimestamp(float(text), UTC)
     if text[0].isdigit():
@@ -475,7 +487,8 @@ def is_without_year(text: str) -> bool:
     return re.fullmatch(_SYSLOG_TIME, text) is not None
 
 
-def _kind_in_journal(kind: str, name: str, *, has_pid: bool) -> str:
+def _find_kind(kind: str, name: str, *, has_pid: bool) -> str:
+    """Return the kind of a line by the program `name` that wrote it; `kind` is the kind of its file."""
     if name == "kernel":
         return KERNEL
     if name == "systemd":
@@ -487,38 +500,39 @@ def _kind_in_journal(kind: str, name: str, *, has_pid: bool) -> str:
 
 
 def _find_own_time(text: str, era: Era) -> datetime | None:
-    """Return the time that the program wrote at the beginning of the line, or None."""
+    """Return the time that the program itself wrote at the beginning of the line, or None."""
     if (match := re.match(_KLOG, text)) is not None and era.last is not None:
         return era.with_year(match["day"][:2], match["day"][2:], match["clock"])
-    stamp = re.search(_STAMP, text[:_STAMP_CHARACTERS])
+    stamp = re.search(_STAMP, text[:_MAX_STAMP_CHARACTERS])
     if stamp is None:
         return None
     if stamp["epoch"]:
         return datetime.fromtimestamp(float(stamp["epoch"]), UTC)
     if stamp["ctime"]:
         text = stamp["ctime"]
-        return parse_time(f"{text[20:]}-{_month(text[4:7])}-{_day(text[8:10])}T{text[11:19]}")
+        return parse_time(f"{text[20:]}-{_parse_month(text[4:7])}-{_pad_day(text[8:10])}T{text[11:19]}")
     if stamp["day"]:
         day, _, clock = stamp["day"].partition(" ")
         return parse_time(f"{day[6:]}-{day[3:5]}-{day[:2]}T{clock}Z")
     return parse_time(stamp["iso"] or stamp["slashed"].replace("/", "-"))
 
 
-def _month(name: str) -> str:
+def _parse_month(name: str) -> str:
     """Return the two digits of a month, whose name may be in any language. Other words give `00`."""
-    number = _MONTHS.index(name) if name in _MONTHS else _foreign_months().get(name.strip(), 0)
+    number = _MONTHS.index(name) if name in _MONTHS else _read_foreign_months().get(name.strip(), 0)
     return f"{number:02}"
 
 
 @cache
-def _foreign_months() -> dict[str, int]:
+def _read_foreign_months() -> dict[str, int]:
+    """Return the names of months in other languages, and their numbers."""
     data = get_data("service_record.diagnosis.evidence", MONTH_NAMES)
     assert data is not None, MONTH_NAMES  # noqa: S101  # it is in the package
     lines = (line.rpartition(" ") for line in data.decode().splitlines())
     return {name: int(number) for name, _, number in lines}
 
 
-def _day(text: str) -> str:
+def _pad_day(text: str) -> str:
     return text.replace(" ", "0")
 
 
@@ -537,7 +551,7 @@ def parse_time(text: str) -> datetime | None:
 
 
 def matches_source(line: LogLine, where: str) -> bool:
-    """Return True if a line is from a source as in `where` of a rule: `kernel`, `unit:NAME`, `any`, ..."""
+    """Return True if a line is from the source `where` of a rule: `kernel`, `unit:NAME`, `any`, ..."""
     if where == "any":
         return True
     if where.startswith("unit:"):
@@ -559,7 +573,7 @@ def is_own_line(line: LogLine, service: str) -> bool:
 
 
 def is_of_unnamed_unit(line: LogLine) -> bool:
-    """Return True if a program that runs for many units wrote the line, and nothing shows for which unit."""
+    """Return True if a program that many units run wrote the line, and the log does not name the unit."""
     return not line.unit and not line.services and line.name in SCRIPT_RUNNERS
 
 
