@@ -1,4 +1,4 @@
-"""One host on the terminal: what a collector knows of it, the steps of one build, and their logs."""
+"""The text of `hosts show`: facts about one host, the steps of one build with their logs, and last output."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -17,9 +17,10 @@ from service_record.http.collector_answers import (
 from service_record.record.visible import visible
 
 _WORDS: Final = {"init": "began"}
+"""Status of a step -> the word for it, if that is different."""
 _INKS: Final = {"done": Ink.GOOD, "failed": Ink.BAD, "init": Ink.BUSY}
-_BESIDE: Final = 50
-"""Columns of a step's line besides its name."""
+_OTHER_CELLS: Final = 50
+"""Width of a step's line without the name."""
 
 
 class _Reports(msgspec.Struct):
@@ -27,7 +28,7 @@ class _Reports(msgspec.Struct):
 
     reports: list[ShownStep]
     times: int = 0
-    """The number of reports of the step with its latest status."""
+    """The number of reports with the latest status, since another status was reported."""
 
     @property
     def latest(self) -> ShownStep:
@@ -35,7 +36,7 @@ class _Reports(msgspec.Struct):
 
     @property
     def seconds(self) -> float | None:
-        """Return how long it took the last time; None where its beginning or its end was not reported."""
+        """Return the duration of the last time; None if its start or its end was not reported."""
         began = [each.received_at for each in self.reports[:-1] if each.status == "init"]
         if self.latest.status not in {"done", "failed"} or not began:
             return None
@@ -47,24 +48,24 @@ def host_detail(detail: HostDetail, source: str, view: View) -> Iterator[Line]:
     yield from wrap_lines(visible(source), Ink.FAINT, view)
     yield BLANK
     earlier = [build for build in detail.builds if build.number != detail.summary.build]
-    facts = () if detail.installation is None else tuple(_installation(detail.installation, view))
+    facts = () if detail.installation is None else tuple(_list_installation(detail.installation, view))
     yield from describe(detail.summary, earlier, detail.now, view, facts)
-    steps = _by_step(detail.steps)
+    steps = _group_by_step(detail.steps)
     if steps:
         yield BLANK
         yield ((f"Steps of build {detail.shown_build}", Ink.STRONG),)
-        width = min(max(cell_len(visible(step.latest.name)) for step in steps), view.width - _BESIDE)
+        width = min(max(cell_len(visible(step.latest.name)) for step in steps), view.width - _OTHER_CELLS)
         for step in steps:
-            yield _line(step, width, view)
-            yield from _logs(step.reports, view)
+            yield _format_step(step, width, view)
+            yield from _list_logs(step.reports, view)
     if detail.last_words:
         yield BLANK
         yield (("Last output", Ink.STRONG),)
         for words in detail.last_words:
-            yield from _last_words(words, view)
+            yield from _format_last_words(words, view)
 
 
-def _last_words(words: ShownLastWords, view: View) -> Iterator[Line]:
+def _format_last_words(words: ShownLastWords, view: View) -> Iterator[Line]:
     stage = f", stage {visible(words.stage)}" if words.stage else ""
     heading = f"{visible(words.service)}{stage}, received {moment_at(words.received_at, view)}"
     yield from wrap_lines(heading, Ink.PLAIN, view, 2)
@@ -72,8 +73,8 @@ def _last_words(words: ShownLastWords, view: View) -> Iterator[Line]:
         yield from wrap_lines(visible(line), Ink.FAINT, view, 4)
 
 
-def _installation(installation: ShownInstallation, view: View) -> Iterator[tuple[str, str]]:
-    """Yield the facts of an installation: its state and why, its stage, its cluster."""
+def _list_installation(installation: ShownInstallation, view: View) -> Iterator[tuple[str, str]]:
+    """Yield label and text of the facts about an installation: state, stage, agent and cluster."""
     why = installation.status_info or installation.meaning
     yield "state", ": ".join(filter(None, (installation.status, why)))
     if installation.stage:
@@ -84,20 +85,22 @@ def _installation(installation: ShownInstallation, view: View) -> Iterator[tuple
     yield "cluster", f"{installation.cluster_id}, {installation.role}{bootstrap}"
 
 
-def _by_step(rounds: Sequence[Repeated[ShownStep]]) -> list[_Reports]:
-    """Return the reports of each step: by priority, and those of one priority as they came."""
+def _group_by_step(rounds: Sequence[Repeated[ShownStep]]) -> list[_Reports]:
+    """Return the reports of each step, sorted by priority and then by the first report."""
     by_step: dict[str, _Reports] = {}
     for each in rounds:
-        for number, report in enumerate((*each.first, *(each.latest if each.count > 1 else ()))):
+        for report in each.first:
             step = by_step.setdefault(report.label, _Reports([]))
             if step.reports and step.latest.status != report.status:
                 step.times = 0
-            step.times += 1 if number < len(each.first) else each.count - 1
+            step.times += each.count  # all rounds have the same steps and statuses
             step.reports.append(report)
+        for report in each.latest if each.count > 1 else ():
+            by_step.setdefault(report.label, _Reports([])).reports.append(report)
     return sorted(by_step.values(), key=lambda step: step.latest.priority)
 
 
-def _line(step: _Reports, width: int, view: View) -> Line:
+def _format_step(step: _Reports, width: int, view: View) -> Line:
     latest = step.latest
     name = cut(visible(latest.name), width, view.glyphs.cut)
     took = "" if step.seconds is None else duration(step.seconds)
@@ -105,20 +108,20 @@ def _line(step: _Reports, width: int, view: View) -> Line:
     times = f"  {view.glyphs.times}{step.times}" if step.times > 1 else ""
     word = _WORDS.get(latest.status, latest.status)
     return (
-        (f"{_sign(latest.status, view.glyphs)} ", _INKS.get(latest.status, Ink.PLAIN)),
+        (f"{_choose_sign(latest.status, view.glyphs)} ", _INKS.get(latest.status, Ink.PLAIN)),
         (name + " " * max(width - cell_len(name), 0), Ink.PLAIN),
         (f"  {visible(word):<8}", _INKS.get(latest.status, Ink.PLAIN)),
         (f"  {took:<8}  {at}{times}", Ink.FAINT),
     )
 
 
-def _sign(status: str, glyphs: Glyphs) -> str:
+def _choose_sign(status: str, glyphs: Glyphs) -> str:
     signs = {"done": glyphs.success, "failed": glyphs.failure, "init": glyphs.ongoing}
     return signs.get(status, " ")
 
 
-def _logs(reports: Sequence[ShownStep], view: View) -> Iterator[Line]:
-    """Yield the latest logs of a step, and what was wrong with its latest report."""
+def _list_logs(reports: Sequence[ShownStep], view: View) -> Iterator[Line]:
+    """Yield the notes about the latest report of a step, and the latest logs."""
     logged = next((report for report in reversed(reports) if report.logs.strip()), None)
     texts = [f"note: {note}" for note in reports[-1].notes.splitlines()]
     if not reports[-1].is_known:
