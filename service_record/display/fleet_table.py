@@ -1,4 +1,4 @@
-"""The hosts that a collector knows: a line for each, and why where one is in trouble."""
+"""Tables of a collector's hosts and clusters: one line each, with the reason below a host in trouble."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -28,7 +28,7 @@ from service_record.http.collector_answers import BuildSummary, ClusterSummary, 
 from service_record.record.visible import visible
 
 MOST: Final = 5
-"""Clusters above the hosts of a whole fleet."""
+"""Maximum number of clusters that are listed above the hosts."""
 _CLUSTER_INKS: Final = {
     "error": Ink.BAD,
     "insufficient": Ink.WORRYING,
@@ -36,8 +36,8 @@ _CLUSTER_INKS: Final = {
     "installed": Ink.GOOD,
     "cancelled": Ink.FAINT,
 }
-_SINCE: Final = 5
-_NODES: Final = len("Nodes joined")
+_SINCE_CELLS: Final = 5
+_NODES_CELLS: Final = len("Nodes joined")
 
 
 class FleetListing(msgspec.Struct, frozen=True):
@@ -50,14 +50,14 @@ class FleetListing(msgspec.Struct, frozen=True):
 
 
 def cluster_table(clusters: Sequence[ClusterSummary], now: float, view: View) -> Iterator[Line]:
-    """Yield a line for each cluster, and below it what it waits for."""
+    """Yield a line for each cluster and, until it is installed, the reason for its status."""
     if not clusters:
         return
     states = max(len("State"), *(cell_len(visible(cluster.status)) for cluster in clusters))
-    room = view.width - 2 - states - _SINCE - _NODES - 3 * len(_GAP)
+    room = view.width - 2 - states - _SINCE_CELLS - _NODES_CELLS - 3 * len(_GAP)
     longest = max(len("Cluster"), *(cell_len(visible(cluster.label)) for cluster in clusters))
     width = max(min(longest, room), len("Cluster"))
-    heading = ("Cluster", width), ("State", states), ("Since", _SINCE), ("Nodes joined", 0)
+    heading = ("Cluster", width), ("State", states), ("Since", _SINCE_CELLS), ("Nodes joined", 0)
     yield BLANK
     yield ((f"  {_GAP.join(_pad(*column) for column in heading)}", Ink.FAINT),)
     for cluster in clusters:
@@ -68,14 +68,14 @@ def cluster_table(clusters: Sequence[ClusterSummary], now: float, view: View) ->
             (f"{getattr(view.glyphs, _SIGNS[ink])} ", ink),
             (_pad(label, width) + _GAP, Ink.STRONG),
             (_pad(visible(cluster.status), states) + _GAP, ink),
-            (f"{_pad(since, _SINCE)}{_GAP}{cluster.joined} of {cluster.hosts}", Ink.PLAIN),
+            (f"{_pad(since, _SINCE_CELLS)}{_GAP}{cluster.joined} of {cluster.hosts}", Ink.PLAIN),
         )
         if cluster.status != "installed":
-            yield from wrap_lines(one_line(cluster.reason), Ink.FAINT, view, 4, _REASON_LINES)
+            yield from wrap_lines(one_line(cluster.reason), Ink.FAINT, view, 4, _MAX_REASON_LINES)
 
 
 VERDICTS: Final = ("failed", "looping", "stuck", "silent", "progressing", "done")
-"""As a collector has them, those with trouble first."""
+"""The verdicts of a collector, those of hosts in trouble first."""
 _INKS: Final = {
     "failed": Ink.BAD,
     "looping": Ink.BAD,
@@ -95,16 +95,16 @@ _SIGNS: Final = {
 }
 """Glyph of each ink."""
 _GAP: Final = "  "
-_BAR: Final = 7
-_SHORTEST_MESSAGE: Final = 10
-"""Columns: with fewer, messages have lines of their own."""
-_LONGEST_MESSAGE: Final = 60
-_NARROW: Final = 72
-_REASON_LINES: Final = 3
+_BAR_CELLS: Final = 7
+_MIN_MESSAGE_CELLS: Final = 10
+"""If fewer cells are left in the row, the message gets a line of its own."""
+_MAX_MESSAGE_CELLS: Final = 60
+_NARROW_CELLS: Final = 72
+_MAX_REASON_LINES: Final = 3
 
 
 def tally(answer: Hosts) -> str:
-    """Return how many hosts there are of each verdict: `30 hosts: 2 failed, 28 done`."""
+    """Return the number of hosts of each verdict: `30 hosts: 2 failed, 28 done`."""
     counts = [f"{answer.counts[verdict]} {verdict}" for verdict in VERDICTS if answer.counts.get(verdict)]
     whole = sum(answer.counts.values())
     listing = f", {answer.total} shown" if answer.total != whole else ""
@@ -112,11 +112,12 @@ def tally(answer: Hosts) -> str:
 
 
 def table(listing: FleetListing, view: View) -> Iterator[Line]:
-    yield from _heading(listing, view)
+    """Yield a table with one row for each host."""
+    yield from _make_heading(listing, view)
     rows = rows_with_builds(listing.answer)
     if not rows:
         return
-    layout = _Layout.of(rows, listing.answer.now, view)
+    layout = _Layout.fit(rows, listing.answer.now, view)
     yield BLANK
     yield from layout.heading()
     for host in rows:
@@ -128,11 +129,11 @@ def rows_with_builds(answer: Hosts) -> list[HostSummary]:
     rows = []
     for host in answer.hosts:
         rows.append(host)
-        rows += (_as_row(host, build) for build in answer.earlier.get(host.name, ()))
+        rows += (_make_row(host, build) for build in answer.earlier.get(host.name, ()))
     return rows
 
 
-def _as_row(host: HostSummary, build: BuildSummary) -> HostSummary:
+def _make_row(host: HostSummary, build: BuildSummary) -> HostSummary:
     return replace(
         host,
         name=f"  build {build.number}",
@@ -148,9 +149,9 @@ def _as_row(host: HostSummary, build: BuildSummary) -> HostSummary:
 
 
 def wide(listing: FleetListing, view: View) -> Iterator[Line]:
-    """Yield all that is known of each host in the fleet, a block for each."""
+    """Yield all facts about the hosts, in one block for each host."""
     answer = listing.answer
-    yield from _heading(listing, view)
+    yield from _make_heading(listing, view)
     for host in answer.hosts:
         yield BLANK
         yield from describe(host, answer.earlier.get(host.name, ()), answer.now, view)
@@ -163,16 +164,16 @@ def describe(
     view: View,
     more: Sequence[tuple[str, str]] = (),
 ) -> Iterator[Line]:
-    """Yield all that is known of one host in the fleet, with `more` facts, and its earlier builds."""
+    """Yield all facts about one host, then `more` facts (label and text), then its earlier builds."""
     yield from wrap_lines(f"{sign(host, view.glyphs)} {visible(host.name)}", ink(host), view)
-    builds = (("earlier", _build(build, view)) for build in earlier)
+    builds = (("earlier", _describe_build(build, view)) for build in earlier)
     facts = ((label, one_line(text)) for label, text in more)
-    for label, text in (*_facts(host, now, view), *facts, *builds):
+    for label, text in (*_list_facts(host, now, view), *facts, *builds):
         for number, line in enumerate(wrap(text, view.width - 14)):
             yield ((f"  {'' if number else label:<10}  ", Ink.FAINT), (line, Ink.PLAIN))
 
 
-def _heading(listing: FleetListing, view: View) -> Iterator[Line]:
+def _make_heading(listing: FleetListing, view: View) -> Iterator[Line]:
     """Yield the number of hosts of each verdict, the collector, and the table of clusters."""
     yield from wrap_lines(tally(listing.answer), Ink.STRONG, view)
     yield from wrap_lines(visible(listing.source), Ink.FAINT, view)
@@ -183,12 +184,12 @@ def _heading(listing: FleetListing, view: View) -> Iterator[Line]:
 
 
 def change(host: HostSummary, now: float, view: View) -> Line:
-    """Return one host after a change of it, in a line."""
+    """Return a line with the state of a host that has changed."""
     at = moment_at(now, view)
     message = host.reason if host.is_bad else host.message
     far = f" {host.percentage:.0f}%" if host.percentage is not None else ""
     text = f"{sign(host, view.glyphs)} {visible(host.name)} {host.verdict}{far}"
-    rest = max(view.width - cell_len(at) - cell_len(text) - 4, _SHORTEST_MESSAGE)
+    rest = max(view.width - cell_len(at) - cell_len(text) - 4, _MIN_MESSAGE_CELLS)
     return (
         (f"{at}  ", Ink.FAINT),
         (text, ink(host)),
@@ -213,23 +214,28 @@ class _Layout(msgspec.Struct, frozen=True):
     machine: int
     action: int
     message: int
-    """0: messages have lines of their own."""
+    """0 if messages get lines of their own."""
 
     @classmethod
-    def of(cls, hosts: Sequence[HostSummary], now: float, view: View) -> "_Layout":
-        """Names get what they need, messages the rest, and where there is little nobody gets actions."""
-        least = 2 + _BAR + 5 + len("update") + len("duration") + len("progressing") + 4 * len(_GAP)
-        action = 0 if view.width < _NARROW else _widest("Action", [host.action for host in hosts], 12)
+    def fit(cls, hosts: Sequence[HostSummary], now: float, view: View) -> "_Layout":
+        """Return the layout for a terminal. Names come first, and messages get the remaining width.
+
+        A narrow terminal shows no actions.
+        """
+        least = 2 + _BAR_CELLS + 5 + len("update") + len("duration") + len("progressing") + 4 * len(_GAP)
+        is_narrow = view.width < _NARROW_CELLS
+        action = 0 if is_narrow else _fit_column("Action", [host.action for host in hosts], 12)
         least += action + len(_GAP) if action else 0
-        machine = _widest("Machine", [host.name for host in hosts], view.width - least)
-        message = _widest("Last message", [one_line(host.message) for host in hosts], _LONGEST_MESSAGE)
+        machine = _fit_column("Machine", [host.name for host in hosts], view.width - least)
+        messages = [one_line(host.message) for host in hosts]
+        message = _fit_column("Last message", messages, _MAX_MESSAGE_CELLS)
         room = view.width - least - machine - len(_GAP)
-        return cls(view, now, machine, action, min(room, message) if room >= _SHORTEST_MESSAGE else 0)
+        return cls(view, now, machine, action, min(room, message) if room >= _MIN_MESSAGE_CELLS else 0)
 
     def heading(self) -> Iterator[Line]:
         upper = {"Last": 6, "Total": 8, "": 0}
         lower = {"update": 6, "duration": 8, "Verdict": 0}
-        widths = {"Machine": self.machine, "Action": self.action, "Progress": _BAR + 5}
+        widths = {"Machine": self.machine, "Action": self.action, "Progress": _BAR_CELLS + 5}
         widths |= {"Last message": self.message}
         columns = {name[:width]: width for name, width in widths.items() if width}
         blank = _GAP.join(" " * width for width in columns.values())
@@ -254,25 +260,25 @@ class _Layout(msgspec.Struct, frozen=True):
             (host.verdict, ink(host)),
         )
         if host.is_bad:
-            yield from wrap_lines(one_line(host.reason), Ink.FAINT, self.view, 4, _REASON_LINES)
+            yield from wrap_lines(one_line(host.reason), Ink.FAINT, self.view, 4, _MAX_REASON_LINES)
         elif text and not self.message:
             yield from wrap_lines(text, Ink.FAINT, self.view, 4, 1)
 
     def _progress(self, host: HostSummary) -> Sequence[tuple[str, Ink]]:
         if host.percentage is None:
-            return ((" " * (_BAR + 5) + _GAP, Ink.PLAIN),)
-        full = round(_BAR * host.percentage / 100)
+            return ((" " * (_BAR_CELLS + 5) + _GAP, Ink.PLAIN),)
+        full = round(_BAR_CELLS * host.percentage / 100)
         return (
-            (self.view.glyphs.bar * full + " " * (_BAR - full), ink(host)),
+            (self.view.glyphs.bar * full + " " * (_BAR_CELLS - full), ink(host)),
             (f"{host.percentage:4.0f}%{_GAP}", Ink.PLAIN),
         )
 
 
-def _facts(host: HostSummary, now: float, view: View) -> Iterator[tuple[str, str]]:
+def _list_facts(host: HostSummary, now: float, view: View) -> Iterator[tuple[str, str]]:
     took = host.seconds(now)
-    times = [f"{name} {moment_at(at, view)}" for name, at in _times(host) if at is not None]
+    times = [f"{name} {moment_at(at, view)}" for name, at in _list_times(host) if at is not None]
     facts = {
-        "verdict": f"{host.verdict}{_since(host, view)}",
+        "verdict": f"{host.verdict}{_format_since(host, view)}",
         "reason": host.reason,
         "message": one_line(host.message),
         "progress": "" if host.percentage is None else f"{host.percentage:g}%",
@@ -285,18 +291,18 @@ def _facts(host: HostSummary, now: float, view: View) -> Iterator[tuple[str, str
     return ((label, visible(text)) for label, text in facts.items() if text)
 
 
-def _build(build: BuildSummary, view: View) -> str:
+def _describe_build(build: BuildSummary, view: View) -> str:
     named = ", ".join(text for text in (f"build {build.number}", build.key, build.action) if text)
     begun, took = moment_at(build.started_at, view), duration(build.seconds)
     sentence = f"{named}: {build.verdict}, begun {begun}, {took}"
     return visible(f"{sentence}; {one_line(build.reason)}" if build.reason else sentence)
 
 
-def _times(host: HostSummary) -> tuple[tuple[str, float | None], ...]:
+def _list_times(host: HostSummary) -> tuple[tuple[str, float | None], ...]:
     return ("begun", host.started_at), ("last update", host.updated_at), ("complete", host.ended_at)
 
 
-def _since(host: HostSummary, view: View) -> str:
+def _format_since(host: HostSummary, view: View) -> str:
     return "" if host.verdict_since is None else f" since {moment_at(host.verdict_since, view)}"
 
 
@@ -305,12 +311,13 @@ def moment_at(at: float, view: View) -> str:
     return moment(datetime.fromtimestamp(at, UTC), view.clock, view.now)
 
 
-def _widest(heading: str, texts: Sequence[str], most: int) -> int:
+def _fit_column(heading: str, texts: Sequence[str], most: int) -> int:
+    """Return the width of a column that fits its texts, up to `most`, and its heading."""
     return max(len(heading), min(max((cell_len(visible(text)) for text in texts), default=0), most))
 
 
 def _cell(text: str, width: int) -> str:
-    """Return a column; none where it has no width."""
+    """Return a cell and the gap after it; empty for a column without width."""
     return _pad(text, width) + _GAP if width else ""
 
 

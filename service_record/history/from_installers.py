@@ -1,7 +1,7 @@
 """Derive records from the logs of installers: the steps of an installation become stages. Pure.
 
-Each installer has a small adapter, a generator that takes lines and yields events. docs/installers.md
-explains how to write one.
+Each installer has an adapter: a generator that takes lines and yields events. docs/installers.md explains how
+to write one.
 """
 
 import re
@@ -57,15 +57,15 @@ def entries(recorder: str, events: Iterable[StepEvent]) -> dict[str, list[Entry]
         record = records.setdefault(event.service, [])
         if event.service not in running and event.phase is not Phase.SERVICE_START:
             start = StepEvent(service="", phase=Phase.SERVICE_START, at=event.at, seconds=event.seconds)
-            record.append(_entry(recorder, start))
+            record.append(_make_entry(recorder, start))
         if event.phase is Phase.SERVICE_START and event.service in running:
             continue
         (running.discard if event.phase is Phase.SERVICE_END else running.add)(event.service)
-        record.append(_entry(recorder, event))
+        record.append(_make_entry(recorder, event))
     return records
 
 
-def _entry(recorder: str, event: StepEvent) -> Entry:
+def _make_entry(recorder: str, event: StepEvent) -> Entry:
     stamp = None
     if event.at is not None:
         stamp = event.at.astimezone(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
@@ -110,8 +110,8 @@ _WHOLE: Final = frozenset({"subiquity/Install/install"})
 """Steps that cover the whole installation. They become the run, not a stage."""
 
 
-class _Failure:
-    """Holds failed ends back until the traceback after them has been read."""
+class _HeldFailures:
+    """Holds back the ends of failed steps until the traceback that follows them has been read."""
 
     def __init__(self) -> None:
         self._ends: list[StepEvent] = []
@@ -155,7 +155,7 @@ class _Failure:
 
 
 class _EventFilter:
-    """Drops copies of events, and steps of curtin that have the same path as their parent step."""
+    """Drops duplicate events, and steps of curtin that have the same path as their parent step."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, ...], dict[str, int]] = {}
@@ -196,7 +196,7 @@ def read_reported_events(lines: Iterable[InstallerLine]) -> Iterator[StepEvent]:
     Each of cloud-init's four units is a service, and its modules are stages. For curtin and subiquity, the
     outermost step is a run, and the steps within it are stages.
     """
-    failure = _Failure()
+    failure = _HeldFailures()
     events = _EventFilter()
     banners = _BannerRun()
     for line in lines:
@@ -471,11 +471,11 @@ def read_anaconda(
 ) -> Iterator[StepEvent]:
     """Read anaconda.log. Anaconda's threads and tasks become stages.
 
-    A log without an end is a copy from before the end, which is unknown then. In an installed system
-    (`is_installed`), it is the copy that the last script made. A journal may be read during the installation
-    (`is_live`).
+    A log without an end was copied before the installation ended, so the result is unknown. In an installed
+    system (`is_installed`), the last script made the copy, so the installation succeeded. A journal may be
+    read during the installation (`is_live`), so the run may still be open.
     """
-    service, failure, clock = "anaconda", _Failure(), _Clock()
+    service, failure, clock = "anaconda", _HeldFailures(), _Clock()
     has_succeeded = has_failed = is_begun = False
     last = ""
     for line in lines:
@@ -839,14 +839,14 @@ INSTALLERS: Final = (
 
 
 def find_installer(path: str, head: str) -> InstallerLog | None:
-    """Return the kind of installer log that a file is; None if it is none of them."""
+    """Return the kind of an installer log; None for any other file."""
     by_path = (one for one in INSTALLERS if re.search(one.path, path))
     by_head = (one for one in INSTALLERS if re.search(one.head, head))
     return next(by_path, None) or next(by_head, None)
 
 
 def end_with_anaconda(records: dict[str, Sequence[Entry]]) -> None:
-    """Give the logs of Anaconda whose end is unknown the end of the installation, if that succeeded."""
+    """Set the unknown results of Anaconda's other logs to success if the installation succeeded."""
     end = next(iter(records.get("anaconda", ())[-1:]), None)
     if end is None or end.phase is not Phase.SERVICE_END or end.result is not SUCCESS:
         return
@@ -857,18 +857,19 @@ def end_with_anaconda(records: dict[str, Sequence[Entry]]) -> None:
 
 
 _TOLERANCE: Final = timedelta(seconds=1)
+"""Tolerance between the times of a unit's own log and those of the journal."""
 
 
 def insert_stages(runs: Sequence[Entry], steps: Iterable[Entry]) -> list[Entry] | None:
     """Return the runs of a unit from a journal, with the stages from the unit's own log inserted.
 
-    Returns None if a stage has no time, or is outside of all runs.
+    Returns None if a stage has no time, or is not within any run.
     """
     found = list(runs)
     for step in steps:
         if step.phase is Phase.SERVICE_START:
             continue
-        place = _insert_position(found, step)
+        place = _find_insert_position(found, step)
         if place is None:
             return None
         if step.phase is Phase.SERVICE_END:
@@ -883,7 +884,7 @@ def insert_stages(runs: Sequence[Entry], steps: Iterable[Entry]) -> list[Entry] 
     return found
 
 
-def _insert_position(entries: Sequence[Entry], step: Entry) -> int | None:
+def _find_insert_position(entries: Sequence[Entry], step: Entry) -> int | None:
     """Return the index at which to insert a stage's entry: before the end of the run around its time."""
     if step.time is None:
         return None

@@ -342,17 +342,20 @@ class JournalRuns:
         self._join(boot, description, unit)
 
     def _end_last_services(self, boot: _BootRuns, at: JournalMoment) -> None:
+        """End the services whose own end is never logged. They succeeded: the system has ended."""
         for unit in boot.units.values():
             if unit.open is not None and re.match(_LAST_SERVICES, unit.name) is not None:
                 self._end(unit, unit.open, at, "success")
 
     def _enter_boot(self, boot_id: str | None) -> _BootRuns:
+        """Make a boot the current one, and return it."""
         if boot_id not in self._boots:
             self._boots[boot_id] = _BootRuns(boot_id)
         self._boot = self._boots[boot_id]
         return self._boot
 
     def _get_unit(self, name: str, boot_id: str | None) -> _UnitRuns | None:
+        """Return the runs of a unit in a boot; None if the boot has too many units."""
         units = self._enter_boot(boot_id).units
         unit = units.get(name)
         if unit is None:
@@ -382,7 +385,7 @@ class JournalRuns:
         if described is None:
             return None, "", {}
         event, description = described
-        # Here, a name with a "." is the name of a unit, so a description must not contain one.
+        # In this module, only names of units contain a ".", so replace it in descriptions.
         description = description.replace(".", "\N{ONE DOT LEADER}")
         return event, description, {}
 
@@ -419,7 +422,7 @@ class JournalRuns:
             self._fail(unit, message, None)
 
     def _has_just_failed(self, run: _UnitRun) -> bool:
-        """Return True if the previous message, `Failed to start DESCRIPTION.`, ended this run."""
+        """Return True if the previous message ended this run: `Failed to start DESCRIPTION.`."""
         return run.outcome == "failure" and run.end_number == self._number - 1
 
     def _new_run(self, began: JournalMoment | None, invocation_id: str | None = None) -> _UnitRun:
@@ -429,6 +432,7 @@ class JournalRuns:
         )
 
     def _begin(self, unit: _UnitRuns, run: _UnitRun) -> None:
+        """Add a run to a unit, and forget the exits and notes of the run before it."""
         unit.runs.append(run)
         unit.exits.clear()
         unit.note = None
@@ -441,6 +445,7 @@ class JournalRuns:
             unit.runs = unit.runs[-_MAX_RUNS:]
 
     def _set_ready(self, unit: _UnitRuns, message: JournalMessage, event: UnitEvent) -> None:
+        """Add a `Started` or `Finished` message, which ends the start of a run or begins a new run."""
         at, run, latest = message.at, unit.open, unit.latest
         is_finished = event is UnitEvent.FINISHED
         if is_finished and run is None and latest is not None and latest.ready is None and latest.began:
@@ -478,6 +483,7 @@ class JournalRuns:
         unit.exits.clear()
 
     def _fail(self, unit: _UnitRuns, message: JournalMessage, result: str | None) -> None:
+        """Add a failure. It ends the open run or, if none is open, a new run whose start is unknown."""
         at, run = message.at, unit.open
         latest = unit.latest
         is_again = unit.exits or unit.is_restarting
@@ -488,7 +494,7 @@ class JournalRuns:
             if latest is not None and latest.result is None:
                 latest.result = result
             return
-        message_of_unit = _join_lines([self._read_line(line) for line in unit.lines]) or unit.note
+        unit_message = _join_lines([self._read_line(line) for line in unit.lines]) or unit.note
         if run is None and latest is not None and latest.is_oneshot and not unit.exits:
             run = latest
         if run is None:
@@ -499,7 +505,7 @@ class JournalRuns:
         run.invocation_id = run.invocation_id or message.invocation_id
         run.result = result
         run.exit = next((each for each in unit.exits if each.signal or each.code), None)
-        run.message = message_of_unit
+        run.message = unit_message
         self._end(unit, run, at, "failure")
 
     def _add_refusal(self, unit: _UnitRuns, message: JournalMessage, result: str) -> None:
@@ -538,7 +544,7 @@ class JournalRuns:
                         succeeded=counts["success"], stopped=counts["stopped"], failed=counts["failure"]
                     )
                 for run in unit.runs:
-                    entries = self._run_entries(name, run, boot, left_out, is_latest=boot is boots[-1])
+                    entries = self._make_entries(name, run, boot, left_out, is_latest=boot is boots[-1])
                     records.setdefault(names.get(name, name.removesuffix(_SERVICE)), []).extend(entries)
                     left_out = None
         return {name: entries for name, entries in records.items() if entries}
@@ -552,7 +558,7 @@ class JournalRuns:
         runs: list[_UnitRun] = []
         both = sorted([*described.runs, *unit.runs], key=attrgetter("number"))
         if name in self._oneshots or description in self._oneshots:
-            # These starts belong to its timer or path unit, which has the same description.
+            # A run that is only a start belongs to its timer or path unit, which has the same description.
             both = [run for run in both if not run.is_start_only]
         for run in both:
             before = runs[-1] if runs else None
@@ -568,12 +574,13 @@ class JournalRuns:
                 runs.append(run)
         unit.runs = runs
 
-    def _run_entries(
+    def _make_entries(
         self, name: str, run: _UnitRun, boot: _BootRuns, left_out: RunsLeftOut | None, *, is_latest: bool
     ) -> Iterator[Entry]:
+        """Yield the entries for the start and the end of a run, as far as they are known."""
         is_described = "." not in name
         if is_described and not run.outcome and run.ready is None and not is_latest:
-            return  # the boot is over: the end is missing, or was logged in an unknown form
+            return  # the boot has ended: the run's end is missing, or was logged in an unknown form
         has_no_end = self.is_kernel_log or (self.is_boot_log and not is_latest)
         if has_no_end and not run.outcome and run.ready is None:
             return
@@ -592,7 +599,7 @@ class JournalRuns:
             )
         outcome, ended = run.outcome, run.ended
         if not outcome and re.match(_LAST_SERVICES, name) is not None:
-            outcome = "success"  # journald stops before it ends
+            outcome = "success"  # its end is never logged, because journald stops earlier
         if not outcome and run.ready is not None:
             # The unit has started; no end was logged. It counts as running only if it is a service that was
             # logged by name: the end of a unit logged by description may have been logged under its name.
@@ -625,6 +632,7 @@ class JournalRuns:
 
 
 def _parse_exit(facts: Mapping[str, str | None], fields: Mapping[str, str]) -> _Exit:
+    """Return the exit status or signal in a message's text or, if the text has none, in its fields."""
     code, number = facts.get("code") or fields.get("EXIT_CODE", ""), facts.get("number")
     if code == "exited":
         status = number or fields.get("EXIT_STATUS", "")
@@ -639,9 +647,9 @@ def _join_lines(lines: Sequence[str]) -> str | None:
 
 
 def merge(recorded: Iterable[Piece], derived: Sequence[Entry]) -> list[Piece]:
-    """Return a record, completed with runs and with ends of runs that only the journal contains.
+    """Return a record with the runs, and the ends of runs, that only the journal has.
 
-    Runs are matched by their invocation id. A derived run without an id is left out, because it may already
+    Runs are matched by their invocation id. Derived runs without an id are left out, because they may already
     be in the record.
     """
     pieces = list(recorded)

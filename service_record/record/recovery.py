@@ -36,9 +36,9 @@ _MAX_DEPTH: Final = 16
 """Maximum number of objects tracked at the same time. It limits how often deeply nested bytes are decoded."""
 
 # Debian 12's own Python (3.11.2) skips matches of possessive quantifiers and atomic groups, so there are none
-# here. Ordinary repetitions of a group are bounded instead, because `re` remembers each one in case it has to
-# go back: without a bound, a long hostile record would fill the memory. Alternatives begin with different
-# bytes, so going back is cheap: each byte is looked at a few times at most.
+# here. Ordinary repetitions of a group are bounded instead, because `re` remembers each one for backtracking:
+# without a bound, a long hostile record would fill the memory. Alternatives begin with different bytes, so
+# backtracking is cheap: each byte is examined only a few times.
 _NEXT_BRACES: Final = re.compile(
     rb"""
     (?: [^"{}]+
@@ -91,28 +91,28 @@ class Region:
         for piece in recovered:
             if piece.end > end:
                 break
-            yield from self._between(data[done : piece.start])
+            yield from self._report_gap(data[done : piece.start])
             yield piece.entry
             self._line += data.count(b"\n", piece.start, piece.end)
             done = piece.end
-        yield from self._between(data[done:end])
+        yield from self._report_gap(data[done:end])
         self._chunks = [data[end:]]
         self.size = len(data) - end
 
-    def _between(self, gap: bytes) -> Iterator[Malformed]:
+    def _report_gap(self, gap: bytes) -> Iterator[Malformed]:
         """Yield the bytes between two entries, unless they are only the structure of an array."""
         if gap.strip(STRUCTURE):
             start = len(gap) - len(gap.lstrip(_SEPARATORS))
             line = self._line + gap.count(b"\n", 0, start)
             text = gap.strip(_SEPARATORS)
-            yield Malformed(line, text.decode(errors="backslashreplace"), _reason(text))
+            yield Malformed(line, text.decode(errors="backslashreplace"), _find_fault(text))
         self._line += gap.count(b"\n")
 
 
 def entry_of(text: bytes) -> Entry | None:
     """Return the entry in the text, or None.
 
-    Some faults that strict JSON refuses are accepted where they leave only one meaning: see `_decode_value`.
+    Some text that is not strict JSON is accepted if its meaning is clear: see `_decode_value`.
     """
     try:
         return Entry.from_json(_decode_value(text))
@@ -130,7 +130,7 @@ def _scan(data: bytes) -> tuple[list[_RecoveredEntry], deque[int]]:
     """Return the entries in the data in order, and the offsets of the objects without an end."""
     recovered: list[_RecoveredEntry] = []
     opened: deque[int] = deque(maxlen=_MAX_DEPTH)
-    next_braces, string_part = _NEXT_BRACES.match, _STRING_PART.match  # this loop is what hostile data costs
+    next_braces, string_part = _NEXT_BRACES.match, _STRING_PART.match  # hot loop: bind the methods once
     position = 0
     while position < len(data) and (match := next_braces(data, position)):
         position = match.end()
@@ -164,9 +164,10 @@ def _keep(recovered: list[_RecoveredEntry], data: bytes, start: int, end: int) -
 def _decode_value(text: bytes) -> object:
     """Return the JSON value in the text. Raises ValueError if there is none.
 
-    Accepts what a writer produces that copies bytes of a journal: bytes that are not UTF-8 become backslash
-    escapes, lone surrogates become U+FFFD, and strings may contain control characters. Newlines, NULs and
-    blank sectors are refused: after a power loss they separate the halves of two different entries.
+    Also accepts the output of a writer that copies bytes from a journal: bytes that are not UTF-8 become
+    backslash escapes, lone surrogates become U+FFFD, and strings may contain control characters. Newlines
+    and NULs in strings, and blank sectors anywhere, are refused: after a power loss they can separate the
+    halves of two different entries.
     """
     if _BLANK_SECTOR in text:
         raise ValueError("not one object")
@@ -185,12 +186,14 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _mended(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _make_encodable_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return {make_encodable(name): _encodable_value(value) for name, value in pairs}
 
 
-_STRICT: Final = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_mended)
-_LENIENT: Final = json.JSONDecoder(strict=False, parse_constant=_refuse, object_pairs_hook=_mended)
+_STRICT: Final = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_make_encodable_object)
+_LENIENT: Final = json.JSONDecoder(
+    strict=False, parse_constant=_refuse, object_pairs_hook=_make_encodable_object
+)
 
 
 def _encodable_value(value: object) -> object:
@@ -199,7 +202,8 @@ def _encodable_value(value: object) -> object:
     return [_encodable_value(item) for item in value] if isinstance(value, list) else value
 
 
-def _reason(text: bytes) -> str:
+def _find_fault(text: bytes) -> str:
+    """Return why a text is not an entry."""
     if not text.strip(b"\0"):
         return f"{len(text)} NUL bytes"
     if text[:1] not in _VALUES:
@@ -214,7 +218,7 @@ def _reason(text: bytes) -> str:
 
 
 _MAX_DAMAGED_LINES: Final = 1000
-"""Number of damaged lines reported one by one. After these, consecutive damaged lines are one piece."""
+"""Maximum number of damaged lines that are reported separately. Later consecutive ones are one piece."""
 
 _CONTENT: Final = re.compile(rb"[^\[\], \t\r\n]")
 """A byte that does not belong to the structure of an array."""
@@ -222,18 +226,18 @@ OBJECT_LINE: Final = re.compile(
     rb"^[\[\], \t\r]* \{ [^\n]{%d,} \} [\[\], \t\r]* $" % (LEAST_ENTRY_BYTES - len("{}")),
     re.MULTILINE | re.VERBOSE,
 )
-"""A line that may be an entry, with the structure of an array around it."""
+"""A line that may be an entry, perhaps with brackets and commas of an array around it."""
 
 
 class Lines:
-    """Reads lines of a stream that are not all entries as writers write them.
+    """Reads lines of a stream that may be damaged or in another layout.
 
-    Iterating yields the lines that look like an entry. It stops at the first other line, with that as the
+    Iterating yields the lines that look like an entry. It stops at the first other line, which becomes the
     current line, or at the end of the text that was read ahead.
     """
 
     def __init__(self, stream: BinaryIO, read_lines: Callable[[], bytes]) -> None:
-        """`read_lines` returns the next whole lines of the same stream, which the caller reads as well."""
+        """`read_lines` returns the next whole lines of the same stream. The caller uses it too."""
         self._stream = stream
         self._read_lines = read_lines
         self._ahead = BytesIO()
@@ -246,28 +250,28 @@ class Lines:
         """Number of lines so far that are objects but not entries."""
 
     def read(self, text: bytes) -> Iterator[Piece]:
-        """Yield the pieces of these lines. If the last one is damaged, read on to the next entry."""
-        self._look_at(text)
+        """Yield the pieces of these lines. If the last line is damaged, also read up to the next entry."""
+        self._set_ahead(text)
         while True:
-            yield from self._objects()
+            yield from self._read_objects()
             if not self._current:
                 return
-            yield from self._salvaged()
+            yield from self._recover_pieces()
 
-    def _look_at(self, text: bytes) -> None:
+    def _set_ahead(self, text: bytes) -> None:
         self._ahead = BytesIO(text)
         self._ahead_bytes = len(text)
 
     def __iter__(self) -> Iterator[bytes]:
-        self._pass_over(_CONTENT)
+        self._skip_to(_CONTENT)
         while self._is_ahead():
             self._advance()
-            core = self._core()
+            core = self._find_object()
             if core:
                 yield core
             elif self._current.strip(STRUCTURE):
                 return
-            self._pass_over(_CONTENT)
+            self._skip_to(_CONTENT)
         self._current = b""
 
     def _advance(self) -> None:
@@ -286,9 +290,9 @@ class Lines:
         Returns nothing at the end of the stream.
         """
         if not self._is_ahead():
-            self._look_at(self._read_lines())
+            self._set_ahead(self._read_lines())
         self._current = b""
-        passed = self._pass_over(OBJECT_LINE)
+        passed = self._skip_to(OBJECT_LINE)
         if not passed:
             self._advance()
         return passed or self._current
@@ -296,7 +300,7 @@ class Lines:
     def _is_ahead(self) -> bool:
         return self._ahead.tell() < self._ahead_bytes
 
-    def _pass_over(self, pattern: re.Pattern[bytes]) -> bytes:
+    def _skip_to(self, pattern: re.Pattern[bytes]) -> bytes:
         """Skip and return the whole lines before the first line that contains a match."""
         begin = self._ahead.tell()
         text = self._ahead.getvalue()
@@ -309,13 +313,13 @@ class Lines:
         self._ahead.seek(end)
         return passed
 
-    def _core(self) -> bytes:
-        """Return the object in the current line, without an array's structure; nothing if there is none."""
+    def _find_object(self) -> bytes:
+        """Return the object in the current line, without brackets and commas around it; else nothing."""
         core = self._current.strip(STRUCTURE)
         return core if core.startswith(b"{") and core.endswith(b"}") else b""
 
-    def _objects(self) -> Iterator[Piece]:
-        """Yield the pieces of lines that are valid JSON, up to the first line that is not."""
+    def _read_objects(self) -> Iterator[Piece]:
+        """Yield the pieces of lines that are valid JSON. Stop at the first line that is not."""
         for core in self:
             try:
                 yield Entry.from_json(orjson.loads(core))
@@ -327,12 +331,12 @@ class Lines:
                     return
                 yield Malformed(self._number, core.decode(), str(error))
 
-    def _salvaged(self) -> Iterator[Piece]:
+    def _recover_pieces(self) -> Iterator[Piece]:
         """Yield the pieces from the current line to the next line that is an entry, inclusive."""
         region = Region(self._number)
         region.add(self._current)
         while text := self._advance_to_object():
-            core = self._core()
+            core = self._find_object()
             entry = entry_of(core) if core else None
             if entry is not None:
                 yield from region.drain(final=True)
