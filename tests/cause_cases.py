@@ -1,11 +1,13 @@
-"""Cases beside the rules of causes: what a rule knows, and near misses; tests/causes/FAMILY.yaml has them.
+"""Read the test cases of the cause rules: inputs that a rule must match, and near misses.
 
-- `own`, `exit`, `signal`, `systemd`, `kind`, `stage`, `command`, `service`: what a service said, and how it
-  ended. With none of them, no service is in trouble.
-- `kernel`, `journal`, `agent`, `installer`: lines of the host. `units` and `containers` map a name to its
-  lines, `files` a path in a bundle to its text. `earlier_boot` names a service that ended well a boot before,
-  `runs` those that run.
-- `says`: the words of the cause, where they matter.
+tests/causes/FAMILY.yaml has the cases. A case may have these keys:
+
+- `own`, `exit`, `signal`, `systemd`, `kind`, `stage`, `command`, `service`: the last lines of a failed
+  service, and how it ended. A case with none of them, or only `service`, has no failed service.
+- `kernel`, `journal`, `agent`, `installer`: lines of logs. `units` and `containers` map names to their lines,
+  and `files` maps paths in a bundle to texts. `earlier_boot` names a service that succeeded in the previous
+  boot, and `runs` lists running services.
+- `says`: the expected words of the cause.
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,7 +45,7 @@ class CauseCase:
 
     @property
     def trouble(self) -> TroubleFacts | None:
-        """Return the verdict of the service in trouble; None where none is."""
+        """Return the facts about the failed service; None if no service has failed."""
         values = self.values
         if not any(name in values for name in _ENDS):
             return None
@@ -65,13 +67,15 @@ class CauseCase:
 
     @property
     def files(self) -> dict[str, str]:
-        """Path in a bundle -> text."""
+        """Return the files of the bundle: path -> text."""
         values = self.values
         files = {f"{TOP}{path}": text for path, text in values.get("files", {}).items()}
         if "kernel" in values:
-            files[f"{TOP}journals/kernel.log"] = _journal("kernel", values["kernel"])
-        journal = _journal("", values["journal"]) if "journal" in values else ""
-        journal += "".join(_journal(f"{name}[7]", text) for name, text in values.get("units", {}).items())
+            files[f"{TOP}journals/kernel.log"] = _format_journal("kernel", values["kernel"])
+        journal = _format_journal("", values["journal"]) if "journal" in values else ""
+        journal += "".join(
+            _format_journal(f"{name}[7]", text) for name, text in values.get("units", {}).items()
+        )
         if journal:
             files[f"{TOP}journals/journal.log"] = journal
         for name, text in values.get("containers", {}).items():
@@ -91,11 +95,11 @@ class CauseCase:
         return build_history([(earlier, ended), ("set-hostname", now)])
 
     def named_cause(self, causes: Causes, around: Mapping[str, str] | None = None) -> KnownCause | None:
-        """Return the cause that these rules tell of it, among the files of another host."""
+        """Return the cause that the rules find, if the files of another host (`around`) are added."""
         history = self._history()
         other = around or {}
         files = {path: text for path, text in other.items() if path not in self.files}
-        files |= {path: _joined(other.get(path, ""), text) for path, text in self.files.items()}
+        files |= {path: _combine(other.get(path, ""), text) for path, text in self.files.items()}
         if files:
             reading = make_scanner(causes, history)
             for path, text in files.items():
@@ -105,13 +109,13 @@ class CauseCase:
         return causes.explain_host() if trouble is None else causes.explain(trouble)
 
 
-def _joined(before: str, text: str) -> str:
-    """Return a log behind another; anything else replaces what was there."""
+def _combine(before: str, text: str) -> str:
+    """Append a log to the file of the other host. Any other text replaces that file."""
     return before + text if text.startswith("2026-") else text
 
 
-def _journal(program: str, text: str) -> str:
-    """Return lines as a journal has them; those of no program have theirs already."""
+def _format_journal(program: str, text: str) -> str:
+    """Return the text in the format of a journal. If `program` is empty, each line already has one."""
     return "".join(
         f"{_AT} {program}: {line}\n" if program else f"{_AT} {line}\n" for line in text.splitlines()
     )

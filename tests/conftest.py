@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""Settings and fixtures for all tests."""
 
 import fcntl
 import os
@@ -15,10 +15,10 @@ from tests.standalone import made_before, standalone
 from tests.thorough import is_thorough, is_thorough_path
 
 FUZZ_SECONDS: Final = int(os.environ.get("SERVICE_RECORD_FUZZ_SECONDS") or 0)
-"""Time for which `make fuzz` runs tests/fuzz; 0 in any other run."""
+"""How long `make fuzz` runs tests/fuzz; 0 in all other runs."""
 
-# On a machine that is busy, or that runs hypothesis for the first time, a slow draw or case is no failure.
-# To explain a failure, each line of every case is traced; the one that fails says enough.
+# Slow draws and cases are not failures: the machine may be busy, or may run hypothesis for the first time.
+# The `explain` phase is left out because it traces every line of every case. The failing case is enough.
 WITHOUT_TRACING: Final = tuple(phase for phase in Phase if phase is not Phase.explain)
 settings.register_profile(
     "unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=WITHOUT_TRACING
@@ -37,39 +37,42 @@ heed_all()
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return two for each processor, as many tests wait for a program; three where machines boot, too."""
-    of_each = 3 if config.option.markexpr == "thorough" else 2
-    return of_each * len(os.sched_getaffinity(0))
+    """Return the number of test processes: more than processors, because many tests wait for a program.
+
+    The thorough tests wait even longer, because they also boot machines.
+    """
+    per_processor = 3 if config.option.markexpr == "thorough" else 2
+    return per_processor * len(os.sched_getaffinity(0))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Write the parsed rules if a source has changed: without them, each command would start 0.4 s later."""
+    """Write the parsed rules if a rule has changed. Without this file, each command starts 0.4 s later."""
     if not hasattr(session.config, "workerinput"):
         write_rules()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out whole files that `make test` does not have, without reading them."""
+    """Skip files that `make test` leaves out, without importing them."""
     if config.option.markexpr == "not thorough" and is_thorough_path(collection_path):
         return True
     return None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what `make test` leaves out, before `-m` is heeded."""
+    """Mark the tests that `make test` leaves out, before pytest evaluates `-m`."""
     if is_thorough(item):
         item.add_marker("thorough")
 
 
-@pytest.hookimpl(trylast=True)  # what boots a machine is marked by then
+@pytest.hookimpl(trylast=True)  # after tests that boot a machine have been marked
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Have each process of a run begin with its share of what takes long, so that none is left with it."""
+    """Reorder the tests so that each process starts with its share of the long ones."""
     items[:] = dealt(items, getattr(config, "workerinput", {}).get("workercount", 1))
 
 
 @pytest.fixture(scope="session")
 def executable(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The whole command as one executable; to make it takes half a minute, so it is made once in a run."""
+    """Return the standalone executable. Building takes half a minute, so all test processes share it."""
     own = tmp_path_factory.getbasetemp()
     shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
     with shared.joinpath("standalone.lock").open("w") as lock:
