@@ -338,6 +338,13 @@ def test_approved_certificate_requests_in_events_are_shown(five: Installed) -> N
     ]
 
 
+def test_nul_in_event_is_stored_as_space(five: Installed) -> None:
+    assert five.event("a\0b", "c\0d").status == 201
+
+    (event,) = five.detail()["events"]
+    assert (event["name"], event["message"]) == ("a b", "c d")
+
+
 def test_controller_decides_result_of_installation(five: Installed) -> None:
     failed = {"is_success": False, "error_info": "the console never came up"}
     assert five.controller("POST", "actions/complete-installation", failed).status == 202

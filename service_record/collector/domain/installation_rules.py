@@ -306,7 +306,7 @@ def event_of(body: Mapping[str, object]) -> Event:
     return Event(
         **ids,
         severity=severity,
-        name=text_in(body, "name")[:255],
+        name=text_in(body, "name")[:255].replace("\0", " "),
         message=message.replace("\0", " "),
         time=time,
         csrs_approved=_parse_csrs(text_in(body, "props")),
