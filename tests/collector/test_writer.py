@@ -1,15 +1,19 @@
 """The writer of the database: commits that overlap, and callers on several event loops."""
 
 import asyncio
+import itertools
 import threading
 import time
 from collections.abc import Iterator, Sequence
 
 import pytest
+from psycopg.errors import SerializationFailure
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import OperationalError
 
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.database import Database, sqlite_url
+from service_record.collector.store.row_writer import _TRIES as MAX_RETRIES
 from service_record.collector.store.row_writer import DatabaseWriter, Unavailable
 from testing import postgresql
 
@@ -128,6 +132,23 @@ def test_failed_item_does_not_affect_others(database: Database) -> None:
 
     writer.close()
     assert [str(result) for result in results] == ["12", "unlucky", "14"]
+
+
+def test_failure_after_last_retry_is_answered(database: Database) -> None:
+    tries = itertools.count()
+
+    def write(_: Connection) -> None:
+        if next(tries) < MAX_RETRIES:
+            raise OperationalError("", {}, SerializationFailure())
+        raise ValueError("unlucky")
+
+    writer = DatabaseWriter(database)
+
+    with pytest.raises(ValueError, match="unlucky"):
+        writer.change(write).result(timeout=20)
+
+    assert writer.change(lambda _: 1).result(timeout=20) == 1
+    writer.close()
 
 
 def test_closed_writer_refuses_items(database: Database) -> None:

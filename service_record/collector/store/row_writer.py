@@ -68,7 +68,7 @@ class Batched(Protocol[Item_contra, Result_co]):
 
 
 Deliver = Callable[[Any], None]
-"""Gives a caller its result, or an exception. It must not raise one."""
+"""Called with the result of a change, or with an exception as the result. It must not raise."""
 
 
 @dataclass(slots=True)
@@ -97,12 +97,13 @@ class DatabaseWriter:
         self._after = after
         self._waiting: deque[_Change] = deque()
         self._has_changes = threading.Event()
-        """Set while changes wait, and for ever after `close`."""
+        """Set while changes wait, and always after `close`."""
         self._is_closed = threading.Event()
         self._closing = threading.Lock()
-        # Threads take changes and execute their statements in turn, and only commit side by side. So reports
-        # of a host are written in the order in which they came. Only who takes changes holds both locks, in
-        # this order; a transaction that is repeated needs its turn although another thread waits for changes.
+        # One thread at a time takes changes and executes their statements; only the commits overlap. So the
+        # reports of a host are written in the order of their arrival. There are two locks, because a thread
+        # that repeats a transaction needs `_turn` while another one holds `_taking` and waits for changes. A
+        # thread that needs both acquires `_taking` first.
         self._taking = threading.Lock()
         self._turn = threading.Lock()
         self._counting = threading.Lock()
@@ -166,13 +167,13 @@ class DatabaseWriter:
             thread.join()
 
     def _take(self, change: _Change) -> None:
-        with self._closing:  # nothing comes after the end
+        with self._closing:  # after `close`, no change is accepted
             if self._is_closed.is_set():
                 raise Unavailable("the collector is shutting down")
             if len(self._waiting) >= _WAITING:
                 raise Unavailable("too many changes wait for the database")
             self._waiting.append(change)
-        if not self._has_changes.is_set():  # waking a thread is expensive: once for many changes
+        if not self._has_changes.is_set():  # waking a thread is expensive: wake it once for many changes
             self._has_changes.set()
 
     def _run(self) -> None:
@@ -186,16 +187,16 @@ class DatabaseWriter:
             self._after()
 
     def _next(self) -> list[_Change] | None:
-        """Wait for changes and return all of them, holding the lock for statements.
+        """Wait for changes and return them, up to the maximum, with the lock for statements held.
 
         Returns None after `close`.
         """
-        with self._taking:  # until the last is taken: another thread must not take one between them
+        with self._taking:  # held until the whole batch is taken: another thread must not take a part of it
             while not self._waiting:
                 if self._is_closed.is_set():
                     return None
                 self._has_changes.wait()
-                with self._closing:  # a change that comes after this sets it again
+                with self._closing:  # `_take` cannot add a change between the check and `clear`
                     if not self._waiting and not self._is_closed.is_set():
                         self._has_changes.clear()
             self._turn.acquire()
@@ -218,16 +219,18 @@ class DatabaseWriter:
         repeated with a savepoint for each change.
         """
         is_together = True
-        for tries_left in range(_TRIES, -1, -1):
+        retries = 0
+        while True:
             try:
                 results = self._results(changes, is_together=is_together)
             except _NotTogether:
-                is_together = False
+                is_together = False  # happens at most once, and does not count as a retry
                 continue
             except Exception as fault:  # noqa: BLE001  # every caller gets the exception: nothing is on disk
-                if is_conflict(fault) and tries_left:
+                if is_conflict(fault) and retries < _TRIES:
                     self.conflicts += 1
-                    time.sleep(random.uniform(0, _REST * (_TRIES - tries_left + 1)))  # noqa: S311
+                    retries += 1
+                    time.sleep(random.uniform(0, _REST * retries))  # noqa: S311
                     continue
                 self._turn.release()
                 public = _public_fault(fault)
