@@ -68,7 +68,8 @@ _MOST_COMPARED: Final = 20
 _SERVICE_CONTINUED: Final = "healthy hosts log it as often, and the service went on"
 _CONTINUES: Final = r"""(?xi)
       (?: [,;.)(] | \s[\u2014-] ) \s* (?: (?:and|but|so|now|we|will|is|are) \s+ ){0,3}    # a last clause
-        (?: (?P<again> (?:re)?trying | (?:re)?try\sagain | retry | waiting )
+        (?: (?P<again> (?: (?:re)?trying | (?:re)?try\sagain | retry | waiting )
+              \b (?! [^\n]{0,40} \b (?:exceeded|exhausted|expired|limit\sreached) \b ) )
           | skipp(?:ed|ing) | ignor(?:ed|ing) | continu(?:e|ing) | proceeding | falling\sback
           | using\s(?:the\s)?defaults? )
         \b (?! [^\n]{0,40} (?:timed\sout|fail|giving\sup) ) [^\n:;"]{0,40} (?: " | $ )
@@ -119,8 +120,12 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     """Why the line does not prove the cause."""
 
     def and_then(self, other: "Match") -> "Match":
-        """Return one match for both: the line of the first match that has a line, and the values of both."""
+        """Return one match for both: the line of the first match that has a line, and the values of both.
+
+        If this line is a fact, `by` is the log line of the other match, whose program is named to the user.
+        """
         first = self if self.line is not None else other
+        is_message = first.line is not None and first.proximity is Proximity.MESSAGE
         return Match(
             values={**other.values, **self.values},
             line=first.line,
@@ -128,7 +133,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
             place=first.place,
             time=first.time,
             proximity=first.proximity,
-            by=self.by or other.by,
+            by=None if is_message else self.by or other.by,
             doubt=self.doubt or other.doubt,
         )
 

@@ -253,6 +253,41 @@ def test_what_works_later_may_have_another_name() -> None:
         assert (doubt is not None) == is_doubted, (name, other, doubt)
 
 
+def test_line_of_another_condition_does_not_replace_the_message() -> None:
+    """The message gets neither the time nor the program of a line that `needs` found elsewhere."""
+    rules = "- {name: far, says: far, message: ['(?P<device>\\S+) is far']"
+    rules += ", needs: [{message: [x], where: [kernel]}]}"
+    message = "/dev/sda1 is far"
+    works = at(4, "kernel: EXT4-fs (sda1): mounted filesystem")
+    files = {KERNEL: at(2, "kernel: x"), JOURNAL: at(3, f"job[7]: {message}")}
+    assert weighed(rules, files, message) == [("far", None)]
+    ((_, doubt),) = weighed(rules, files | {KERNEL: f"{files[KERNEL]}\n{works}"}, message)
+    assert WORKS_LATER in (doubt or "")
+    facts = Facts(message=message, exit_code=1)
+    cause = host(rules, files).explain(TroubleFacts(kinds=frozenset({"failed"}), service="job", facts=facts))
+    assert cause is not None
+    assert (cause.line, cause.of) == (message, None)
+
+
+@pytest.mark.parametrize(
+    ("end", "continues"),
+    [
+        ("retrying", True),
+        ("will retry", True),
+        ("waiting for the server", True),
+        ("retry limit exceeded", False),
+        ("retry attempts exhausted", False),
+        ("retry limit reached", False),
+        ("waiting period expired", False),
+        ("ignoring", True),
+        ("skipping", True),
+    ],
+)
+def test_line_with_a_last_retry_is_certain(end: str, continues: bool) -> None:
+    expected = WENT_ON if continues else None
+    assert weighed(rule("a"), {}, f"near, {end}") == [("a", expected)]
+
+
 def test_new_try_of_another_program_is_certain() -> None:
     """The failed service may wait for a controller that tries forever."""
     for end, doubt in ((", retrying", None), (", skipping", WENT_ON)):
