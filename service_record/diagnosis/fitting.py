@@ -83,6 +83,7 @@ _CONTINUES: Final = r"""(?xi)
 other clients."""
 WORKS_LATER: Final = "a later line shows that it works"
 OF_UNNAMED_UNIT: Final = "the log does not show for which unit the program ran"
+ABOUT_ANOTHER_UNIT: Final = "it is about another unit"
 MAY_HAVE_PASSED: Final = "another program logged it, and it may have passed"
 _SAYS_IT_CONTINUED: Final = "the line says that its program went on"
 _OF_UNIT: Final = frozenset({"service", "unit"})
@@ -479,7 +480,7 @@ class CauseMatcher:
         if line.is_earlier_boot and line.time is None:
             return "it was logged in an earlier boot"
         if line.kind == SYSTEMD and re.match(_UNIT_NAME, line.text) and not self._names_unit(line.text):
-            return "it is about another unit"
+            return ABOUT_ANOTHER_UNIT
         return ""
 
     def _names_unit(self, text: str) -> bool:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from service_record.diagnosis.evidence.log_lines import is_own_line
 from service_record.diagnosis.findings import QuotedLine
-from service_record.diagnosis.fitting import MAY_HAVE_PASSED, OF_UNNAMED_UNIT
+from service_record.diagnosis.fitting import ABOUT_ANOTHER_UNIT, MAY_HAVE_PASSED, OF_UNNAMED_UNIT
 from service_record.diagnosis.stands_out import (
     NEAR_IN_TIME,
     StandingOut,
@@ -79,7 +79,7 @@ def _score_candidates(
         score = scores.get(telling.line.strip(), score_text(telling.line) + _OWN_LINE_SCORE)
         yield score, _unknown_line_cause(OWN_ERROR, telling.line, telling.place or None, "")
     for cause in doubtful:
-        if cause.line is None:
+        if cause.line is None or cause.doubt == ABOUT_ANOTHER_UNIT:
             continue
         if cause.place is not None and cause.of is None:
             yield _FACT_SCORE, cause

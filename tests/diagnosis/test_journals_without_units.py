@@ -72,3 +72,11 @@ def test_line_with_another_unit_is_not_the_cause(tmp_path: Path) -> None:
         "setting up\n", "setting up\nJan 03 10:00:01 node1 backup.service[745]: jq: command not found\n"
     )
     assert analyze(journal, tmp_path).endswith("failed: setup: exit 1")
+
+
+def test_line_of_systemd_about_another_unit_is_not_the_cause(tmp_path: Path) -> None:
+    other = (
+        "Jan 03 10:00:01 node1 systemd[1]: other.service: Failed to load environment files: No such file\n"
+    )
+    journal = SCRIPT_FAILED.format(line="setting up").replace("setting up\n", f"setting up\n{other}")
+    assert analyze(journal, tmp_path).endswith("failed: setup: exit 1")
