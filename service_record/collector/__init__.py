@@ -1,1 +1,1 @@
-"""Takes what many hosts say of their provisioning; tells who progresses, is stuck, loops or has failed."""
+"""A server that receives the provisioning reports of many hosts, and shows which are stuck or have failed."""

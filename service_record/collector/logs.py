@@ -72,10 +72,10 @@ def _send(level: str, line: str) -> bool:
 
 
 class _JournalLogger:
-    """Sends lines with fields to the journal; if journald does not answer, to standard error, as before."""
+    """Sends lines with fields to the journal, or to standard error if journald does not answer."""
 
     def __init__(self, *_: object) -> None:
-        """Take the arguments of structlog's factories."""
+        """Accept and ignore the arguments that structlog passes to a logger factory."""
 
     def info(self, line: str) -> None:
         self._log("info", line)

@@ -43,10 +43,10 @@ _MOST_PIPELINED: Final = 32
 _MOST_HALF_OPEN: Final = 1_024
 """Maximum number of connections of one address without a first request. Does not apply to trusted proxies."""
 _MAX_DIRECT_BYTES: Final = 64 * 1024
-"""The application takes reports with a longer body."""
+"""Reports with a longer body are left to the application."""
 _DIRECT_SECONDS: Final = 0.25
-"""The application takes reports whose body does not arrive within this time after the head. It has its own
-time limit.
+"""A report is left to the application, which has its own time limit, if its body does not arrive within this
+time after the head.
 """
 _READING: Final = 60.0
 """A client that reads nothing of its answer for this time is disconnected."""
@@ -130,10 +130,10 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._is_idle and not self._report_of:  # the beginning of a head, or the rest of a refused body
+        if self._is_idle and not self._report_of:  # the start of a head, or the rest of a refused body
             self._is_head_due = True
         super().data_received(data)
-        if self._is_head_due:  # most heads arrive at once, and need no timer
+        if self._is_head_due:  # most heads arrive in one piece and need no timer
             self._expect_head()
         if self._report_of and self._until_report is None:
             self._until_report = self.loop.call_later(_DIRECT_SECONDS, self._leave_to_application)
@@ -196,7 +196,7 @@ class Connection(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if len(self.headers) >= _MOST_HEADERS or len(name) + len(value) > _LONGEST_HEAD:
-            raise httptools.HttpParserError("too many headers")  # answered with 400, as all that is no HTTP
+            raise httptools.HttpParserError("too many headers")  # answered with 400, like any invalid HTTP
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -258,12 +258,12 @@ class Connection(HttpToolsProtocol):
         self._until_head = None
         if self._is_idle:
             self.transport.close()
-        else:  # it is the next request that does not come: this one still is answered
+        else:  # the next, pipelined request is late: close only after the answer to the current one
             self.cycle.keep_alive = False
 
 
 class _DirectAnswer:
-    """A report that the collector answers itself. uvicorn's connection sees it as a cycle of its own."""
+    """A report that is answered without the application. uvicorn treats it as a request cycle."""
 
     message_event: ClassVar = asyncio.Event()
     """uvicorn sets it when the connection is lost; nothing waits for it."""
@@ -333,7 +333,7 @@ def serve(settings: CollectorSettings) -> None:
 def _listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), backlog=1024)
-    except (TypeError, UnicodeError):  # what no name of a host can be
+    except (TypeError, UnicodeError):  # not a valid host name
         raise OSError(errno.EINVAL, "no address to listen at", host) from None
 
 

@@ -53,11 +53,11 @@ class CollectorSettings:
     """Addresses or networks of trusted proxies for X-Forwarded-For and -Proto."""
     log_level: str = "info"
     keep_days: float = 0.0
-    """The time for which builds are kept that are no host's first or last failure, or its latest; 0: for
-    ever.
+    """Builds are deleted after this number of days, except the first and last failure and the latest build of
+    each host. 0: never.
     """
     keep_bytes: int = 0
-    """The size of everything above which the oldest such builds are deleted; 0: no limit."""
+    """Maximum size in bytes of all stored data. The oldest builds are deleted above it. 0: no limit."""
     webhook: str = ""
     """The URL that receives changes of verdicts; empty for none."""
     webhook_secret: bytes = field(default=b"", repr=False)

@@ -62,8 +62,8 @@ class NewToken(msgspec.Struct, omit_defaults=True):
 
     kind: TokenKind
     scope: Short = ""
-    """A host's name for `host`, `boot` and `cloud-init`; a group for `group` and `reader`; nothing,
-    `host:NAME` or `group:NAME` for `enrolment`; nothing for `admin`.
+    """A host's name for `host`, `boot` and `cloud-init`; a group for `group` and `reader`; `host:NAME`,
+    `group:NAME` or empty for `enrolment`; empty for `admin`.
     """
     name: Short = ""
     expires: Lifetime = ""
@@ -110,7 +110,7 @@ class HostFields(msgspec.Struct, omit_defaults=True):
             extra_json_schema={"enum": ["", *HostState]},
         ),
     ] = ""
-    """A state of the assisted-service, as `discovering`; nothing for a host that reboots into its disk."""
+    """A state of the assisted-service, such as `discovering`. Empty for a host that reboots into its disk."""
 
 
 class HostPut(msgspec.Struct):

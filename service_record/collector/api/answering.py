@@ -39,7 +39,7 @@ class AgentError(msgspec.Struct):
 
 
 class Refusal(Exception):  # noqa: N818  # an answer, not a fault
-    """A request that is refused, and why."""
+    """A request is refused, with a status and a reason."""
 
     def __init__(self, status: HTTPStatus, reason: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(reason)

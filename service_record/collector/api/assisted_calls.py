@@ -187,7 +187,7 @@ async def get_instructions(request: Request) -> JsonAnswer[Instructions]:
 
 
 def id_in_path(request: Request, name: str) -> str:
-    """Return an id of the path in lower case. Raises CallRefused if it is no UUID."""
+    """Return an id in the path in lower case. Raises CallRefused if it is not a UUID."""
     text = str(request.path_params[name])
     if not is_id(text):
         raise CallRefused(HTTPStatus.BAD_REQUEST, f"{name} in path must be of type uuid")

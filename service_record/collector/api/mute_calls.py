@@ -33,7 +33,7 @@ class Mutes(msgspec.Struct):
 
 
 class NewMute(msgspec.Struct, omit_defaults=True):
-    """Trouble that somebody handles already, or of which nobody wants news."""
+    """A mute to create. `acknowledged` still announces the end of the trouble, other kinds nothing."""
 
     json_rules: ClassVar[Schema] = {
         "anyOf": [

@@ -126,7 +126,7 @@ def parse_values(values: Mapping[str, object], kind: type[S]) -> S:
 
 
 def _describe_rule(name: str, schema: Mapping[str, Any]) -> str:
-    """Return what a field must be, as the OpenAPI document has it."""
+    """Return the rule for a field in words, from its schema in the OpenAPI document."""
     if "enum" in schema:
         return f"{name} is one of {', '.join(filter(None, map(str, schema['enum'])))}"
     if "description" in schema:
@@ -253,7 +253,7 @@ class _UploadForm:
             self._parser.write(data)
 
     def name(self) -> str:
-        """Return the sender's name for the file. Raises Refusal if no file came whole."""
+        """Return the sender's name for the file. Raises Refusal if the file is missing or incomplete."""
         if self._name is None or not self._is_whole:
             raise Refusal(HTTPStatus.BAD_REQUEST, f"the form has no whole file {self._part}")
         return self._name

@@ -35,18 +35,18 @@ Some = Annotated[str, Meta(pattern="[!-~\u00a1-\u167f\u3040-\ud7ff]", examples=[
 """A text with at least one visible character."""
 
 
-# Only the OpenAPI document uses these types. Reports are read field by field, so that one with an invalid
-# field is stored without it.
+# Only the OpenAPI document uses these types. Reports are parsed field by field, and invalid fields are left
+# out or corrected.
 
 
 class StepReport(msgspec.Struct, omit_defaults=True):
-    """A step as a template reports it. All but `name` or `label` may be left out, and more may be there."""
+    """A step, as a template reports it. Only `name` or `label` is required. Unknown fields are ignored."""
 
     name: Some
     label: str = ""
     priority: int = 0
     status: str = ""
-    """`init`, `done`, `failed`; nothing, or anything else, is that it happened."""
+    """`init`, `done` or `failed`. Any other value means that the step happened."""
     logs: str = ""
     percentage: float | None = None
     action: str = ""
@@ -67,7 +67,7 @@ class HostReport(StepReport, kw_only=True, omit_defaults=True):
 
     host: HostName
     key: str = ""
-    """The sender's id of this report, as `Idempotency-Key` is for a report by itself."""
+    """The sender's id of this report, like the header `Idempotency-Key` of a single report."""
 
 
 class Reports(msgspec.Struct):
@@ -89,7 +89,7 @@ class CloudInitEvent(msgspec.Struct, omit_defaults=True):
 
 
 class Update(msgspec.Struct, omit_defaults=True):
-    """The request body in use in the RFC's thread; `name` is the host's."""
+    """The request body that is used in the RFC's thread. `name` is the name of the host."""
 
     name: HostName
     status: str = ""
@@ -136,7 +136,7 @@ async def get_step(request: Request) -> Created[StepsAccepted]:
 
 
 def _refuse_head(request: Request) -> None:
-    """Raise Refusal for HEAD, which Starlette also routes to a GET: a look must not report anything."""
+    """Raise Refusal for HEAD, which Starlette also routes to a GET: a HEAD must not report anything."""
     if request.method != "GET":
         raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "only GET reports", {"Allow": "GET"})
 
@@ -250,7 +250,7 @@ class ReportAnswer(msgspec.Struct, omit_defaults=True):
     notes: tuple[str, ...] = ()
     detail: str = ""
     retry_after: int = 0
-    """Seconds after which a report that was refused as one too many should be sent again."""
+    """Seconds after which a report that exceeded the rate limit should be sent again."""
 
 
 class ReportAnswers(msgspec.Struct):

@@ -64,10 +64,10 @@ _SORTS: Final = {
     TokenKind.GROUP: "group",
     TokenKind.READER: "group",
 }
-"""What the scope of a token names."""
+"""Kind of token -> what its scope is the name of."""
 
 
-class Forbidden(Exception):  # noqa: N818  # a refusal, told as 403
+class Forbidden(Exception):  # noqa: N818  # an answer (403), not a fault
     """The token is valid, but does not have this right."""
 
 
@@ -145,12 +145,18 @@ class Grant:
         return False
 
     def group_of_enrolled(self, group: str) -> str:
-        """Return the group of a host that is enrolled before it is known, and asks for this one."""
+        """Return the group of an unknown host that enrols and requests `group`.
+
+        If the token is limited to another group, that is the group of the host.
+        """
         sort, _, name = self.scope.partition(":")
         return name if sort == "group" and not is_within(group, name) else group
 
     def group_of_new_host(self, group: str) -> str:
-        """Return the group of a host that is reported for the first time, and asks for this one."""
+        """Return the group of an unknown host whose first report names `group`.
+
+        If the token is limited to another group, that is the group of the host.
+        """
         if self.kind is TokenKind.GROUP and not is_within(group, self.scope):
             return self.scope
         return group

@@ -1,4 +1,4 @@
-"""Reports of an assisted-controller on a cluster, and events of the assisted-service on states. Pure.
+"""Parse the reports of an assisted-controller, and events with states of hosts and clusters. Pure functions.
 
 The rules are those of the assisted-service; names and messages of events are those of its docs/events.yaml.
 """
@@ -32,7 +32,7 @@ _LONGEST_INFO: Final = 4096
 
 
 def parse_finalizing_stage(body: Mapping[str, object]) -> str:
-    """Return the stage in the body of a `PUT .../progress`. Raises Refused."""
+    """Return the stage in the body of a `PUT .../progress`. Raises CallRefused."""
     check_fields(body, {"finalizing_stage"})
     stage = text_in(body, "finalizing_stage")
     if stage not in FINALIZING_STAGES:
@@ -41,7 +41,7 @@ def parse_finalizing_stage(body: Mapping[str, object]) -> str:
 
 
 def parse_operator(body: Mapping[str, object]) -> Operator:
-    """Return the operator in the body of a `PUT .../monitored-operators`. Raises Refused."""
+    """Return the operator in the body of a `PUT .../monitored-operators`. Raises CallRefused."""
     check_fields(body, {"name", "version", "status", "status_info"})
     name, status = text_in(body, "name"), text_in(body, "status")
     if not name:
@@ -57,7 +57,10 @@ def parse_operator(body: Mapping[str, object]) -> Operator:
 
 
 def parse_completion(body: Mapping[str, object]) -> tuple[bool, str]:
-    """Return success and error text from the body of a `POST .../complete-installation`. Raises Refused."""
+    """Return the result and the error text in the body of a `POST .../complete-installation`.
+
+    Raises CallRefused.
+    """
     check_fields(body, {"is_success", "error_info", "data"})
     is_success = body.get("is_success")
     if not isinstance(is_success, bool):
@@ -94,7 +97,7 @@ _CLUSTER: Final = {
 
 
 def apply_event(host: Installation, event: Event, now: float) -> Installation:
-    """Return the installation of a host after an event; the same object if the event changes no state.
+    """Return the installation of a host after an event, or the same object if the event changes no state.
 
     An event that is older than the known state changes nothing.
     """
@@ -121,7 +124,7 @@ def _apply_to_state(host: Installation, event: Event, now: float) -> Installatio
 
 
 def parse_cluster_state(event: Event) -> ClusterState | None:
-    """Return the state that an event reports for its cluster; None if it reports none."""
+    """Return the state of the cluster that an event reports, or None."""
     if event.name == "cluster_status_updated":
         match = _CLUSTER_STATUS.search(event.message)
         return STATES_BY_WORD.get(match["status"]) if match else None
@@ -129,6 +132,6 @@ def parse_cluster_state(event: Event) -> ClusterState | None:
 
 
 def parse_operator_event(event: Event) -> Operator | None:
-    """Return the operator that an event reports on; None if it reports on none."""
+    """Return the operator and its status that an event reports, or None."""
     match = _OPERATOR.match(event.message) if event.name == "cluster_operator_status" else None
     return Operator(name=match["name"], status=match["status"], info=match["info"] or "") if match else None

@@ -38,7 +38,7 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     started_at: float
     updated_at: float
     key: str = ""
-    """The template's name of the build."""
+    """The name of the build, as the template reports it; empty if it has none."""
     action: str = ""
     label: str = ""
     """The label of the latest step."""

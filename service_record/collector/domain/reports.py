@@ -32,7 +32,7 @@ _NO_FAILURE: Final = re.compile(
 )
 
 
-class UnreadableReport(Exception):  # noqa: N818  # what is told of a report, not a fault of ours
+class UnreadableReport(Exception):  # noqa: N818  # an answer, not a fault
     """A report cannot be used. The message is the reason in one line."""
 
 
@@ -83,7 +83,7 @@ def update_of(fields: Mapping[str, Any]) -> tuple[str, ReportedStep]:
 
 
 LAST_STAGE: Final = "modules-final"
-"""The stage of cloud-init after which it has ended."""
+"""The last stage of cloud-init."""
 
 
 def event_of(fields: Mapping[str, Any], *, has_failed: bool) -> ReportedStep:

@@ -1,4 +1,8 @@
-"""Budgets: the silence after which a host is stuck. They are given, of a stage, learnt, or the default."""
+"""Budgets: time limits without a report, after which a host is stuck.
+
+The budget of a step is given by an operator, learnt from earlier builds, or the default. Stages of an
+assisted-service's installation have fixed budgets.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -76,8 +76,8 @@ class AppriseSender:
         self._service = _service(destination)
 
     def send(self, delivery: Delivery) -> SendResult:
-        """Send it, once."""
-        from apprise import Apprise, NotifyFormat, NotifyType  # only where it is used
+        """Make one attempt to send a message."""
+        from apprise import Apprise, NotifyFormat, NotifyType  # large: imported only when needed
 
         message = message_of(delivery.notices, public_reason(delivery.notices[0].reason), self._page)
         kind = NotifyType.FAILURE if message.is_bad else NotifyType.INFO
@@ -97,14 +97,14 @@ def _service(destination: NewsDestination) -> "NotifyBase":
 
     Disables the logs of apprise and its libraries: they contain URLs.
     """
-    from apprise import Apprise, AppriseAsset  # 44 MB, only where a destination needs it
+    from apprise import Apprise, AppriseAsset  # 44 MB: imported only when needed
 
     for name in ("apprise", "urllib3", "requests", "requests_oauthlib", "oauthlib"):
         logging.getLogger(name).setLevel(_SILENT)
     asset = AppriseAsset(
         app_id="service-record",
         app_desc="service-record collector",
-        http_redirects=False,  # a redirect would carry what is told to somebody else
+        http_redirects=False,  # a redirect could send the message to another server
         secure_logging=True,
         storage_mode="memory",
     )

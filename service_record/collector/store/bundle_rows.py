@@ -62,7 +62,7 @@ def add(connection: Connection, arrival: Arrival, new: NewObject) -> BundleAdded
     """Add a bundle. Raises Forbidden."""
     host = arrive(connection, arrival)
     same = (bundles.c.host_id == host.id) & (bundles.c.kind == new.kind)
-    if new.kind == TEMPLATE:  # each build has its own, of each name
+    if new.kind == TEMPLATE:  # each build has its own templates, identified by name
         same &= (bundles.c.build == host.build) & (bundles.c.name == new.name)
     before = connection.execute(
         select(bundles.c.id, bundles.c.sha256).where(same).order_by(bundles.c.id.desc()).limit(1)
@@ -71,7 +71,7 @@ def add(connection: Connection, arrival: Arrival, new: NewObject) -> BundleAdded
         return BundleAdded(before.id, is_new=False)
     place = {"host_id": host.id, "build": host.build}
     row = {**place, **asdict(new), "received_at": arrival.at, "is_indexed": new.kind == TEMPLATE}
-    if new.kind == "host":  # as the assisted-service has it, until it is told that this was all
+    if new.kind == "host":  # the assisted-service's state until the host reports the end
         of = update(installations).where(installations.c.host_id == host.id)
         connection.execute(of.values(logs_state="collecting"))
     number = connection.execute(insert(bundles).values(row).returning(bundles.c.id)).scalar_one()

@@ -175,7 +175,7 @@ def register(connection: Connection, arrival: Arrival, cluster_id: str) -> None:
         return
     mapped = Mapped(id=arrival.host, cluster_id=cluster_id)
     installation = put(connection, host.id, mapped, arrival.at)
-    if before is not None:  # also where the host was in that cluster earlier
+    if before is not None:  # also if the host was in that cluster before
         begin_build(connection, arrival.host, cluster_id, _ACTION, arrival.at)
     build = cluster_id if before is not None or not host.build else ""
     _report(connection, arrival, installation, build)
@@ -188,7 +188,7 @@ def change(
     now: float,
     do: Callable[[Installation], Installation],
 ) -> Installation:
-    """Change an installation, and store a new stage as a step. Raises Refused, Forbidden."""
+    """Change an installation, and store a new stage as a step. Raises CallRefused or Forbidden."""
     installation = find(connection, installed_id)
     if installation is None or not grant.may_write(installation.host, installation.group):
         raise _unknown(installed_id, grant)
@@ -210,7 +210,7 @@ def register_agent(connection: Connection, arrival: Arrival, infra_env_id: str) 
 
     An unknown host is added to the cluster whose hosts are in that infra-env.
 
-    Raises Refused, Forbidden.
+    Raises CallRefused or Forbidden.
     """
     if find(connection, arrival.host) is None:
         of_env = select(installations.c.cluster_id).where(installations.c.infra_env_id == infra_env_id)
@@ -243,7 +243,11 @@ def add_event(connection: Connection, event: Event, grant: Grant, now: float) ->
 
 
 def _unknown(installed_id: str, grant: Grant) -> Exception:
-    """Return the refusal: no such host for a token for all hosts, only "not yours" for any other."""
+    """Return the refusal for an unknown host.
+
+    Only an administrator learns that the host does not exist. Other tokens get the same answer as for a host
+    for which they may not write.
+    """
     if not grant.may_administer:
         return Forbidden(f"this token may not write for {installed_id}")
     return CallRefused(HTTPStatus.NOT_FOUND, f"host {installed_id} was not found")

@@ -188,7 +188,10 @@ def _records(row: Any) -> RecordsVerdict | None:
 
 
 def _installation(row: Any, budgets: SilenceBudgets, now: float) -> InstallationSeen:
-    """Return its progress. A host that sent records or steps does not count as one that does not boot."""
+    """Return the installation of a host.
+
+    A host is not late with its reboot if it sent a record or a step within the time limit.
+    """
     columns = _rules(row)
     move = columns.without_absences(budgets.absences).silence_at(now)
     is_heard = now - count_from(_heard_at(row), columns.limit, budgets.absences) <= columns.limit

@@ -1,4 +1,4 @@
-"""The lines that a host's services printed last: of each service the newest, of each host a few services."""
+"""Store the last lines that services of a host printed: the newest of each service, for a few services."""
 
 from typing import Final
 
@@ -14,10 +14,9 @@ MOST_SERVICES: Final = 16
 
 
 def write_last_words(connection: Connection, arrival: Arrival, words: LastWords, text: str) -> None:
-    """Store the text of these lines in place of the service's earlier ones. An empty text deletes them.
+    """Replace the stored lines of a service with `text`. An empty text deletes them. Raises Forbidden.
 
-    They are no report of the host: one that only prints that it waits is stuck all the same. Raises
-    Forbidden.
+    This does not count as a report of the host: a host whose service only prints that it waits is stuck.
     """
     host = lock_or_make_host(connection, arrival)
     due_at = case((hosts.c.verdict_since.is_(None), 0.0), else_=hosts.c.due_at)  # a new host is judged
