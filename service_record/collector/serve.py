@@ -33,9 +33,9 @@ from service_record.collector.api.guard import address_of
 from service_record.collector.process import Collector, StepsError
 from service_record.collector.serving_settings import CollectorSettings
 
-_LONGEST_HEAD: Final = 64 * 1024
+_MAX_HEAD_BYTES: Final = 64 * 1024
 """Maximum size of a request's first line and headers."""
-_READ: Final = 256 * 1024
+_MAX_READ_BYTES: Final = 256 * 1024
 """Maximum size of data that may arrive at once, including the head."""
 _MOST_HEADERS: Final = 128
 _MOST_PIPELINED: Final = 32
@@ -48,7 +48,7 @@ _DIRECT_SECONDS: Final = 0.25
 """A report is left to the application, which has its own time limit, if its body does not arrive within this
 time after the head.
 """
-_READING: Final = 60.0
+_READ_SECONDS: Final = 60.0
 """A client that reads nothing of its answer for this time is disconnected."""
 
 
@@ -86,18 +86,18 @@ class Connection(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self._until_head: asyncio.TimerHandle | None = None
-        self._until_read: asyncio.TimerHandle | None = None
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._read_timer: asyncio.TimerHandle | None = None
         self._size = 0
         """Number of bytes since the last complete head, without bodies."""
         self._is_in_body = False
         self._is_head_due = False
         """True from the first byte of a request until its head is complete."""
         self._is_proxied = False
-        self._report_of = ""
+        self._report_host = ""
         """The host of the report whose body is expected, if it will be answered directly; otherwise empty."""
         self._report = bytearray()
-        self._until_report: asyncio.TimerHandle | None = None
+        self._report_timer: asyncio.TimerHandle | None = None
         self._half_open = ""
         """The address for which this connection counts as half-open; empty after its first request."""
 
@@ -120,26 +120,26 @@ class Connection(HttpToolsProtocol):
             if self.config.half_open[self._half_open] > _MOST_HALF_OPEN:
                 transport.abort()
                 return
-        self._expect_head()
+        self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._is_no_longer_half_open()
-        self._head_is_here()
-        self._is_read()
+        self._end_half_open()
+        self._stop_head_timer()
+        self._stop_read_timer()
         self._end_report()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._is_idle and not self._report_of:  # the start of a head, or the rest of a refused body
+        if self._is_idle and not self._report_host:  # the start of a head, or the rest of a refused body
             self._is_head_due = True
         super().data_received(data)
         if self._is_head_due:  # most heads arrive in one piece and need no timer
-            self._expect_head()
-        if self._report_of and self._until_report is None:
-            self._until_report = self.loop.call_later(_DIRECT_SECONDS, self._leave_to_application)
+            self._start_head_timer()
+        if self._report_host and self._report_timer is None:
+            self._report_timer = self.loop.call_later(_DIRECT_SECONDS, self._leave_to_application)
         if not self._is_in_body:
             self._size += len(data)
-            if self._size > _LONGEST_HEAD + _READ and not self.transport.is_closing():
+            if self._size > _MAX_HEAD_BYTES + _MAX_READ_BYTES and not self.transport.is_closing():
                 self.send_400_response("The head of the request is too long.")
 
     def on_message_begin(self) -> None:
@@ -147,7 +147,7 @@ class Connection(HttpToolsProtocol):
         self._is_head_due = True
 
     def on_body(self, body: bytes) -> None:
-        if not self._report_of:
+        if not self._report_host:
             super().on_body(body)
             return
         self._report += body
@@ -156,7 +156,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._is_in_body = False
-        if self._report_of:
+        if self._report_host:
             if self._answer_report():
                 return
             self._leave_to_application()
@@ -166,7 +166,7 @@ class Connection(HttpToolsProtocol):
         """Answer the report that is complete. Returns False if the application must do that."""
         answer = _DirectAnswer(self)
         is_taken = self.config.direct_reports.take(
-            self._report_of,
+            self._report_host,
             self.headers,
             bytes(self._report),
             self.client,
@@ -188,25 +188,26 @@ class Connection(HttpToolsProtocol):
             super().on_body(body)
 
     def _end_report(self) -> None:
-        self._report_of = ""
+        """Forget the report whose body was expected: it was answered, left to the application, or lost."""
+        self._report_host = ""
         self._report.clear()
-        if self._until_report is not None:
-            self._until_report.cancel()
-            self._until_report = None
+        if self._report_timer is not None:
+            self._report_timer.cancel()
+            self._report_timer = None
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if len(self.headers) >= _MOST_HEADERS or len(name) + len(value) > _LONGEST_HEAD:
+        if len(self.headers) >= _MOST_HEADERS or len(name) + len(value) > _MAX_HEAD_BYTES:
             raise httptools.HttpParserError("too many headers")  # answered with 400, like any invalid HTTP
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._is_no_longer_half_open()
-        self._head_is_here()
+        self._end_half_open()
+        self._stop_head_timer()
         self._is_in_body = True
         if len(self.pipeline) >= _MOST_PIPELINED:
             raise httptools.HttpParserError("too many requests at once")
-        self._report_of = self._match_report()
-        if not self._report_of:
+        self._report_host = self._match_report()
+        if not self._report_host:
             super().on_headers_complete()
 
     def _match_report(self) -> str:
@@ -222,7 +223,8 @@ class Connection(HttpToolsProtocol):
             return ""
         return match_host(self.url)
 
-    def _is_no_longer_half_open(self) -> None:
+    def _end_half_open(self) -> None:
+        """Stop counting this connection as half-open: its first request has arrived, or it is closed."""
         address, self._half_open = self._half_open, ""
         if address:
             self.config.half_open[address] -= 1
@@ -231,31 +233,35 @@ class Connection(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        if self._until_read is None:
-            self._until_read = self.loop.call_later(_READING, self.transport.abort)
+        if self._read_timer is None:
+            self._read_timer = self.loop.call_later(_READ_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._is_read()
+        self._stop_read_timer()
 
-    def _expect_head(self) -> None:
-        if self._until_head is None:
-            self._until_head = self.loop.call_later(self.config.seconds, self._is_late)
+    def _start_head_timer(self) -> None:
+        """Start the timer for the head of a request, unless it runs."""
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(self.config.seconds, self._close_late)
 
-    def _head_is_here(self) -> None:
+    def _stop_head_timer(self) -> None:
+        """Stop the timer for the head: the head is complete, or the connection is lost."""
         self._size = 0
         self._is_head_due = False
-        if self._until_head is not None:
-            self._until_head.cancel()
-            self._until_head = None
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
-    def _is_read(self) -> None:
-        if self._until_read is not None:
-            self._until_read.cancel()
-            self._until_read = None
+    def _stop_read_timer(self) -> None:
+        """Stop the timer for a client that does not read the answer."""
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+            self._read_timer = None
 
-    def _is_late(self) -> None:
-        self._until_head = None
+    def _close_late(self) -> None:
+        """End the connection because the head of the next request has not arrived in time."""
+        self._head_timer = None
         if self._is_idle:
             self.transport.close()
         else:  # the next, pipelined request is late: close only after the answer to the current one
@@ -292,14 +298,14 @@ class _DirectAnswer:
 
 
 _DESCRIPTORS: Final = 65_536
-_FEWEST: Final = 128
+_RESERVED_DESCRIPTORS: Final = 128
 """File descriptors that are reserved for the database, bundles and so on."""
-_GARBAGE: Final = 10_000
+_GC_THRESHOLD: Final = 10_000
 """GC threshold of generation 0: most objects of a request are freed by reference counting."""
 _ARENA_MAX: Final = -8
 """M_ARENA_MAX of glibc's malloc.h."""
 _ARENAS: Final = 2
-_GRACE: Final = 20
+_GRACE_SECONDS: Final = 20
 """Time for running requests at shutdown."""
 
 
@@ -324,7 +330,7 @@ def serve(settings: CollectorSettings) -> None:
         collector.close()
         raise
     gc.freeze()  # the garbage collector can skip objects of the start
-    gc.set_threshold(_GARBAGE)
+    gc.set_threshold(_GC_THRESHOLD)
     print(f"listening on {scheme}://{host}:{port}", file=sys.stderr, flush=True)  # noqa: T201
     with listening:
         Server(config, collector).run(sockets=[listening])
@@ -344,14 +350,14 @@ def config_of(collector: Collector) -> Config:
     return Config(
         application(collector),
         seconds=settings.seconds,
-        most_connections=max(_FEWEST, descriptors - _FEWEST),
+        most_connections=max(_RESERVED_DESCRIPTORS, descriptors - _RESERVED_DESCRIPTORS),
         log_config=None,  # logging is configured already
         access_log=False,
         proxy_headers=bool(settings.proxies),
         forwarded_allow_ips=list(settings.proxies),
         server_header=False,
         timeout_keep_alive=30,
-        timeout_graceful_shutdown=_GRACE,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
         ssl_certfile=str(settings.certificate) if settings.certificate else None,
         ssl_keyfile=str(settings.key) if settings.key else None,
     )

@@ -13,8 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.database import Database, sqlite_url
-from service_record.collector.store.row_writer import _TRIES as MAX_RETRIES
-from service_record.collector.store.row_writer import DatabaseWriter, Unavailable
+from service_record.collector.store.row_writer import MAX_RETRIES, DatabaseWriter, Unavailable
 from testing import postgresql
 
 COMMIT_SECONDS = 0.1

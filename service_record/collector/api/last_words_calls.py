@@ -59,12 +59,13 @@ async def post_last_words(request: Request, query: LastWordsQuery) -> NoContent:
 
 async def _store_words(serving: Serving, arrival: Arrival, words: LastWords) -> NoContent:
     words = msgspec.structs.replace(words, service=readable(words.service), stage=readable(words.stage))
-    text = await run_in_threadpool(_masked, words.lines)
+    text = await run_in_threadpool(_mask_secrets, words.lines)
     await serving.change(lambda connection: write_last_words(connection, arrival, words, text))
     return NoContent()
 
 
-def _masked(lines: list[str]) -> str:
+def _mask_secrets(lines: list[str]) -> str:
+    """Return the lines as one text without secrets, or a remark in their place if one cannot be masked."""
     try:
         return outgoing_text("\n".join(map(readable, lines)), Rules(())).strip("\n")
     except LeakError:

@@ -36,7 +36,7 @@ async def post_records(request: Request) -> JsonAnswer[StoredBatch] | Conflict[O
     """Send new pieces of service records."""
     serving, grant = caller(request)
     host = host_name(request.path_params["host"])
-    pieces = _pieces(await read_body(request, MAX_BODY_BYTES, serving.settings.seconds))
+    pieces = _parse_pieces(await read_body(request, MAX_BODY_BYTES, serving.settings.seconds))
     collector, most = serving.collector, serving.settings.most_records
     arrival = Arrival(host, grant, collector.now())
     try:
@@ -45,10 +45,10 @@ async def post_records(request: Request) -> JsonAnswer[StoredBatch] | Conflict[O
         )
     except Elsewhere as error:
         conflict = HTTPStatus.CONFLICT
-        held = tuple(map(_as_sent, error.held))
+        held = tuple(map(_stored_file, error.held))
         return Conflict(OffsetsProblem(conflict.phrase, conflict, str(error), held))
     collector.judge.tell(host_id)
-    return JsonAnswer(StoredBatch(host, tuple(map(_as_sent, files))))
+    return JsonAnswer(StoredBatch(host, tuple(map(_stored_file, files))))
 
 
 @operation("GET /api/v1/hosts/{host}/records", who=HOSTS_AND_READERS, refusals=(404,))
@@ -73,7 +73,7 @@ async def get_records(request: Request) -> JsonAnswer[StoredRecords]:
             return None if grant.may_read else StoredRecords(host, (), (), None)
         files = record_rows.held_of(connection, host_id)
         bundle = bundle_rows.latest_with_records(connection, host) if grant.may_read else None
-        return StoredRecords(host, _services(files), tuple(map(_as_sent, files)), bundle)
+        return StoredRecords(host, _sum_by_service(files), tuple(map(_stored_file, files)), bundle)
 
     stored = await serving.ask(look_up)
     if stored is None:
@@ -111,7 +111,7 @@ async def get_record(request: Request) -> Download:
     return Download(data())
 
 
-def _pieces(body: bytes) -> list[Piece]:
+def _parse_pieces(body: bytes) -> list[Piece]:
     """Return the pieces of a batch. Raises Refusal."""
     try:
         return msgspec.json.decode(body, type=Batch).pieces
@@ -119,11 +119,11 @@ def _pieces(body: bytes) -> list[Piece]:
         raise Refusal(HTTPStatus.BAD_REQUEST, f"the body is not a batch of pieces: {fault}") from None
 
 
-def _as_sent(file: HeldFile) -> StoredFile:
+def _stored_file(file: HeldFile) -> StoredFile:
     return StoredFile(file.service, file.file, file.offset)
 
 
-def _services(files: tuple[HeldFile, ...]) -> tuple[StoredService, ...]:
+def _sum_by_service(files: tuple[HeldFile, ...]) -> tuple[StoredService, ...]:
     by_service: dict[str, list[HeldFile]] = {}
     for file in files:
         by_service.setdefault(file.service, []).append(file)

@@ -60,12 +60,12 @@ class DestinationFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         if self.groups and not any(is_within(notice.group, group) for group in self.groups):
             return False
         now, before = FleetVerdict(notice.verdict), FleetVerdict(notice.before)
-        if self._has(now, notice.reason, notice.host):
+        if self._matches(now, notice.reason, notice.host):
             return True
         is_end = before.is_bad and not now.is_bad
-        return self.ends and is_end and self._has(before, notice.reason_before, notice.host)
+        return self.ends and is_end and self._matches(before, notice.reason_before, notice.host)
 
-    def _has(self, verdict: FleetVerdict, reason: str, host: str) -> bool:
+    def _matches(self, verdict: FleetVerdict, reason: str, host: str) -> bool:
         if verdict not in self.verdicts:
             return False
         if not self.causes:
@@ -146,16 +146,16 @@ def message_of(together: Sequence[Notice], reason: str, page: str = "") -> Messa
     `reason` is the first host's reason without secrets. Mentions and markup of chats are made harmless.
     """
     first, verdict = together[0], FleetVerdict(together[0].verdict)
-    harmless = _without_markup(reason)
+    harmless = _remove_markup(reason)
     who = first.host if len(together) == 1 else f"{len(together)} hosts"
     headline = f"{who} {verdict}: {harmless}" if harmless else f"{who} {verdict}"
-    title = _clamped(headline, _MAX_TITLE_CHARACTERS)
-    lines = [] if title == headline else [_clamped(harmless, _MAX_REASON_CHARACTERS)]
+    title = _truncate(headline, _MAX_TITLE_CHARACTERS)
+    lines = [] if title == headline else [_truncate(harmless, _MAX_REASON_CHARACTERS)]
     if len(together) > 1:
-        lines.append(f"Hosts: {_some([notice.host for notice in together], _MAX_HOSTS_NAMED)}")
+        lines.append(f"Hosts: {_list_names([notice.host for notice in together], _MAX_HOSTS_NAMED)}")
     groups = sorted({notice.group for notice in together if notice.group})
     if groups:
-        lines.append(f"Group: {_without_markup(_some(groups, _MAX_GROUPS_NAMED))}")
+        lines.append(f"Group: {_remove_markup(_list_names(groups, _MAX_GROUPS_NAMED))}")
     lines.append(f"Before: {', '.join(sorted({notice.before for notice in together}))}")
     lines.append(f"Since: {datetime.fromtimestamp(first.at, UTC):%Y-%m-%d %H:%M:%S} UTC")
     if page:
@@ -176,15 +176,15 @@ def _place(together: Sequence[Notice], verdict: FleetVerdict) -> str:
     return f"/?cause={cause}" if cause else "/"
 
 
-def _without_markup(text: str) -> str:
+def _remove_markup(text: str) -> str:
     return _MENTION.sub("@ ", visible(text)).translate(_BRACKETS)
 
 
-def _clamped(text: str, most: int) -> str:
+def _truncate(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _some(names: Sequence[str], most: int) -> str:
+def _list_names(names: Sequence[str], most: int) -> str:
     text = ", ".join(names[:most])
     return text if len(names) <= most else f"{text} and {len(names) - most} more"
 

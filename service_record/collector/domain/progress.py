@@ -15,8 +15,8 @@ COMPLETE: Final = 100.0
 """Per cent."""
 _MOST_LABELS: Final = 256
 _MOST_BOOTS: Final = 32
-_AFTERWARDS: Final = 3600.0
-"""New steps within this time after its end still belong to a complete build."""
+_SECONDS_AFTER_END: Final = 3600.0
+"""New steps within this number of seconds after the end of a complete build still belong to it."""
 
 
 class StepFailure(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -101,7 +101,7 @@ def begins_build(progress: Progress | None, step: ReportedStep, now: float) -> b
     if progress.ended_at is None or _completes(step) or step.label == progress.label:
         return False
     is_known = any(f"{step.label}:{status}" in progress.seen for status in StepStatus)
-    return is_known or now - progress.ended_at > _AFTERWARDS
+    return is_known or now - progress.ended_at > _SECONDS_AFTER_END
 
 
 def first(step: ReportedStep, number: int, now: float) -> Progress:
@@ -119,7 +119,7 @@ def advance(progress: Progress, step: ReportedStep, now: float, *, is_last: bool
     report = f"{step.label}:{step.status}"
     # Progress is a report that is new in this build, or a higher percentage.
     is_further = report not in progress.seen or (step.percentage or 0.0) > progress.farthest
-    repeats = {} if is_further else _repeats(progress, step)
+    repeats = {} if is_further else _count_restarts(progress, step)
     is_most = bool(repeats) and repeats.get(step.label) == max(repeats.values())
     is_complete = _completes(step) or (is_last and step.status is StepStatus.DONE)
     ended_at = now if progress.ended_at is None and is_complete else progress.ended_at
@@ -138,10 +138,10 @@ def advance(progress: Progress, step: ReportedStep, now: float, *, is_last: bool
         fresh_at=max(now, progress.fresh_at) if is_further else progress.fresh_at,
         fresh_name=step.name if is_further else progress.fresh_name,
         open=_open(progress, step, now),
-        seen=_counted(progress.seen, report),
+        seen=_increment(progress.seen, report),
         repeats=repeats,
         again_name=step.name if is_most else progress.again_name,
-        boots=_boots(progress, step, is_further=is_further),
+        boots=_boots_since_progress(progress, step, is_further=is_further),
         failure=_failure(progress, step, now),
         ended_at=ended_at,
     )
@@ -156,15 +156,15 @@ def ended(progress: Progress, step: ReportedStep, now: float) -> tuple[StepFinis
     finished = []
     if progress.label and progress.status is StepStatus.REPORTED and progress.label != step.label:
         finished.append(
-            StepFinished(progress.label, StepStatus.REPORTED, _passed(progress.updated_at, now), "")
+            StepFinished(progress.label, StepStatus.REPORTED, _seconds_since(progress.updated_at, now), "")
         )
     if step.status in {StepStatus.DONE, StepStatus.FAILED}:
         since = progress.open.get(step.label)
-        finished.append(StepFinished(step.label, step.status, _passed(since, now), step.logs))
+        finished.append(StepFinished(step.label, step.status, _seconds_since(since, now), step.logs))
     return tuple(finished)
 
 
-def _passed(since: float | None, now: float) -> float | None:
+def _seconds_since(since: float | None, now: float) -> float | None:
     """Return the seconds since a time; None if it is unknown or the clock was set back."""
     return None if since is None or now < since else now - since
 
@@ -182,17 +182,17 @@ def _open(progress: Progress, step: ReportedStep, now: float) -> dict[str, float
     return rest
 
 
-def _counted(counts: dict[str, int], report: str) -> dict[str, int]:
+def _increment(counts: dict[str, int], report: str) -> dict[str, int]:
     if report not in counts and len(counts) >= _MOST_LABELS:
         return counts
     return {**counts, report: counts.get(report, 0) + 1}
 
 
-def _repeats(progress: Progress, step: ReportedStep) -> dict[str, int]:
+def _count_restarts(progress: Progress, step: ReportedStep) -> dict[str, int]:
     """Return the number of restarts of each step, with this report.
 
-    The end of an open step is no restart. Neither is a repeated `done` or a repeated report without a status:
-    templates repeat these to be sure, or to show that the host is alive.
+    The end of an open step is not a restart. Nor is a repeated `done` or a repeated report without a status:
+    templates repeat these in case one was lost, or to show that the host is alive.
     """
     is_same = (step.label, step.status) == (progress.label, progress.status)
     is_same = is_same and step.boot_id in {"", progress.boot_id}
@@ -202,7 +202,7 @@ def _repeats(progress: Progress, step: ReportedStep) -> dict[str, int]:
     return {**progress.repeats, step.label: progress.repeats.get(step.label, 0) + 1}
 
 
-def _boots(progress: Progress, step: ReportedStep, *, is_further: bool) -> tuple[str, ...]:
+def _boots_since_progress(progress: Progress, step: ReportedStep, *, is_further: bool) -> tuple[str, ...]:
     """Return the ids of the boots since the last progress, with this report."""
     if is_further:
         return (step.boot_id,) if step.boot_id else progress.boots[-1:]
@@ -222,20 +222,21 @@ def _failure(progress: Progress, step: ReportedStep, now: float) -> StepFailure 
 
 
 T = TypeVar("T")
-_LONGEST: Final = 32
-"""Maximum number of reports in a round whose repetition is recognized."""
+_MAX_ROUND_REPORTS: Final = 32
+"""Maximum number of reports in one round. Repetitions of longer rounds are not recognized."""
 
 
 def repeated(items: Iterable[T], key: Callable[[T], Hashable]) -> tuple[Repeated[T], ...]:
-    """Return the reports in order; rounds that came twice or more in a row appear once, shorter rounds
-    first.
+    """Return the reports in order. A round that occurs several times in a row appears once, with its number.
+
+    If a shorter and a longer round begin at the same report, the shorter one is used.
     """
     pending = list(items)
     keys = [key(item) for item in pending]
     rounds: list[Repeated[T]] = []
     at = 0
     while at < len(pending):
-        length, count = _round_at(keys, at)
+        length, count = _find_round(keys, at)
         end = at + length * count
         begin = at + length
         between = tuple(pending[begin : end - length])
@@ -244,9 +245,9 @@ def repeated(items: Iterable[T], key: Callable[[T], Hashable]) -> tuple[Repeated
     return tuple(rounds)
 
 
-def _round_at(keys: Sequence[Hashable], at: int) -> tuple[int, int]:
+def _find_round(keys: Sequence[Hashable], at: int) -> tuple[int, int]:
     """Return the length and count of the shortest repeated round that begins at an index."""
-    for length in range(1, min(_LONGEST, (len(keys) - at) // 2) + 1):
+    for length in range(1, min(_MAX_ROUND_REPORTS, (len(keys) - at) // 2) + 1):
         count = 1
         while keys[at + count * length : at + (count + 1) * length] == keys[at : at + length]:
             count += 1

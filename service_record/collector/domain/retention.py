@@ -48,7 +48,9 @@ def plan(builds: Collection[StoredBuild], *, before: float | None, excess: int) 
     If that is not enough, builds that are normally kept are deleted too, largest first: with a full disk, all
     reports would be refused.
     """
-    ordered = sorted(_forgettable(builds), key=lambda build: (build.updated_at, build.host_id, build.number))
+    ordered = sorted(
+        _deletable_builds(builds), key=lambda build: (build.updated_at, build.host_id, build.number)
+    )
     chosen: list[StoredBuild] = []
     freed = 0
     for build in ordered:
@@ -57,8 +59,8 @@ def plan(builds: Collection[StoredBuild], *, before: float | None, excess: int) 
         chosen.append(build)
         freed += build.size
     oldest_first = len(chosen)
-    staying = sorted(set(builds) - set(ordered), key=lambda build: (-build.size, build.host_id, build.number))
-    for build in staying:
+    kept = sorted(set(builds) - set(ordered), key=lambda build: (-build.size, build.host_id, build.number))
+    for build in kept:
         if freed >= excess or not build.size:
             break
         chosen.append(build)
@@ -69,15 +71,16 @@ def plan(builds: Collection[StoredBuild], *, before: float | None, excess: int) 
     return ForgetPlan(builds=tuple(chosen), before=max(limits, default=None))
 
 
-def _forgettable(builds: Iterable[StoredBuild]) -> Iterable[StoredBuild]:
+def _deletable_builds(builds: Iterable[StoredBuild]) -> Iterable[StoredBuild]:
     by_host = sorted(builds, key=lambda build: (build.host_id, build.number))
     for _, of_host in groupby(by_host, key=lambda build: build.host_id):
         stored = list(of_host)
-        stays = _staying(stored)
-        yield from (build for build in stored if build.number not in stays)
+        kept = _kept_numbers(stored)
+        yield from (build for build in stored if build.number not in kept)
 
 
-def _staying(builds: Sequence[StoredBuild]) -> set[int]:
+def _kept_numbers(builds: Sequence[StoredBuild]) -> set[int]:
+    """Return the numbers of a host's latest build, and of its first and last failure."""
     failures = [build.number for build in builds if build.is_failure]
     latest = {build.number for build in builds if build.is_latest}
     return latest | set(failures[:1]) | set(failures[-1:])

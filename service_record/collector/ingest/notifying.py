@@ -152,7 +152,7 @@ class Notifier(Background):
             self._put_off(delivery, self._now())
             return
         try:
-            result = _within(self._send_seconds, lambda: self.sender.send(delivery))
+            result = _call_with_timeout(self._send_seconds, lambda: self.sender.send(delivery))
         except Exception as fault:  # noqa: BLE001  # whatever a library raises, its text may hold the URL
             log().warning("cannot notify a destination", destination=self.name, **fault_of(fault))
             result = SendResult(is_taken=False)
@@ -190,14 +190,17 @@ class Notifier(Background):
                 return
 
 
-def _within(seconds: float, do: Callable[[], T]) -> T:
-    """Return the result of a call. After a timeout the call is abandoned and TimeoutError is raised."""
+def _call_with_timeout(seconds: float, do: Callable[[], T]) -> T:
+    """Call `do` in a thread and return its result.
+
+    If it takes longer than `seconds`, raises TimeoutError; the thread is abandoned.
+    """
     result: Future[T] = Future()
 
     def run() -> None:
         try:
             result.set_result(do())
-        except BaseException as fault:  # noqa: BLE001  # it is raised where it is waited for
+        except BaseException as fault:  # noqa: BLE001  # `result.result` raises it again
             result.set_exception(fault)
 
     threading.Thread(target=run, name="delivery", daemon=True).start()

@@ -124,25 +124,25 @@ def read_bundle(
         return BundleSeen.not_read(str(reason))
 
 
-def _files_in(stream: BufferedReader) -> HostFiles:
+def _other_files(stream: BufferedReader) -> HostFiles:
     """Read the other files of the bundle in a second pass. The first pass reported omitted parts."""
     stream.seek(0)
     for content in archive_contents(stream, "", 0.0, lambda _: None, LIMITS):
         yield content.path, content.read
 
 
-def _masked(summary: BundleSeen) -> BundleSeen:
+def _mask_secrets(summary: BundleSeen) -> BundleSeen:
     """Return a copy with masked secrets. Bundles of other programs may contain some."""
     rules = Rules()
     try:
-        look = _with_masked_texts(summary.look, ("reason", "why", "hardware"), outgoing_text, rules)
+        look = _mask_fields(summary.look, ("reason", "why", "hardware"), outgoing_text, rules)
         parts = ("verdict", "lead", "cause", "rest")
-        return BundleSeen(look, _with_masked_texts(summary.analysis, parts, outgoing_page, rules))
+        return BundleSeen(look, _mask_fields(summary.analysis, parts, outgoing_page, rules))
     except LeakError:
         return BundleSeen.not_read("withheld: a secret was left in what it came to")
 
 
-def _with_masked_texts(
+def _mask_fields(
     value: _Value, names: Iterable[str], outgoing: Callable[[str, Rules], str], rules: Rules
 ) -> _Value:
     return msgspec.structs.replace(value, **{name: outgoing(getattr(value, name), rules) for name in names})
@@ -160,7 +160,7 @@ def judge_stream(stream: BufferedReader, silence: float | None = None) -> Judged
     if not records:
         from service_record.read.derived import derived_records  # most bundles have records
 
-        records += derived_records(_files_in(stream)).items()
+        records += derived_records(_other_files(stream)).items()
     beside = BesideRecords(
         boot_id=bundle.boot_id,
         written={service: record.written for service, record in bundle.records.items()},
@@ -168,7 +168,7 @@ def judge_stream(stream: BufferedReader, silence: float | None = None) -> Judged
         damaged=bundle.damaged,
         unit_texts=bundle.unit_texts,
         is_log_bundle=bundle.is_of_gather,
-        files=_files_in(stream),
+        files=_other_files(stream),
     )
     return judge_records(records, left_out, silence, beside)
 
@@ -178,7 +178,7 @@ def _main(memory: int, silence: str, source: str) -> None:
     try:
         with os.fdopen(sys.stdin.fileno(), "rb", closefd=False) as stream:
             judged = judge_stream(stream, float(silence) if silence else None)
-        result = _masked(BundleSeen(summarise(judged), analyse(judged, source, datetime.now(UTC))))
+        result = _mask_secrets(BundleSeen(summarise(judged), analyse(judged, source, datetime.now(UTC))))
     except MemoryError:
         result = BundleSeen.not_read(f"it takes more than {memory // _MIB} MiB of memory")
     sys.stdout.buffer.write(msgspec.json.encode(result))

@@ -55,7 +55,7 @@ def create_token(connection: Connection, new: tokens.TokenRequest, now: float) -
     created = tokens.create(connection, new, now)
     token = presented(created)
     assert token is not None  # noqa: S101  # it was spelled by us
-    note(connection, new.created_by, "token create", _said_of(token.id, new), now)
+    note(connection, new.created_by, "token create", _describe_token(token.id, new), now)
     return token.id, created
 
 
@@ -136,7 +136,7 @@ def delete_host(connection: Connection, name: str, now: float) -> set[int] | Non
     return tokens.revoke_all_of_host(connection, names, now)
 
 
-def _said_of(token_id: int, new: tokens.TokenRequest) -> str:
+def _describe_token(token_id: int, new: tokens.TokenRequest) -> str:
     named = f" ({new.name})" if new.name else ""
     return f"token {token_id}{named}: {new.kind.value} {new.scope}".rstrip()
 

@@ -359,12 +359,12 @@ def count_muted(connection: Connection, filters: Filters, mutes: Sequence[Mute])
     """Return the number of hosts in trouble that pass the filters and are covered by a mute."""
     if not mutes:
         return 0
-    any_of = or_(*map(_covered, mutes))
+    any_of = or_(*map(_covers_host, mutes))
     counted = select(func.count()).where(hosts.c.cause != "", any_of, *_conditions(filters))
     return int(connection.execute(counted.select_from(hosts)).scalar_one())
 
 
-def _covered(mute: Mute) -> ColumnElement[bool]:
+def _covers_host(mute: Mute) -> ColumnElement[bool]:
     match mute.scope:
         case MuteScope.HOST:
             return hosts.c.name == mute.subject
@@ -435,7 +435,7 @@ def _conditions(filters: Filters) -> list[ColumnElement[bool]]:
     if filters.groups:
         conditions.append(or_(*(is_within(hosts.c.group, group) for group in filters.groups)))
     if filters.machines:
-        conditions.append(or_(*(_named(hosts.c.name, machine.lower()) for machine in filters.machines)))
+        conditions.append(or_(*(_has_name(hosts.c.name, machine.lower()) for machine in filters.machines)))
     if filters.releases:
         conditions.append(hosts.c.release.in_(filters.releases))
     if filters.hardware:
@@ -468,7 +468,7 @@ def is_within(column: Column[str], group: str) -> ColumnElement[bool]:
     return or_(column == group, column.startswith(f"{group}/", autoescape=True))
 
 
-def _named(column: Column[str], machine: str) -> ColumnElement[bool]:
+def _has_name(column: Column[str], machine: str) -> ColumnElement[bool]:
     if "*" not in machine and "?" not in machine:
         return column == machine
     return column.like("".join(_WILD.get(character, character) for character in machine), escape="\\")

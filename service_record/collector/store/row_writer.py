@@ -27,9 +27,9 @@ T = TypeVar("T")
 Item_contra = TypeVar("Item_contra", contravariant=True)
 Result_co = TypeVar("Result_co", covariant=True)
 _LOG: Final = logging.getLogger(__name__)
-_LOST: Final = (OperationalError, InterfaceError)
-"""Exceptions that mean that the database failed, not a change."""
-_MOST: Final = 512
+_DATABASE_ERRORS: Final = (OperationalError, InterfaceError)
+"""Exceptions that mean that the database failed, rather than a change."""
+_MAX_CHANGES: Final = 512
 """Maximum number of changes in one transaction, so that the first ones do not wait too long."""
 _COMMITS_AT_ONCE: Final = 8
 """Maximum number of concurrent commits with PostgreSQL. SQLite has only one writer."""
@@ -40,18 +40,18 @@ efficient.
 """
 _SLOW_COMMIT_SECONDS: Final = 0.012
 """On a busy machine, commits to a fast disk take half of this."""
-_MOST_AT_FIRST: Final = 16
+_MAX_FIRST_CHANGES: Final = 16
 """Maximum number of changes in a transaction that begins while no commit is in progress, if commits are slow
 and can overlap. Its commit starts early, and all other changes are written meanwhile. Where PostgreSQL waits
 for a replica or for `commit_delay`, this is 5% faster; where it waits for its disk, it makes no difference.
 Do not lower it: a transaction costs as much processor time as 12 changes. With a limit of 8, four processes
 with 12 clients each needed a third more.
 """
-_TRIES: Final = 20
+MAX_RETRIES: Final = 20
 """Maximum number of retries after a conflict with another transaction."""
-_REST: Final = 0.01
+_RETRY_PAUSE_SECONDS: Final = 0.01
 """Maximum delay before the first retry; it grows by this much with each retry."""
-_WAITING: Final = 20_000
+_MAX_WAITING: Final = 20_000
 """Maximum number of waiting changes. More are refused: their clients would time out anyway."""
 
 
@@ -129,7 +129,7 @@ class DatabaseWriter:
         """Queue a change. The future gets the result once it is on disk, or the exception."""
         done: Future[T] = Future()
         done.set_running_or_notify_cancel()  # a caller that gives up cannot cancel it any more
-        self._take(_Change(partial(_settle, done), do=do))
+        self._enqueue(_Change(partial(_settle, done), do=do))
         return done
 
     async def add(self, batch: "Batched[Any, T]", items: Sequence[Any]) -> Sequence[T | Exception]:
@@ -152,7 +152,7 @@ class DatabaseWriter:
 
         This costs neither a future nor a task. Raises Unavailable if the items are not accepted.
         """
-        self._take(_Change(deliver, loop, batch=batch, items=items))
+        self._enqueue(_Change(deliver, loop, batch=batch, items=items))
 
     def waiting(self) -> int:
         """Return the number of waiting changes."""
@@ -166,18 +166,18 @@ class DatabaseWriter:
         for thread in self._threads:
             thread.join()
 
-    def _take(self, change: _Change) -> None:
+    def _enqueue(self, change: _Change) -> None:
         with self._closing:  # after `close`, no change is accepted
             if self._is_closed.is_set():
                 raise Unavailable("the collector is shutting down")
-            if len(self._waiting) >= _WAITING:
+            if len(self._waiting) >= _MAX_WAITING:
                 raise Unavailable("too many changes wait for the database")
             self._waiting.append(change)
         if not self._has_changes.is_set():  # waking a thread is expensive: wake it once for many changes
             self._has_changes.set()
 
     def _run(self) -> None:
-        while (batch := self._next()) is not None:
+        while (batch := self._next_batch()) is not None:
             began = time.perf_counter()
             if self._write(batch):
                 with self._counting:
@@ -186,7 +186,7 @@ class DatabaseWriter:
                     self.seconds += time.perf_counter() - began
             self._after()
 
-    def _next(self) -> list[_Change] | None:
+    def _next_batch(self) -> list[_Change] | None:
         """Wait for changes and return them, up to the maximum, with the lock for statements held.
 
         Returns None after `close`.
@@ -196,13 +196,17 @@ class DatabaseWriter:
                 if self._is_closed.is_set():
                     return None
                 self._has_changes.wait()
-                with self._closing:  # `_take` cannot add a change between the check and `clear`
+                with self._closing:  # `_enqueue` cannot add a change between the check and `clear`
                     if not self._waiting and not self._is_closed.is_set():
                         self._has_changes.clear()
             self._turn.acquire()
             self._is_no_commit.wait(_GATHER_SECONDS)
             is_early = len(self._threads) > 1 and not self._committing
-            most = _MOST_AT_FIRST if is_early and self._commit_seconds > _SLOW_COMMIT_SECONDS else _MOST
+            most = (
+                _MAX_FIRST_CHANGES
+                if is_early and self._commit_seconds > _SLOW_COMMIT_SECONDS
+                else _MAX_CHANGES
+            )
             batch: list[_Change] = []
             size = 0
             while self._waiting and size < most:
@@ -222,15 +226,15 @@ class DatabaseWriter:
         retries = 0
         while True:
             try:
-                results = self._results(changes, is_together=is_together)
-            except _NotTogether:
+                results = self._execute_and_commit(changes, is_together=is_together)
+            except _ChangeFailed:
                 is_together = False  # happens at most once, and does not count as a retry
                 continue
             except Exception as fault:  # noqa: BLE001  # every caller gets the exception: nothing is on disk
-                if is_conflict(fault) and retries < _TRIES:
+                if is_conflict(fault) and retries < MAX_RETRIES:
                     self.conflicts += 1
                     retries += 1
-                    time.sleep(random.uniform(0, _REST * retries))  # noqa: S311
+                    time.sleep(random.uniform(0, _RETRY_PAUSE_SECONDS * retries))  # noqa: S311
                     continue
                 self._turn.release()
                 public = _public_fault(fault)
@@ -240,8 +244,8 @@ class DatabaseWriter:
         _answer(changes, results)
         return True
 
-    def _results(self, changes: Sequence[_Change], *, is_together: bool) -> list[Any]:
-        """Execute and commit all changes. Return their results. Raises _NotTogether.
+    def _execute_and_commit(self, changes: Sequence[_Change], *, is_together: bool) -> list[Any]:
+        """Execute and commit all changes. Return their results. Raises _ChangeFailed.
 
         The lock for statements is released when this returns, and held again after an exception.
         """
@@ -249,11 +253,11 @@ class DatabaseWriter:
         try:
             with self._database.changing() as connection:
                 if is_together:
-                    results = _at_once(connection, changes)
+                    results = _apply_together(connection, changes)
                 else:
-                    by_number = _together(connection, changes)
+                    by_number = _apply_batches(connection, changes)
                     results = [
-                        by_number[number] if number in by_number else _alone(connection, change)
+                        by_number[number] if number in by_number else _apply_alone(connection, change)
                         for number, change in enumerate(changes)
                     ]
                 is_committing = True
@@ -305,31 +309,31 @@ def _settle(future: "asyncio.Future[Any] | Future[Any]", result: Any) -> None:
         future.set_result(result)
 
 
-class _NotTogether(Exception):  # noqa: N818  # used for control flow
+class _ChangeFailed(Exception):  # noqa: N818  # used for control flow
     """One of the changes in a transaction without savepoints failed."""
 
 
-def _at_once(connection: Connection, changes: Sequence[_Change]) -> list[Any]:
-    """Apply all changes without savepoints. Items of one kind share a call. An error undoes everything.
+def _apply_together(connection: Connection, changes: Sequence[_Change]) -> list[Any]:
+    """Apply all changes without savepoints. The items of each batch function are written with one call.
 
-    Raises _NotTogether.
+    Raises _ChangeFailed if a change fails. The caller then rolls back the transaction.
     """
     try:
         results: dict[int, Any] = {}
-        for batch, numbers in _alike(changes).items():
-            results |= _batched(connection, batch, changes, numbers)
+        for batch, numbers in _group_by_batch(changes).items():
+            results |= _apply_batch(connection, batch, changes, numbers)
         return [
             results[number] if change.batch is not None else change.do(connection)
             for number, change in enumerate(changes)
         ]
-    except _LOST:
+    except _DATABASE_ERRORS:
         raise
     except Exception as fault:
-        raise _NotTogether from fault
+        raise _ChangeFailed from fault
 
 
-def _alike(changes: Sequence[_Change]) -> dict[Batched[Any, Any], list[int]]:
-    """Return the indexes of the changes that can be combined, by their function."""
+def _group_by_batch(changes: Sequence[_Change]) -> dict[Batched[Any, Any], list[int]]:
+    """Return {batch function: indexes of its changes}. These changes can be written with one call."""
     alike: dict[Batched[Any, Any], list[int]] = {}
     for number, change in enumerate(changes):
         if change.batch is not None:
@@ -345,25 +349,28 @@ def _public_fault(fault: Exception) -> Exception:
     return Unavailable("the database cannot be changed at the moment")
 
 
-def _together(connection: Connection, changes: Sequence[_Change]) -> dict[int, Any]:
-    """Apply the changes that can be combined. Return {index: result}."""
+def _apply_batches(connection: Connection, changes: Sequence[_Change]) -> dict[int, Any]:
+    """Apply the changes that can be combined, with a savepoint for each batch function.
+
+    Returns {index: result}. The changes of a batch function that failed are missing from it.
+    """
     results: dict[int, Any] = {}
-    for batch, numbers in _alike(changes).items():
+    for batch, numbers in _group_by_batch(changes).items():
         try:
             with connection.begin_nested():
-                outcomes = _batched(connection, batch, changes, numbers)
-        except _LOST:
+                outcomes = _apply_batch(connection, batch, changes, numbers)
+        except _DATABASE_ERRORS:
             raise
-        except Exception:  # noqa: BLE001, S112  # one of them failed: they are repeated one by one
+        except Exception:  # noqa: BLE001, S112  # the caller repeats these changes one by one
             continue
         results |= outcomes
     return results
 
 
-def _batched(
+def _apply_batch(
     connection: Connection, batch: Batched[Any, Any], changes: Sequence[_Change], numbers: Sequence[int]
 ) -> dict[int, Any]:
-    """Write the items of these changes with one call. Return {index: results}."""
+    """Write the items of the changes with these indexes with one call. Return {index: results}."""
     results = batch(connection, [item for number in numbers for item in changes[number].items])
     by_number: dict[int, Any] = {}
     at = 0
@@ -374,25 +381,32 @@ def _batched(
     return by_number
 
 
-def _alone(connection: Connection, change: _Change) -> Any:
-    """Apply a change in a savepoint. Return its result or exception, for a batch those of each item."""
+def _apply_alone(connection: Connection, change: _Change) -> Any:
+    """Apply a change in a savepoint. Return its result or exception.
+
+    If the change has items, each gets a savepoint, and a list of results and exceptions is returned.
+    """
     batch = change.batch
     if batch is None:
         return _with_savepoint(connection, change.do)
-    results = [_with_savepoint(connection, _of_one(batch, item)) for item in change.items]
+    results = [_with_savepoint(connection, _bind_item(batch, item)) for item in change.items]
     return [result if isinstance(result, Exception) else result[0] for result in results]
 
 
-def _of_one(batch: Batched[Any, Any], item: Any) -> Callable[[Connection], Any]:
+def _bind_item(batch: Batched[Any, Any], item: Any) -> Callable[[Connection], Any]:
     return lambda connection: batch(connection, [item])
 
 
 def _with_savepoint(connection: Connection, do: Callable[[Connection], Any]) -> Any:
-    for tries_left in range(_TRIES, -1, -1):
+    """Call `do` in a savepoint. Return its result or exception.
+
+    It is repeated if another process inserted the same key first. Raises the errors in `_DATABASE_ERRORS`.
+    """
+    for tries_left in range(MAX_RETRIES, -1, -1):
         try:
             with connection.begin_nested():
                 return do(connection)
-        except _LOST:
+        except _DATABASE_ERRORS:
             raise
         except Exception as fault:  # noqa: BLE001  # the caller gets it as the result
             if not (is_duplicate(fault) and tries_left):
