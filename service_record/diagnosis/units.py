@@ -397,7 +397,8 @@ def properties_text(
 
 def _read_properties_text(text: str) -> tuple[Unit, ...]:
     first, _, blocks = text.partition("\n")
-    booted = re.fullmatch(rf"{_BOOTED_MARK}(\d{{1,12}}\.\d{{3}})", first)
+    # At most 11 digits, the year 5138: with one more, times would be out of the range of `datetime`.
+    booted = re.fullmatch(rf"{_BOOTED_MARK}(\d{{1,11}}\.\d{{3}})", first)
     if booted is None:
         return ()
     assertions: dict[str, tuple[str, ...]] = {}

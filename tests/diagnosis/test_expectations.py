@@ -207,6 +207,13 @@ def test_properties_in_bundle_complete_the_list() -> None:
     assert chain_to_root(units["kubelet.service"], units) == (failed,)
 
 
+@pytest.mark.parametrize("booted", [99_999_999_999, 100_000_000_000, 999_999_999_999])
+def test_boot_time_out_of_range_is_rejected(booted: int) -> None:
+    shown = ["Id=job.service\nActiveState=failed\nStateChangeTimestampMonotonic=999999999999999\n"]
+    units = read_texts({"unit-properties.txt": properties_text(shown, booted)})
+    assert [unit.name for unit in units] == (["job.service"] if booted < 10**11 else [])
+
+
 def test_bundle_names_the_assertions_of_a_unit() -> None:
     shown = ["Id=job.service\nActiveState=inactive\nAssertResult=no\nAssertTimestampMonotonic=5\n"]
     assertions = {"job.service": ("AssertPathExists=/a", "AssertHost=b"), "gone.mount": ("AssertUser=c",)}
