@@ -122,7 +122,8 @@ def prepare_command(
         raise click.UsageError(
             f"{option} is for the reporter, which does not run in discovery images; leave it out"
         )
-    check_one_input(token_file, options["reporter_token_file"], options["settings"], *options["added"])
+    files = (options[name] for name in ("reporter_token_file", "settings", "executable"))
+    check_one_input(token_file, *files, *options["added"])
     ca_bundle = options["ca_bundle"]
     with _installer(url, _user_token(token_file), ca_bundle) as installer:
         recipients = installer.infra_envs(cluster_id) if discovery else installer.hosts(cluster_id)

@@ -108,7 +108,7 @@ def read_file(path: str, most: int = MOST) -> bytes:
             data = file.read(most + 1)
     if len(data) > most:
         raise click.UsageError(
-            f"{visible(path)} has more than {most:,} bytes; check that it is the file you mean"
+            f"{_input_name(path)} has more than {most:,} bytes; check that it is the file you mean"
         )
     return data
 
@@ -130,7 +130,7 @@ def read_certificates(path: str | None) -> bytes | None:
     data = read_file(path)
     if _CERTIFICATE not in data:
         raise click.UsageError(
-            f"{visible(path)} has no certificate in PEM form; convert it with openssl x509"
+            f"{_input_name(path)} has no certificate in PEM form; convert it with openssl x509"
         )
     return data
 
@@ -154,7 +154,7 @@ def read_program(place: str | None, hash_text: str | None) -> ReporterProgram:
     data = read_file(place)
     if not data.startswith(_PROGRAM_MAGIC):
         raise click.UsageError(
-            f"{visible(place)} is not a program: neither ELF nor a script; "
+            f"{_input_name(place)} is not a program: neither ELF nor a script; "
             "name the executable that make standalone makes"
         )
     if hash_text is not None:
@@ -366,8 +366,8 @@ def command(
     wanted_form = _ConfigForm(form, role, variant, is_patch)
     _check_options(wanted_form, base, replacing, options)
     spec = _choose_version(spec, is_patch=is_patch)
-    files = (base, options["token_file"], options["settings"], options["ca_bundle"], *options["added"])
-    check_one_input(*files)
+    files = (options[name] for name in ("token_file", "settings", "ca_bundle", "executable"))
+    check_one_input(base, *files, *options["added"])
     values: dict[str, object] = {f"assisted_service.{name}": options[name] for name in _IDS if options[name]}
     request, program = read_request(role, options, values, is_object=wanted_form.is_object)
     try:

@@ -337,6 +337,8 @@ def test_what_the_operator_does_not_support_is_refused(damage: Any, said: str, t
         (["--role", "worker", *REPORTING, "--executable", __file__], "is not a program"),
         (["--role", "worker", *REPORTING, "--executable", "https://a/b"], "add --executable-hash"),
         (["--role", "worker", "--token-file", "-", "--merge", "-", *REPORTING], "standard input can be read"),
+        (["--role", "worker", "--executable", "-", "--merge", "-", *REPORTING], "standard input can be read"),
+        (["--role", "worker", "--executable", "-", *REPORTING], "standard input is not a program"),
         (["--role", "bootstrap", "--format", "machineconfig"], "takes no MachineConfig"),
         (["--role", "worker", "--format", "machineconfig", *REPORTING], "leave --host-id out"),
         (
