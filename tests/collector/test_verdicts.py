@@ -99,6 +99,19 @@ def test_registered_host_without_reports_becomes_silent() -> None:
     )
 
 
+def test_host_without_reports_in_a_new_build_becomes_silent() -> None:
+    host = recorded(Host(), "succeeded")
+    host.now += MINUTE
+    begun = Progress(number=2, started_at=host.now, updated_at=host.now)
+    host.known = replace(host.known, progress=begun, heard_at=host.now)
+
+    assert host.verdict().verdict == "progressing"
+    assert summary(host.verdict(15 * MINUTE)) == (
+        "silent",
+        "No report within 15 min. Check whether the host boots, and from which device.",
+    )
+
+
 def test_record_entries_extend_a_long_step() -> None:
     host = Host().says("Disk setup", "init")
     host.known = replace(host.known, heard_at=host.now + 10 * MINUTE)

@@ -268,7 +268,7 @@ def _waiting(facts: HostFacts, budgets: SilenceBudgets, now: float) -> HostVerdi
     late = f"report for {duration(budget.seconds)} ({budget}) since {what}"
     if progress is not None and progress.failure is not None:
         return _failure(progress.failure, f"; no {late}")
-    if not (progress and progress.label) and _installation(facts) is None and facts.records is None:
+    if not (progress and progress.label) and _installation(facts) is None and _records(facts) is None:
         advice = "Check whether the host boots, and from which device."
         reason = f"No report within {duration(budget.seconds)}. {advice}"
         return HostVerdict(FleetVerdict.SILENT, reason, since)
@@ -288,7 +288,7 @@ def _latest(facts: HostFacts, budgets: SilenceBudgets) -> tuple[str, float, Sile
     if progress is not None and progress.label:
         budget = budgets.of_step(progress.label, facts.group, facts.release)
         return _describe_step(progress), since, budget
-    if facts.records is not None:
+    if _records(facts) is not None:
         return "its services ran", since, SilenceBudget(DEFAULT_SECONDS, SilenceBasis.DEFAULT)
     return "the host was registered", since, SilenceBudget(budgets.default, SilenceBasis.DEFAULT)
 
