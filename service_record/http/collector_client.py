@@ -25,16 +25,14 @@ from service_record.http.transport import Connections, Reply, Transport
 T = TypeVar("T")
 _SECONDS: Final = 30.0
 _TRANSFER_SECONDS: Final = 3600.0
-"""The time limit of long transfers: a batch over a slow line, a bundle. Each part of one has a shorter
-limit.
-"""
-_AS_IT_CAME: Final = "surrogateescape"
+"""Time limit of an upload or a download, such as a bundle over a slow line. Its parts have shorter limits."""
+_ENCODE_ERRORS: Final = "surrogateescape"
 """Keeps the bytes of an argument or a variable that are not UTF-8."""
-_MOST_REFUSAL: Final = 1 << 20
-"""Limit, in bytes, of a refusal. The refusal of a batch names each of its streams."""
-_MOST_ANSWER: Final = 64 << 20
-"""Limit, in bytes, of a JSON answer. The answer about a thousand hosts has about 1 MiB."""
-_MOST_DOWNLOAD: Final = 4 << 30
+_MAX_REFUSAL_BYTES: Final = 1 << 20
+"""Maximum size in bytes of a refusal. The refusal of a batch names each of its streams."""
+_MAX_ANSWER_BYTES: Final = 64 << 20
+"""Maximum size in bytes of a JSON answer. The answer about a thousand hosts has about 1 MiB."""
+_MAX_DOWNLOAD_BYTES: Final = 4 << 30
 
 
 def connect(
@@ -44,10 +42,10 @@ def connect(
     ca_bundle: Path | None = None,
     seconds: float = _SECONDS,
 ) -> "CollectorClient":
-    """Connect to the collector at this URL, by default to the one in the environment.
+    """Return a client of the collector at `url`, by default of the one that the environment names.
 
-    The token is in a file: this one, or that of the environment, systemd's credential or a person's
-    configuration. Raises CollectorError.
+    The token is read from `token_file`; without it, from the file that the environment names, a credential of
+    systemd, or the user's configuration. Raises CollectorError.
     """
     place = url or os.environ.get(URL_VARIABLE, "")
     if not place:
@@ -101,13 +99,13 @@ class SingleTryClient(Connections):
 
 
 def describe_refusal(outcome: Answered, text: str) -> str:
-    """Return why a request was refused: the server's own words, or else those of the status."""
+    """Return the reason of a refusal: the server's text, or the phrase of the status if it sent none."""
     is_standard = outcome.status in set(HTTPStatus)
     return text or (HTTPStatus(outcome.status).phrase if is_standard else "no reason")
 
 
 class CollectorClient(SingleTryClient):
-    """Connections to one collector."""
+    """A client of one collector."""
 
     def __init__(
         self,
@@ -134,9 +132,10 @@ class CollectorClient(SingleTryClient):
         )
 
     def get(self, path: str, kind: type[T], **query: object) -> T:
-        """Return an answer, which must be a document of this kind.
+        """Send a GET request and decode the answer as `kind`.
 
-        Parameters that are None are left out, and lists are repeated. Raises CollectorError.
+        Parameters of the query that are None are left out; a list becomes a repeated parameter. Raises
+        CollectorError.
         """
         return self._decode(self.send("GET", path, query=query), kind)
 
@@ -149,22 +148,25 @@ class CollectorClient(SingleTryClient):
         body: bytes | None = None,
         content_type: str = "application/json",
     ) -> bytes | bytearray:
-        """Return the body of the answer to any request. Raises CollectorError, also if it is late or cut."""
+        """Send a request and return the body of the answer.
+
+        Raises CollectorError, including for a late or truncated answer.
+        """
         parameters = {name: value for name, value in (query or {}).items() if value is not None}
-        question = f"?{urlencode(parameters, doseq=True, errors=_AS_IT_CAME)}" if parameters else ""
+        question = f"?{urlencode(parameters, doseq=True, errors=_ENCODE_ERRORS)}" if parameters else ""
         headers = {"Content-Type": content_type} if body is not None else {}
         request = Request(
             method=method,
             url=f"{self.url}{path}{question}",
             headers=headers,
             file=body,
-            most_body=_MOST_ANSWER,
-            most_refusal=_MOST_REFUSAL,
+            most_body=_MAX_ANSWER_BYTES,
+            most_refusal=_MAX_REFUSAL_BYTES,
         )
-        return self._checked(self._transport.call(request))
+        return self._check_reply(self._transport.call(request))
 
     def post(self, path: str, body: msgspec.Struct, kind: type[T]) -> T:
-        """Send a document, and return the answer, which must be of this kind. Raises CollectorError."""
+        """Send a document in a POST request and decode the answer as `kind`. Raises CollectorError."""
         return self._decode(self.send("POST", path, body=msgspec.json.encode(body)), kind)
 
     def _decode(self, body: bytes | bytearray, kind: type[T]) -> T:
@@ -176,12 +178,12 @@ class CollectorClient(SingleTryClient):
             ) from None
 
     def download(self, path: str, into: BinaryIO) -> None:
-        """Write the body of an answer to a file. Raises CollectorError, and OSError where the disk fails."""
-        request = Request(method="GET", url=self.url + path, into=into, most_body=_MOST_DOWNLOAD)
-        self._checked(self._transport.call(request))
+        """Write the body of an answer to a file. Raises CollectorError, or OSError if the disk fails."""
+        request = Request(method="GET", url=self.url + path, into=into, most_body=_MAX_DOWNLOAD_BYTES)
+        self._check_reply(self._transport.call(request))
 
-    def _checked(self, reply: Reply) -> bytes | bytearray:
-        """Return the body of a good answer; a refusal gives the collector's own reason first."""
+    def _check_reply(self, reply: Reply) -> bytes | bytearray:
+        """Return the body of a successful answer. Raises CollectorError for any other answer."""
         outcome = reply.outcome
         if isinstance(outcome, Unreachable):
             raise CollectorError(f"{self.url}: {outcome.reason}")
@@ -193,4 +195,6 @@ class CollectorClient(SingleTryClient):
 
 def host_path(host: str, *more: str) -> str:
     """Return the path of a host in a collector's interface: `/api/v1/hosts/NAME/...`."""
-    return "/".join(["/api/v1/hosts", *(quote(part, safe="", errors=_AS_IT_CAME) for part in (host, *more))])
+    return "/".join(
+        ["/api/v1/hosts", *(quote(part, safe="", errors=_ENCODE_ERRORS) for part in (host, *more))]
+    )

@@ -43,7 +43,7 @@ def match_host(url: bytes) -> str:
 
 
 class DirectReports:
-    """Takes the reports of a server, on its event loop."""
+    """Stores and answers the reports of a server. Use it only on the server's event loop."""
 
     def __init__(self, serving: Serving, metrics: Metrics) -> None:
         self._serving = serving

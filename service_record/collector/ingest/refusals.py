@@ -10,7 +10,7 @@ _SLOT_SECONDS: Final = 60
 
 
 class Refusals:
-    """Reports that this process refused within the last hour because too many came. Thread-safe."""
+    """Counts the reports that this process refused in the last hour because of its limits. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -86,7 +86,7 @@ class _HttpSender:
     """Maximum number of concurrent deliveries, so that a slow one does not delay the others."""
 
     def __init__(self, url: str) -> None:
-        from service_record.http.transport import Transport  # only where something is sent
+        from service_record.http.transport import Transport  # imported only by senders
 
         self._url = url
         limits = RetryPolicy(
@@ -101,7 +101,7 @@ class _HttpSender:
         self._transport.close()
 
     def _post(self, body: bytes, headers: Mapping[str, str]) -> SendResult:
-        from service_record.http.attempt import Request  # only where something is sent
+        from service_record.http.attempt import Request  # imported only by senders
 
         request = Request(method="POST", url=self._url, headers=headers, file=body)
         outcome = self._transport.call(request, tries=1).outcome

@@ -46,7 +46,7 @@ def list_audit(connection: Connection, limit: int, before: int | None = None) ->
     return rows_as(connection, Noted, query)
 
 
-class Used(Exception):  # noqa: N818  # a refusal, told as 401
+class Used(Exception):  # noqa: N818  # an answer (401), not a fault
     """The enrolment token was used by another request at the same time."""
 
 
@@ -54,7 +54,7 @@ def create_token(connection: Connection, new: tokens.TokenRequest, now: float) -
     """Create a token. Return its id and the token, which cannot be read again later."""
     created = tokens.create(connection, new, now)
     token = presented(created)
-    assert token is not None  # noqa: S101  # it was spelled by us
+    assert token is not None  # noqa: S101  # created above, so its format is valid
     note(connection, new.created_by, "token create", _describe_token(token.id, new), now)
     return token.id, created
 

@@ -122,7 +122,7 @@ def release(connection: Connection) -> None:
 
 
 def next_free(connection: Connection) -> float | None:
-    """Return when the earliest unread claim expires, or None."""
+    """Return the time at which the earliest claim of an unread bundle expires, or None."""
     query = select(func.min(bundles.c.claimed_until)).where(bundles.c.is_indexed.is_(False))
     at: float | None = connection.execute(query).scalar_one()
     return at
@@ -237,7 +237,7 @@ def tell(connection: Connection, host_id: int, look: RecordsLook, at: float) -> 
 
 _UNKNOWN: Final = "unknown"
 _MOST_SERVICE: Final = 8 << 20
-"""Only this much of the end of a record is read."""
+"""Only the last part of a record, of this size in bytes, is read."""
 _MOST_HOST: Final = 32 << 20
 
 

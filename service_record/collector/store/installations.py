@@ -1,7 +1,7 @@
 """Installations in the database: the assisted-service's view of hosts.
 
-A new stage is also stored as a step of the host's build, so that a host has one history. Hosts that send
-anything but steps are looked up or created here, and their latest report is noted.
+A new stage is also stored as a step of the host's build, so that a host has one history. For reports
+other than steps, this module also finds or creates the host, and stores the time of the report.
 """
 
 import secrets
@@ -43,7 +43,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class HostRef:
-    """A host's reference in the database."""
+    """The key of a host in the database, with some of its columns."""
 
     id: int
     name: str
@@ -52,14 +52,14 @@ class HostRef:
 
 
 def arrive(connection: Connection, arrival: Arrival) -> HostRef:
-    """Lock a host, or create it, and note its report, so that it is judged again.
+    """Lock or create the host of a report, store the report's time, and have the host judged again soon.
 
-    Raises Forbidden if the token may not write for it.
+    Raises Forbidden if the token may not write for the host.
     """
     host = lock_or_make_host(connection, arrival)
     times = {
-        "last_seen": _later(hosts.c.last_seen, arrival.at),
-        "updated_at": _later(hosts.c.updated_at, arrival.at),
+        "last_seen": _later_time(hosts.c.last_seen, arrival.at),
+        "updated_at": _later_time(hosts.c.updated_at, arrival.at),
         "due_at": 0.0,
     }
     connection.execute(
@@ -72,13 +72,13 @@ def lock_or_make_host(connection: Connection, arrival: Arrival) -> HostRef:
     """Lock a host, or create it. Raises Forbidden if the token may not write for it."""
     host = locked_host(connection, arrival.host)
     if host is None:
-        return _make_host(connection, arrival)
+        return _create_host(connection, arrival)
     if not arrival.grant.may_write(host.name, host.group):
         raise _forbidden(arrival)
     return host
 
 
-def _later(column: Column[float], at: float) -> ColumnElement[float]:
+def _later_time(column: Column[float], at: float) -> ColumnElement[float]:
     """Return the later of a time and the stored one: the clock may have been set back."""
     return case((column > at, column), else_=at)
 
@@ -98,7 +98,7 @@ def group_of(connection: Connection, name: str) -> str | None:
     return connection.execute(select(hosts.c.group).where(hosts.c.name == name)).scalar_one_or_none()
 
 
-def _make_host(connection: Connection, arrival: Arrival) -> HostRef:
+def _create_host(connection: Connection, arrival: Arrival) -> HostRef:
     group = arrival.grant.group_of_new_host("")
     is_bad = select_bad(connection, {arrival.grant.token_id}, arrival.at)
     if is_bad or not arrival.grant.may_write(arrival.host, group):
@@ -107,7 +107,7 @@ def _make_host(connection: Connection, arrival: Arrival) -> HostRef:
     new = inserting(connection, hosts)
     connection.execute(new.values(row).on_conflict_do_nothing(index_elements=["name"]))
     host = locked_host(connection, arrival.host)
-    assert host is not None  # noqa: S101  # made just now, here or by another process
+    assert host is not None  # noqa: S101  # just created, here or by another process
     return host
 
 
@@ -192,7 +192,7 @@ def change(
     installation = find(connection, installed_id)
     if installation is None or not grant.may_write(installation.host, installation.group):
         raise _unknown(installed_id, grant)
-    locked_host(connection, installation.host)  # no other process changes it until this is done
+    locked_host(connection, installation.host)  # no other process changes it before the transaction ends
     before = (find(connection, installed_id) or installation).installation
     after = do(before)
     if after == before:
