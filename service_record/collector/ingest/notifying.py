@@ -153,7 +153,7 @@ class Notifier(Background):
             return
         try:
             result = _call_with_timeout(self._send_seconds, lambda: self.sender.send(delivery))
-        except Exception as fault:  # noqa: BLE001  # whatever a library raises, its text may hold the URL
+        except Exception as fault:  # noqa: BLE001  # the text of any exception may contain the URL
             log().warning("cannot notify a destination", destination=self.name, **fault_of(fault))
             result = SendResult(is_taken=False)
         now, tries = self._now(), delivery.tries + 1

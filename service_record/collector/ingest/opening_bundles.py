@@ -139,7 +139,7 @@ def _mask_secrets(summary: BundleSeen) -> BundleSeen:
         parts = ("verdict", "lead", "cause", "rest")
         return BundleSeen(look, _mask_fields(summary.analysis, parts, outgoing_page, rules))
     except LeakError:
-        return BundleSeen.not_read("withheld: a secret was left in what it came to")
+        return BundleSeen.not_read("withheld: a secret in the result could not be masked")
 
 
 def _mask_fields(

@@ -52,7 +52,7 @@ def _is_tried(sender: NewsSender, now: float) -> bool:
     steps = [(good, good)] if isinstance(sender, AppriseSender) else [(good, bad), (bad, good)]
     try:
         return all(sender.send(_test(before, verdict, now)).is_taken for before, verdict in steps)
-    except Exception:  # noqa: BLE001  # whatever a library raises, its text may hold the URL
+    except Exception:  # noqa: BLE001  # the text of any exception may contain the URL
         return False
     finally:
         sender.close()

@@ -110,7 +110,7 @@ class Background(ABC):
         try:
             return self.round()
         except _EXTERNAL_ERRORS as fault:
-            if not self._is_closed.is_set():  # closing interrupts rounds, which is no problem
+            if not self._is_closed.is_set():  # after `close`, an interrupted round is expected
                 log().warning(self._fault, **fault_of(fault))
         except Exception as fault:  # noqa: BLE001  # a bug must not end the thread
             log().error(self._fault, **fault_of(fault))

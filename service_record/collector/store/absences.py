@@ -24,8 +24,8 @@ _MOST_READ: Final = 100
 def note_beat(connection: Connection, now: float, without_beat: float | None) -> Absence | None:
     """Store a beat. Return the absence that has just ended, or None.
 
-    `without_beat` is the time in seconds since the last beat of this process, by a monotonic clock, so that a
-    changed time of day is no absence. It is None at the start of the process.
+    `without_beat`: seconds since the last beat of this process by a monotonic clock, or None at the start of
+    the process. With it, a change of the time of day does not count as an absence.
     """
     milliseconds = round(now * 1000)
     first = inserting(connection, counters).values(name=_BEAT, latest=milliseconds)
