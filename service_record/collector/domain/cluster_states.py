@@ -95,7 +95,8 @@ class ClusterSnapshot:
     is_told: bool = False
     """True if an event of the assisted-service set the current state.
 
-    The states before an installation are then not changed by the states of the hosts.
+    Hosts and the controller then change it neither to a state before the installation, nor from `installed`
+    back to `finalizing`.
     """
 
     @property

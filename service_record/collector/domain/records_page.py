@@ -55,7 +55,7 @@ class Analysis(msgspec.Struct, frozen=True):
 def analyse(judged: JudgedRecords, source: str, now: datetime) -> Analysis:
     """Return the parts of a page about the records of `source`; `now` is the time of display."""
     history, diagnosis = judged.history, judged.diagnosis
-    analysis = Analysis(services=tuple(_ran(history)), left_out=judged.left_out)
+    analysis = Analysis(services=tuple(_list_service_runs(history)), left_out=judged.left_out)
     if diagnosis is None:
         return analysis
     view = View(now=now, width=UNWRAPPED)
@@ -75,7 +75,7 @@ def _html(sections: Iterable[Section]) -> str:
     return "".join(draw("parts.html", "section", section=section) for section in sections)
 
 
-def _ran(history: History) -> Iterator[ServiceRan]:
+def _list_service_runs(history: History) -> Iterator[ServiceRan]:
     for service in history.services[:_MOST_ROWS]:
         if service.runs:
             runs = (_run(run, service) for run in service.runs[-_MOST_RUNS:])

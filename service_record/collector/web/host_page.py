@@ -89,7 +89,7 @@ class HostSeen(LivePage):
 
     @cached_property
     def words_of_steps(self) -> dict[int, ShownLastWords]:
-        """Return id of an open step -> last lines of the service that has, or whose stage has, its name."""
+        """Return {id of an open step: last lines of the service or stage with the name of the step}."""
         latest = {step.label: step for group in self.detail.steps for step in group.latest}
         by_step: dict[int, ShownLastWords] = {}
         for words in self.detail.last_words:
