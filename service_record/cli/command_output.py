@@ -251,7 +251,7 @@ class _WatchedFile:
 
 
 class _Relay:
-    """The process that copies the output. It has a thread for each stream, so none delays another."""
+    """The process that copies the output. It has one thread for each stream, so no stream delays another."""
 
     def __init__(self, streams: Sequence[_Stream], ended: int, answer: int, live: int) -> None:
         """`live` is a socket that gets the last lines whenever they have changed; -1 for none."""

@@ -73,7 +73,7 @@ class CollectorPlace:
         return LastWordsSender(client, name.lower(), mask, warn)
 
 
-# What `run` sends
+# For `run`
 
 
 def start_sending(
@@ -158,7 +158,7 @@ def invocation_lines(invocation: str, since: float) -> Callable[[], list[str]]:
     return lines
 
 
-# What `ship --follow` sends
+# For `ship --follow`
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ class Hindrance(StrEnum):
     DAMAGE = "damage"
     """Its record is damaged: it may have started."""
     UNREACHED = "unreached"
-    """A service that must come before it has not succeeded."""
+    """A service that must precede it has not succeeded."""
     QUEUED = "queued"
     """Its start is in systemd's queue."""
     CYCLE = "cycle"
@@ -104,7 +104,7 @@ _STOPS_DEPENDENTS: Final = FAULTS | {Hindrance.ABSENT, Hindrance.MASKED}
 
 
 class UnitLog(msgspec.Struct, frozen=True, kw_only=True):
-    """What systemd logged about a unit since its last start or start attempt."""
+    """The state of a unit according to systemd's log since the last start or start attempt."""
 
     hindrance: Hindrance | None = None
     """Why it did not start."""
@@ -123,7 +123,7 @@ class UnitLog(msgspec.Struct, frozen=True, kw_only=True):
     time: datetime | None = None
     """The time of the message about the failure or hindrance."""
     restarts: int = 0
-    """How often systemd has restarted it after a failure."""
+    """The number of automatic restarts after a failure."""
     result_before: str | None = None
     """systemd's result before the latest restart."""
 

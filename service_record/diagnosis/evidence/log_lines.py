@@ -298,7 +298,7 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
     """The syslog priority from 0 (emergency) to 7 (debug), if the journal has it."""
     text: str
     time: datetime | None = None
-    """None without a plausible time."""
+    """None if the line has no plausible time."""
     pid: int | None = None
     host: str = ""
     is_earlier_boot: bool = False
@@ -348,7 +348,7 @@ _INSTALLING_PROGRAMS: Final = frozenset(
         *("subiquity", "subiquity_event", "subiquity_log"),
     }
 )
-"""Programs in the journal whose own log files are those of installers."""
+"""Names under which installers log to the journal."""
 _OTHER_NAMES: Final = {
     "kubelet": frozenset({"hyperkube", "k3s", "k3s-agent", "kubenswrapper", "rke2"}),
     "containerd": frozenset({"dockerd", "k3s", "k3s-agent"}),
