@@ -555,6 +555,8 @@ class JournalRuns:
         if described is None:
             return
         unit = boot.units.setdefault(name, _UnitRuns(name))
+        for outcome, number in described.left_out.items():
+            unit.left_out[outcome] += number
         runs: list[_UnitRun] = []
         both = sorted([*described.runs, *unit.runs], key=attrgetter("number"))
         if name in self._oneshots or description in self._oneshots:

@@ -373,6 +373,18 @@ def test_runs_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> N
     assert any(run.left_out for run in found)
 
 
+def test_left_out_runs_are_counted_if_the_name_of_the_unit_comes_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("service_record.history.from_journal._MAX_RUNS", 3)
+    lines = ["Starting The job...", "Finished The job."] * 11
+    lines += ["Starting The job...", "a.service: Failed with result 'exit-code'.", "Failed to start The job."]
+    text = "".join(f"Nov 21 10:00:{number:02} node systemd[1]: {line}\n" for number, line in enumerate(lines))
+    found = runs(read(text), "a")
+    assert [run.left_out.runs for run in found if run.left_out] == [12 - len(found)]
+    assert len(found) < 12
+
+
 def test_user_manager_is_not_systemd() -> None:
     assert read("Nov 21 10:00:00 node systemd[900]: Started a.service - A.\n" * 3).services == ()
 
