@@ -58,7 +58,10 @@ def entries(recorder: str, events: Iterable[StepEvent]) -> dict[str, list[Entry]
         if event.service not in running and event.phase is not Phase.SERVICE_START:
             start = StepEvent(service="", phase=Phase.SERVICE_START, at=event.at, seconds=event.seconds)
             record.append(_make_entry(recorder, start))
-        if event.phase is Phase.SERVICE_START and event.service in running:
+        # curtin and subiquity report the start of a run several times. cloud-init reports it once in a boot,
+        # so if its run is still open, the host has rebooted.
+        is_repeated = event.phase is Phase.SERVICE_START and event.service in running
+        if is_repeated and event.service not in CLOUD_INIT_UNITS:
             continue
         (running.discard if event.phase is Phase.SERVICE_END else running.add)(event.service)
         record.append(_make_entry(recorder, event))

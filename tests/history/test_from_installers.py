@@ -244,6 +244,16 @@ def test_step_of_a_killed_run_of_curtin_begins_again() -> None:
     assert run.stages[-1].outcome is Outcome.SUCCESS
 
 
+def test_reboot_during_cloud_init_ends_its_run() -> None:
+    start = "2026-03-02 {}:00:00,000 - handlers.py[DEBUG]: start: init-network{}: running\n"
+    finish = "2026-03-02 06:00:00,000 - handlers.py[DEBUG]: finish: init-network{}: SUCCESS: ran\n"
+    boots = [start.format(hour, step) for hour in ("01", "05") for step in ("", "/config-ssh")]
+    text = "".join(boots) + finish.format("/config-ssh") + finish.format("")
+    (service,) = read("cloud-init.log", text).services
+    assert [run.outcome for run in service.runs] == [Outcome.INTERRUPTED, Outcome.SUCCESS]
+    assert [run.started.hour for run in service.runs if run.started] == [1, 5]
+
+
 def test_ignition_fails_in_its_stage() -> None:
     run = only_run(read("serial.txt", IGNITION), "ignition")
     assert stages(run) == [("fetch-offline", Outcome.SUCCESS), ("fetch", Outcome.FAILURE)]
