@@ -81,7 +81,7 @@ def test_paused_page_says_so_and_catches_up(browser: Browser, server: Served) ->
 
         expect(state).to_have_text("Live")
         expect(page.locator(".percent")).to_have_text("40 %")
-        expect(page.locator("[data-sentence]")).to_contain_text("web1: progressing: Disk setup was done")
+        expect(page.locator("[data-sentence]")).to_contain_text('after "Disk setup" finished')
 
 
 def test_pages_work_by_keyboard(browser: Browser, fleet: Served) -> None:

@@ -74,3 +74,8 @@ def test_random_letters_are_a_token_and_names_are_not() -> None:
     ]
     assert sum(map(is_scrambled, mixed)) > 0.99 * len(mixed)
     assert not any(map(is_scrambled, [b"isInt16Array", b"BigUInt64Array", b"readBigUInt64LE"]))
+
+
+def test_kind_of_a_known_token_is_kept() -> None:
+    text = b"token ghp_" + b"a1B2c3D4e5F6" * 3
+    assert redact(text, RULES) == b"token <redacted:service-token>"
