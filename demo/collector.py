@@ -1,6 +1,6 @@
-"""`make demo-collector`: a collector, thirty hosts that provision, and a cluster of five more that install.
+"""`make demo-collector`: run a collector, thirty simulated hosts, and a cluster of five more hosts.
 
-The hosts take a minute instead of an hour, and so does everything: who says nothing for ten seconds is stuck.
+A host takes a minute instead of an hour, and is stuck after ten seconds without a report.
 """
 
 import argparse
@@ -28,7 +28,7 @@ _GROUPS: Final = ("dc1", "dc2")
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A collector that serves, and who may ask it."""
+    """A running collector, with tokens for readers and groups."""
 
     url: str
     data: Path
@@ -36,23 +36,23 @@ class Running:
     tokens: Mapping[str, str]
 
     def hosts(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run `service-record hosts`; return its result."""
+        """Run `service-record hosts` and return its result."""
         command = [*PROGRAM, "hosts", "--from", self.url, "--token-file", str(self.reader), *arguments]
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
 
     def verdicts(self) -> dict[str, str]:
-        """Host -> what is said of it."""
+        """Return {host: verdict}."""
         with self.asking() as client:
             return {host.name: host.verdict for host in client.get("/api/v1/hosts", Hosts).hosts}
 
     def asking(self) -> CollectorClient:
-        """Connections of somebody who may ask, and administer."""
+        """Return a client with an admin token."""
         return CollectorClient(self.url, self.reader.read_text().strip())
 
 
 @contextmanager
 def collector(folder: Path, budget: float) -> Iterator[Running]:
-    """Run a collector on loopback, with a token for each data centre, and one to read."""
+    """Run a collector on loopback, with an admin token and a token for each data centre."""
     data, reader = folder / "data", folder / "reader-token"
     create = [*PROGRAM, "collector", "token", "create", "--data", str(data)]
     subprocess.run([*create, "admin", "--output", str(reader)], check=True)
@@ -66,13 +66,13 @@ def collector(folder: Path, budget: float) -> Iterator[Running]:
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """The hosts at work, of which some go on for ever."""
+    """The simulated hosts. Some of them run until `stop`."""
 
     hosts: Provisioning
     cluster: Cluster
 
     def stop(self) -> None:
-        """Switch off what still runs."""
+        """Stop all hosts that still run."""
         self.cluster.stop()
         self.hosts.stop()
 
@@ -84,13 +84,14 @@ def provisioned(
     patience: float,
     show: Callable[[Running, str], None] = lambda _running, _title: None,
 ) -> tuple[Demonstration, dict[str, str]]:
-    """Have the hosts provision until the collector has said of each what is to be said, or it takes too long.
+    """Run the hosts until each has its expected verdict, but at most for `patience` seconds.
 
-    The hosts, of which some go on, and what was said last. `show` prints the hosts once before the end.
+    `seconds`: the duration of the demonstration. `show` is called once before the end, to print the hosts.
+    Returns the hosts, some of which still run, and the latest verdicts.
     """
     with running.asking() as client:
         for machine in machines:
-            if machine.fate == "never":  # an administrator makes it known, and it does not boot
+            if machine.fate == "never":  # an administrator creates it, and it never boots
                 client.send("PUT", f"/api/v1/hosts/{machine.name}", body=b'{"group": "dc2/rack1"}')
     hosts = Provisioning(running.url, running.tokens, seconds)
     demonstration = Demonstration(hosts, Cluster(running.url, running.reader.read_text().strip(), seconds))
@@ -108,10 +109,12 @@ def provisioned(
 
 
 def main() -> None:
-    """Print what the collector says of the hosts; go on serving until somebody interrupts it."""
+    """Print the verdicts of the collector, and serve its pages until Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m demo.collector", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60.0, help="what the whole takes, about")
-    parser.add_argument("--once", action="store_true", help="end when all is told")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="approximate duration of the demonstration"
+    )
+    parser.add_argument("--once", action="store_true", help="exit when all hosts have their verdicts")
     chosen = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="service-record-demo-") as directory,

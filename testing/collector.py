@@ -1,4 +1,4 @@
-"""A collector as its owners run it: a process, which can be killed."""
+"""Run a collector as a separate process, which tests can kill."""
 
 import contextlib
 import os
@@ -21,15 +21,15 @@ PROGRAM: Final = (
 
 @dataclass(slots=True)
 class Process:
-    """A collector in a process of its own."""
+    """A running collector process."""
 
     url: str
     process: "subprocess.Popen[str]"
     said: Path
-    """File with its standard error."""
+    """The file with its standard error."""
 
     def end(self, number: signal.Signals) -> int:
-        """End it by a signal; return its exit status."""
+        """Send a signal, wait for the end of the process, and return its exit status."""
         self.process.send_signal(number)
         return self.process.wait()
 
@@ -52,7 +52,7 @@ def process(settings: CollectorSettings, *options: str, port: int = 0) -> Iterat
 
 
 def _listening(started: "subprocess.Popen[str]", errors: Path) -> str:
-    """Return the URL at which it listens, once it does."""
+    """Wait until the collector listens, and return its URL."""
     while started.poll() is None:
         for line in errors.read_text().splitlines():
             if line.startswith("listening on "):

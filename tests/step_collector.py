@@ -1,4 +1,4 @@
-"""A small HTTP server that takes steps, and some that do not."""
+"""Small HTTP servers: one that accepts steps, and two that do not answer properly."""
 
 import contextlib
 import socket
@@ -12,16 +12,16 @@ from tests.running_server import Quiet, serving
 
 @dataclass
 class Reported:
-    """One request."""
+    """A received request."""
 
     method: str
     path: str
     authorization: str | None
     fields: dict[str, str]
     key: str | None = None
-    """Its `Idempotency-Key`."""
+    """The header `Idempotency-Key`."""
     status: int = 201
-    """The answer."""
+    """The status of the answer."""
 
 
 @dataclass
@@ -34,7 +34,7 @@ class StepCollector:
 def step_collector(
     status: int = 201, first: Sequence[int] = (), retry_after: int = 1
 ) -> Iterator[StepCollector]:
-    """A collector that answers with `status`, and with the statuses `first` before."""
+    """Run a collector that answers with the statuses `first`, and then always with `status`."""
     statuses = iter(first)
 
     class Handler(Quiet):
@@ -59,14 +59,14 @@ def step_collector(
 
 @contextlib.contextmanager
 def black_hole() -> Iterator[str]:
-    """The URL of a server that takes connections and says nothing."""
+    """Yield the URL of a server that accepts connections and sends nothing."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
 
 
 @contextlib.contextmanager
 def trickle() -> Iterator[str]:
-    """The URL of a server that answers a byte at a time, without end."""
+    """Yield the URL of a server that sends its answer byte by byte, without end."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         stopping = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Somebody in front of the collector's pages: a cookie, and pages as browsers parse them."""
+"""A simple browser for the collector's pages: it keeps cookies and parses pages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ HTML = {"Accept": "text/html"}
 
 @dataclass
 class Visitor:
-    """A session, once it has begun."""
+    """A browser with its cookies."""
 
     server: Served
     cookies: dict[str, str] = field(default_factory=dict)
@@ -23,13 +23,13 @@ class Visitor:
         return self._ask("GET", path, {})
 
     def page(self, path: str) -> Page:
-        """A page that is there."""
+        """Return a parsed page. Fails unless the status is 200."""
         reply = self.get(path)
         assert reply.status == 200, reply.body
         return parsed(reply.body.decode())
 
     def send(self, path: str, headers: Mapping[str, str] | None = None, **form: str) -> Reply:
-        """A form, as a browser sends it from a page of the collector's own."""
+        """Send a form with the headers of a browser that shows a page of the collector."""
         return self._ask("POST", path, {"Origin": self.server.url, **(headers or {})}, form)
 
     def sign_in(self, token: str, place: str = "/") -> Reply:
@@ -49,13 +49,13 @@ class Visitor:
 
 
 def signed_in(server: Served, kind: TokenKind | str = TokenKind.READER) -> Visitor:
-    """Somebody who has signed in with a new token."""
+    """Return a browser that has signed in with a new token."""
     visitor = Visitor(server)
     assert visitor.sign_in(server.client(kind).token).status == 303
     return visitor
 
 
 def analysed(visitor: Visitor, host: str) -> Visitor:
-    """Once the records of a host have been analysed, which no page waits for."""
+    """Wait until the records of a host are analysed. Pages do not wait for that."""
     wait_for(lambda: "Root cause" in visitor.page(f"/hosts/{host}").texts("h2"))
     return visitor

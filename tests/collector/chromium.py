@@ -1,4 +1,4 @@
-"""Chromium, Debian's, through which somebody looks at the collector's pages."""
+"""Look at the collector's pages with Debian's Chromium."""
 
 import shutil
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ _FLAGS: Final = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
 _PATIENCE: Final = 60_000
-"""Milliseconds. A page may be told up to five seconds late, and of a new verdict after that of a new step."""
+"""Milliseconds. A page may be updated up to five seconds late, and a new verdict comes after its step."""
 
 expect.set_options(timeout=_PATIENCE)
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """One browser; the test is skipped where there is none."""
+    """Start a browser. Skips the test if Chromium is not installed."""
     found = shutil.which("chromium") or shutil.which("chromium-browser")
     if found is None:
         pytest.skip("no chromium: it cannot be had here")
@@ -37,7 +37,7 @@ def chromium() -> Iterator[Browser]:
 def signed_in(
     browser: Browser, server: Served, kind: TokenKind = TokenKind.READER, **look: Any
 ) -> Iterator[Page]:
-    """A window of somebody who has signed in, of that size, in the dark and so on."""
+    """Open a window and sign in. `look` has options of the window, such as its size or colour scheme."""
     token = server.client(kind).token
     with browser.new_context(**look) as context:
         context.set_default_timeout(_PATIENCE)

@@ -1,4 +1,4 @@
-"""`service-record collector ...` as a person types it, in the process of the test: it loads once."""
+"""Run `service-record collector ...` in the process of the test, so that modules are imported only once."""
 
 from click.testing import CliRunner
 
@@ -7,6 +7,6 @@ from tests.command_line import Answer
 
 
 def collector_command(*arguments: object) -> Answer:
-    """Run the command; return its output and exit status."""
+    """Run the command. Return its output and exit status."""
     done = CliRunner().invoke(main, ["collector", *map(str, arguments)], prog_name="service-record")
     return Answer(done.exit_code, done.stdout, done.stderr)

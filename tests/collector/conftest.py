@@ -1,8 +1,8 @@
-"""Collectors to ask.
+"""Fixtures with running collectors.
 
-`server` runs a test twice, on SQLite and on PostgreSQL: it is for what the database has a part in. What would
-be no different there takes `sqlite_server`. A test with settings or a clock of its own takes `settings` or
-`sqlite_settings` likewise, and `served(settings, now=...)`.
+With the fixture `server`, a test runs twice: on SQLite and on PostgreSQL. Use it if the database matters for
+the test, and `sqlite_server` otherwise. A test that needs other settings or a clock uses `settings` or
+`sqlite_settings`, and calls `served(settings, now=...)`.
 """
 
 import shutil
@@ -22,7 +22,7 @@ from tests.collector.serving import Served, served, settings_in
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """A PostgreSQL for all tests of a process."""
+    """A PostgreSQL server for all tests of a process."""
     if postgresql.programs() is None:
         pytest.skip("no PostgreSQL is installed")
     with postgresql.cluster(postgresql.QUICK) as running:
@@ -31,7 +31,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database that has all tables already."""
+    """The file of an empty database with all tables, to copy."""
     path = tmp_path_factory.mktemp("template") / FILE
     path.write_bytes(empty_database())
     return path
@@ -39,7 +39,7 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def sqlite_settings(tmp_path: Path, sqlite_template: Path) -> CollectorSettings:
-    """Settings of a collector of this test's own, on SQLite."""
+    """Settings for a new collector on SQLite, with an empty database."""
     settings = settings_in(tmp_path)
     settings.data.mkdir(mode=0o700)
     shutil.copyfile(sqlite_template, settings.data / FILE)
@@ -48,21 +48,21 @@ def sqlite_settings(tmp_path: Path, sqlite_template: Path) -> CollectorSettings:
 
 @pytest.fixture
 def postgresql_settings(tmp_path: Path, cluster: Cluster) -> Iterator[CollectorSettings]:
-    """Settings of a collector of this test's own, on PostgreSQL."""
+    """Settings for a new collector on PostgreSQL, with an empty database."""
     with cluster.migrated() as url:
         yield settings_in(tmp_path, database=url)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def settings(request: pytest.FixtureRequest) -> CollectorSettings:
-    """Settings of a collector of this test's own, on each database in turn."""
+    """Settings for a new collector. The test runs once with each database."""
     chosen: CollectorSettings = request.getfixturevalue(f"{request.param}_settings")
     return chosen
 
 
 @pytest.fixture
 def server(settings: CollectorSettings) -> Iterator[Served]:
-    """A collector of this test's own, on each database in turn."""
+    """A new collector. The test runs once with each database."""
     with served(settings) as running:
         yield running
 
@@ -71,7 +71,10 @@ def server(settings: CollectorSettings) -> Iterator[Served]:
 def shared_settings(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path
 ) -> Iterator[CollectorSettings]:
-    """Settings of one collector for a module whose tests each have hosts of their own, on each database."""
+    """Settings for one collector for all tests of a module, once with each database.
+
+    Each test must use its own hosts.
+    """
     folder = tmp_path_factory.mktemp("shared")
     if request.param == "postgresql":
         cluster: Cluster = request.getfixturevalue("cluster")
@@ -86,7 +89,7 @@ def shared_settings(
 
 @pytest.fixture
 def sqlite_server(sqlite_settings: CollectorSettings) -> Iterator[Served]:
-    """A collector of this test's own, on SQLite."""
+    """A new collector on SQLite."""
     with served(sqlite_settings) as running:
         yield running
 
@@ -98,12 +101,12 @@ def clock() -> Clock:
 
 @pytest.fixture
 def host(request: pytest.FixtureRequest) -> str:
-    """A name that no other test has."""
+    """A host name that no other test uses."""
     return "web-" + "".join(c for c in request.node.name.lower() if c.isalnum())[-60:]
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """One collector on SQLite for all of a module that needs none of its own."""
+    """One collector on SQLite for all tests of a module."""
     with served(settings_in(tmp_path_factory.mktemp("running"))) as server:
         yield server

@@ -1,4 +1,4 @@
-"""What somebody may write who wants a script of theirs to run in a page."""
+"""Texts that would run a script in a page that does not escape them."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The application of a collector without a network, and an empty database, for tests that need many."""
+"""Call the collector's application without a network, and make empty databases quickly."""
 
 import asyncio
 import tempfile
@@ -16,7 +16,7 @@ from tests.collector.serving import Reply
 
 @cache
 def empty_database() -> bytes:
-    """A database that has all tables, and nothing in them."""
+    """Return the file of an SQLite database with all tables and no rows."""
     with tempfile.TemporaryDirectory() as folder:
         database = Database(sqlite_url(Path(folder)))
         database.migrate()
@@ -27,9 +27,12 @@ def empty_database() -> bytes:
 async def answer_of(
     app: Starlette, method: str, target: bytes, headers: list[tuple[bytes, bytes]], pieces: list[bytes]
 ) -> Reply:
-    """The answer to a request whose body comes in these pieces. What it raises is raised."""
+    """Return the application's answer to a request whose body arrives in these pieces.
+
+    Exceptions of the application are passed on.
+    """
     raw_path, _, query = target.partition(b"?")
-    path = unquote(raw_path.decode("ascii", "replace"))  # as uvicorn has it
+    path = unquote(raw_path.decode("ascii", "replace"))  # like uvicorn
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method,
         "scheme": "http", "path": path, "raw_path": raw_path, "query_string": query, "root_path": "",

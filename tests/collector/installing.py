@@ -1,4 +1,4 @@
-"""The same host in a collector and in the tests' own assisted-service, asked the same."""
+"""Send equal requests about a host to a collector and to a model of the assisted-service."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from tests.collector.serving import Client, Reply, Served
 
 
 class Clock:
-    """The time of a collector, moved by hand."""
+    """A clock for a collector, which tests set."""
 
     def __init__(self, now: float = 1_800_000_000.0) -> None:
         self.now = now
@@ -22,7 +22,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """Client that calls on the host's behalf, with a token of the collector."""
+    """A client of the collector's assisted-service API, with the token of a host."""
 
     client: Client
     host: Host
@@ -52,7 +52,7 @@ class Agent:
 
 @dataclass(slots=True)
 class Twin:
-    """One host of both."""
+    """A host that both the collector and the model of the assisted-service know."""
 
     server: Served
     clock: Clock
@@ -62,7 +62,7 @@ class Twin:
     )
     host: Host = field(init=False)
     name: str = field(init=False)
-    """Name of the host at the collector."""
+    """The host's name in the collector."""
     agent: Agent = field(init=False)
 
     def __post_init__(self) -> None:
@@ -86,13 +86,13 @@ class Twin:
         return self.ask("PUT", path, body, headers)
 
     def stages(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the view that both have of the host now."""
+        """Return the current state of the host in the collector and in the model."""
         ours, theirs = self.ask("GET", f"/v2/clusters/{self.host.cluster_id}/hosts")
         return _seen(ours.json), _seen(json.loads(theirs.body))
 
 
 def map_host(server: Served, name: str, host: Host, *, is_single_node: bool = False) -> Reply:
-    """Have the collector know a host of an assisted-service by a name, as an administrator does."""
+    """Create a host in the collector with its ids at the assisted-service, like an administrator."""
     body = {
         "id": host.id,
         "cluster_id": host.cluster_id,
@@ -107,7 +107,7 @@ def map_host(server: Served, name: str, host: Host, *, is_single_node: bool = Fa
 def form(
     content: bytes = b"logs", part: str = "upfile", name: str = "logs.tar.gz"
 ) -> tuple[bytes, dict[str, str]]:
-    """A body with one file, and its Content-Type."""
+    """Return a multipart body with one file, and its Content-Type."""
     disposition = f'Content-Disposition: form-data; name="{part}"; filename="{name}"'
     body = f"--limit\r\n{disposition}\r\nContent-Type: application/gzip\r\n\r\n".encode()
     return body + content + b"\r\n--limit--\r\n", {"content-type": "multipart/form-data; boundary=limit"}

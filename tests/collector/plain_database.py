@@ -1,7 +1,7 @@
-"""A database that speaks PostgreSQL's protocol, and refuses what only PostgreSQL has.
+"""A database with PostgreSQL's protocol but not all of its features, like CockroachDB.
 
-It is a PostgreSQL behind a proxy that refuses LISTEN, NOTIFY and advisory locks as "not supported", and whose
-transactions are all serializable, so that it refuses those that cannot be put in an order. CockroachDB is so.
+It is a PostgreSQL server behind a proxy that refuses LISTEN, NOTIFY and advisory locks as "not supported".
+All transactions are serializable, so conflicting ones fail.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _ERROR: Final = b"SERROR\0VERROR\0C0A000\0Munimplemented: not supported here\0\0
 
 
 class Plain:
-    """The proxy. `refused` has what it answered itself."""
+    """The proxy. `refused` has the keywords of the refused statements."""
 
     def __init__(self, target: Path) -> None:
         self.refused: list[str] = []
@@ -59,7 +59,7 @@ class Plain:
 
 
 def _begin(client: socket.socket, server: socket.socket) -> None:
-    """Pass on what comes before the messages that have a kind."""
+    """Forward the start of a connection, whose messages have no type byte."""
     while True:
         length, code = struct.unpack("!II", head := _read(client, 8))
         server.sendall(head + _read(client, length - 8))
@@ -70,7 +70,7 @@ def _begin(client: socket.socket, server: socket.socket) -> None:
 
 def _refuse(client: socket.socket, *, is_simple: bool) -> None:
     client.sendall(b"E" + struct.pack("!I", len(_ERROR) + 4) + _ERROR)
-    while not is_simple:  # the rest of it is passed over, until the client waits for the answer
+    while not is_simple:  # skip the other messages up to Sync, after which the client waits for the answer
         kind = _read(client, 1)
         _read(client, struct.unpack("!I", _read(client, 4))[0] - 4)
         is_simple = kind == b"S"
@@ -96,7 +96,7 @@ def _read(stream: socket.socket, count: int) -> bytes:
 
 @contextlib.contextmanager
 def plain_database(cluster: Cluster) -> Iterator[tuple[str, Plain]]:
-    """The URL of such a database, with no tables in it, and its proxy."""
+    """Create such a database without tables. Yields its URL and its proxy."""
     with cluster.database() as url:
         name = make_url(url).database or ""
         cluster.ask("ALTER DATABASE {} SET default_transaction_isolation = 'serializable'", name)

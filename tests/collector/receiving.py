@@ -1,4 +1,4 @@
-"""A receiver of a webhook's news, on loopback."""
+"""A server on loopback that receives the notices of a webhook."""
 
 import contextlib
 import threading
@@ -28,14 +28,14 @@ class Received:
 
 @dataclass(slots=True)
 class Receiver:
-    """Requests that came, and the answers to those to come."""
+    """The received requests, and the answers to the next ones."""
 
     url: str = ""
     came: list[Received] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
-    """Of the next answers; after them 204."""
+    """The statuses of the next answers. Further answers have the status 204."""
     refused: str = ""
-    """Requests that contain this text get 503."""
+    """Requests whose body contains this text get the status 503."""
     is_held: threading.Event = field(default_factory=threading.Event)
     """Set while answers wait for `release`."""
     release: threading.Event = field(default_factory=threading.Event)
@@ -62,7 +62,7 @@ class Receiver:
 
 @contextlib.contextmanager
 def receiving() -> Iterator[Receiver]:
-    """A receiver that listens until the end of the block."""
+    """Run a receiver until the end of the block."""
     receiver = Receiver()
 
     class Handler(Quiet):
@@ -70,7 +70,7 @@ def receiving() -> Iterator[Receiver]:
             body = self.body()
             headers = {name.lower(): value for name, value in self.headers.items()}
             status = receiver.take(Received(headers, body))
-            with contextlib.suppress(OSError):  # whoever asked may be gone
+            with contextlib.suppress(OSError):  # the client may have disconnected
                 self.say(status)
 
     with serving(Handler) as port:

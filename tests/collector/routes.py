@@ -1,4 +1,4 @@
-"""All that an application answers, to be walked through by tests."""
+"""List all routes of an application, for tests that check each of them."""
 
 import re
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ PARAMETER = re.compile(r"{(\w+)(?::(\w+))?}")
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """A way to ask a route."""
+    """A method and a route."""
 
     method: str
     template: str
 
     @property
     def path(self) -> str:
-        """One that it answers."""
+        """A path that matches the route."""
         return PARAMETER.sub(lambda found: "1" if found[2] == "number" else "web1", self.template)
 
     def __str__(self) -> str:
@@ -27,7 +27,7 @@ class Walked:
 
 
 def walk(app: Starlette) -> Iterator[Walked]:
-    """Each method of each route; HEAD where it is no more than a GET without its body is left out."""
+    """Yield each method of each route, without the HEAD that belongs to a GET."""
     yield from _walked(app.routes, "")
 
 

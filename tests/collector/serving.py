@@ -1,4 +1,4 @@
-"""A collector that serves on loopback, in a thread of the test's, and clients of it."""
+"""Run a collector on loopback in a thread of the test process, and send requests to it."""
 
 import contextlib
 import http.client
@@ -32,7 +32,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Whoever holds a token."""
+    """A client with a token, or without one."""
 
     url: str
     token: str = ""
@@ -70,25 +70,25 @@ class Client:
         return self.ask("POST", path, data=data, form=form if data is None else None)
 
     def step(self, host: str, name: str, status: str = "", **fields: object) -> Reply:
-        """Report a step as a template does."""
+        """Report a step as a form, like a template."""
         return self.post(f"/api/v1/hosts/{host}/steps", name=name, status=status, **fields)
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A collector, and where it serves."""
+    """A running collector and its URL."""
 
     url: str
     collector: Collector
 
     def client(self, kind: TokenKind | str = TokenKind.ADMIN, scope: str = "") -> Client:
-        """Somebody with a new token of that kind."""
+        """Create a token. Return a client with it."""
         new = tokens.TokenRequest(kind=TokenKind(kind), scope=scope, created_by="test")
         made = self.collector.writer.change(lambda connection: tokens.create(connection, new, time.time()))
         return Client(self.url, made.result())
 
     def settle(self) -> None:
-        """Wait until every host that reported has its verdict."""
+        """Wait until all hosts that reported are judged."""
         wait_for(self._is_settled)
 
     def _is_settled(self) -> bool:
@@ -103,7 +103,7 @@ class Served:
 
 @contextlib.contextmanager
 def served(settings: CollectorSettings, now: Callable[[], float] = time.time) -> Iterator[Served]:
-    """A collector that serves until the end of the block."""
+    """Run a collector until the end of the block."""
     collector = Collector(settings, now)
     config = config_of(collector)
     config.port = settings.port
@@ -121,5 +121,5 @@ def served(settings: CollectorSettings, now: Callable[[], float] = time.time) ->
 
 
 def settings_in(folder: Path, **changes: Any) -> CollectorSettings:
-    """Settings of a collector that keeps everything in a folder."""
+    """Return settings of a collector that stores all data in a folder and uses any free port."""
     return CollectorSettings(data=folder / "data", port=0, **changes)

@@ -1,4 +1,4 @@
-"""A fleet of thirty hosts that has every verdict, as pages show it."""
+"""Fill a collector with a fleet of thirty hosts that have all verdicts, for tests of pages."""
 
 import base64
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ The specified file does not exist!
 
 
 def fill(server: Served) -> None:
-    """Thirty hosts: some done, some at work, and one at least of every other verdict."""
+    """Create thirty hosts: some done, some progressing, and at least one with each other verdict."""
     for number in range(1, 31):
         name, group = (
             f"web{number:02}.dc{number % 2 + 1}.example.com",
@@ -58,7 +58,7 @@ def fill(server: Served) -> None:
 
 
 def judge(server: Served, name: str, verdict: str, reason: str = "") -> None:
-    """Give a host a verdict, as what judges hosts does."""
+    """Store a verdict of a host, like the collector's own judgement."""
 
     def change(connection: Connection) -> None:
         wanted = update(hosts).where(hosts.c.name == name)
@@ -71,7 +71,7 @@ def judge(server: Served, name: str, verdict: str, reason: str = "") -> None:
 
 
 def fill_quickly(server: Served, numbers: range) -> None:
-    """Hosts as rows, without reports: one in ten in trouble, of a few causes, each at its own time."""
+    """Insert rows of hosts without reports. One in ten is in trouble, with one of a few causes."""
     now = server.collector.now()
 
     def change(connection: Connection) -> None:
@@ -105,7 +105,7 @@ def _row(number: int, now: float) -> dict[str, Any]:
 
 
 def add(server: Served, table: Any, host: str, /, **values: object) -> None:
-    """A row of a table that belongs to a host."""
+    """Insert a row that belongs to a host into a table."""
 
     def change(connection: Connection) -> None:
         host_id = connection.execute(select(hosts.c.id).where(hosts.c.name == host)).scalar_one()
@@ -146,7 +146,7 @@ def _report(client: Client, name: str, step: str, status: str, **fields: object)
 
 
 def more_of_a_host(server: Served, name: str) -> None:
-    """A bundle and an event of a host."""
+    """Insert a bundle and an event of a host."""
     bundle = {
         "build": 1,
         "kind": "host",
@@ -164,7 +164,7 @@ def more_of_a_host(server: Served, name: str) -> None:
 
 
 def send_records(server: Served, host: str, **records: Sequence[Entry]) -> None:
-    """Entries of services, as a host sends them live."""
+    """Send entries of services, like a host that sends its records live."""
     pieces = [
         {
             "service": service,
@@ -179,7 +179,10 @@ def send_records(server: Served, host: str, **records: Sequence[Entry]) -> None:
 
 
 def failed_services(began: float) -> dict[str, Sequence[Entry]]:
-    """Records of a host on which one service fails and others do not, by the time at which they began."""
+    """Return the records of a host on which one service failed.
+
+    `began`: the start of the first service, in seconds since 1970.
+    """
     at = began - START.timestamp()
     return {
         "crio-configure": [entry("service start", at), entry("service end", at + 2)],
