@@ -224,7 +224,7 @@ class RecordsFollower:
                 if before is not None and sender.was_sent(service):
                     is_success = bool(entries) and entries[-1].result is Result.SUCCESS
                     lines = [] if is_success else invocation_lines(before.invocation, before.since)()
-                    sender.send(service, before.stage, lines)
+                    sender.send(service, before.stage, lines, is_last=True)
                     sender.forget(service)
                 return
             self._open[service] = opened
