@@ -1,4 +1,4 @@
-"""Pages, and files of pages, have no barrier that axe knows: on a screen and a phone, light and dark."""
+"""Check the accessibility of pages and HTML files with axe: on a screen and a phone, light and dark."""
 
 import re
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ SIZES: Final = ((1400, 900), (360, 740))
 EVERYTHING: Final = "axe.run()"
 COLOURS: Final = "axe.run({runOnly: ['color-contrast']})"
 LOOKS: Final[tuple[tuple[Literal["light", "dark"], str], ...]] = (("light", EVERYTHING), ("dark", COLOURS))
-"""In the dark only colours differ."""
+"""In the dark scheme, only colours differ."""
 THIN_OUT: Final = """() => {
   const count = {};
   for (const part of document.querySelectorAll("tr, li, svg a")) {
@@ -35,7 +35,7 @@ THIN_OUT: Final = """() => {
     if (count[kind] > 3 && whole.childElementCount > 1) part.remove();
   }
 }"""
-"""Keeps three rows of each kind, and one of each list: to look at a page takes a square of its size."""
+"""Keeps three rows of each kind and one item of each list, because axe takes quadratic time."""
 FAILED: Final = "web03.dc2.example.com"
 
 

@@ -1,4 +1,4 @@
-"""Tokens, enrolment, hosts and builds over HTTP, and the log of what administrators did."""
+"""Tokens, enrolment, hosts and builds over HTTP, and the audit log."""
 
 from pathlib import Path
 
@@ -126,7 +126,7 @@ def test_enrolment_is_limited_to_its_scope(server: Served, scope: str, host: str
     template = made(admin, "enrolment", scope)
 
     assert template.post("/api/v1/enrol", host=host).status == status
-    if status == 403:  # it was not used up by that
+    if status == 403:  # the refusals did not use it up
         allowed = "web1" if scope == "host:web1" else "new2"
         assert template.post("/api/v1/enrol", host=allowed).status == 201
 

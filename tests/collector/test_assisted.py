@@ -1,4 +1,4 @@
-"""The calls of a boot reporter, answered as the assisted-service answers them."""
+"""The collector answers the calls of a boot reporter like the assisted-service."""
 
 import json
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ JSON = {"content-type": "application/json"}
 
 @pytest.fixture(scope="module")
 def server(shared_settings: CollectorSettings, clock: Clock) -> Iterator[Served]:
-    """One for all tests here: each has hosts of its own."""
+    """One collector for all tests of the module. Each test uses its own hosts."""
     with served(shared_settings, clock) as running:
         yield running
 
@@ -190,7 +190,7 @@ def test_events_are_validated_like_the_assisted_service(twin: Twin, change: dict
     assert ours.status == theirs.status
 
 
-# The same rules without a network, whatever comes
+# The rules without a network, for any order of reports
 
 
 @st.composite
@@ -239,7 +239,7 @@ def test_stage_limits_equal_the_assisted_service() -> None:
     assert limit_of("Rebooting", is_single_node=True) == 80 * 60
 
 
-# Where it answers better
+# Intended differences
 
 
 @pytest.mark.parametrize("info", ["x" * 2049, "a\0b"])
@@ -253,7 +253,7 @@ def test_too_long_event_is_refused(twin: Twin) -> None:
     assert reply.status == 400
 
 
-# What comes of it
+# Effects of reports
 
 
 def row_of(server: Served, name: str) -> Any:
@@ -312,7 +312,7 @@ def test_event_is_stored_with_its_host(twin: Twin, server: Served) -> None:
     assert (event.severity, event.name, event.message) == ("info", "reboots", "m")
 
 
-# Who may
+# Rights
 
 
 def test_first_call_creates_the_host(server: Served) -> None:

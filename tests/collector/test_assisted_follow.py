@@ -1,4 +1,4 @@
-"""`service-record assisted follow`: the events of an assisted-service of the tests, in a collector."""
+"""`service-record assisted follow` sends the events of a simulated assisted-service to a collector."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ BEGIN = datetime(2026, 11, 21, 1, 0, tzinfo=UTC)
 
 
 class Followed:
-    """A cluster whose host w1 the collector knows."""
+    """A cluster with the host w1, which exists in the collector."""
 
     def __init__(self, folder: Path, service: AssistedServer, collector: Served) -> None:
         self.service, self.collector = service, collector

@@ -1,4 +1,4 @@
-"""What a collector does by itself: rounds in a thread, after one another, whatever happens in them."""
+"""Background threads run one round after another, even if rounds fail."""
 
 import io
 import json
@@ -15,7 +15,7 @@ FAR_OFF = 3600.0
 
 
 class Worker(Background):
-    """Counts its rounds; each does what the test says, and tells how long to sleep."""
+    """A thread that counts its rounds. The test defines what a round does and returns."""
 
     def __init__(self, do: Callable[[int], float], first: float = 0.0, again: float = 0.0) -> None:
         super().__init__("worker", "work was put off", first=first, again=again)
@@ -30,7 +30,7 @@ class Worker(Background):
         return self._do(self.rounds)
 
     def has_made(self, rounds: int) -> bool:
-        """Wait until it has begun so many."""
+        """Wait until this number of rounds has begun."""
         with self._moved:
             return self._moved.wait_for(lambda: self.rounds >= rounds, PATIENCE)
 

@@ -1,4 +1,4 @@
-"""Backups of a collector that serves, and collectors made of them."""
+"""Back up a running collector, and restore the backup."""
 
 import io
 import stat

@@ -1,4 +1,4 @@
-"""Many reports in one request: each is stored, refused and answered by itself."""
+"""Many reports in one request: each is stored or refused, and answered, independently."""
 
 import http.client
 import json
@@ -88,7 +88,7 @@ def test_batch_with_wrong_size_is_refused(server: Served, reports: Any) -> None:
 
 
 def test_answer_is_equal_with_and_without_routing(server: Served) -> None:
-    """Reports by POST take a shorter way than other calls; nothing else may differ."""
+    """Reports by POST bypass routing. Their answers must be equal to those with routing."""
     token = server.client("host", "web1").token
     address = urlsplit(server.url)
 

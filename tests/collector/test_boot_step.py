@@ -1,4 +1,4 @@
-"""`GET /api/v1/boot/TOKEN`: an iPXE script tells that the image was downloaded, and can do nothing else."""
+"""`GET /api/v1/boot/TOKEN`: an iPXE script reports a downloaded image. The token has no other rights."""
 
 import pytest
 

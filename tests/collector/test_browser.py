@@ -1,4 +1,4 @@
-"""The pages in Chromium: live, by keyboard, without a script, on a phone, in hostile hands."""
+"""The pages in Chromium: live updates, keyboard, without scripts, on a phone, and with hostile texts."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +41,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Served]:
-    """A collector of this test's own, with SQLite: a browser sees no difference."""
+    """A new collector on SQLite. Pages do not depend on the database."""
     with served(settings_in(tmp_path)) as running:
         yield running
 
@@ -115,7 +115,7 @@ def test_pages_work_by_keyboard(browser: Browser, fleet: Served) -> None:
 
 def test_pages_are_complete_without_script(browser: Browser, fleet: Served) -> None:
     with signed_in(browser, fleet, java_script_enabled=False) as page:
-        expect(page.locator("[data-row]")).to_have_count(19)  # the others are done, and one line
+        expect(page.locator("[data-row]")).to_have_count(19)  # the others are done and shown as one line
         page.get_by_role("link", name="1 looping").click()
         expect(page.locator(".reason")).to_contain_text("Kickstart download")
         expect(page.locator(".ago").first).to_contain_text("ago")
@@ -211,7 +211,9 @@ def test_text_of_a_host_never_runs_as_script(browser: Browser, server: Served) -
     with signed_in(browser, server) as page:
         harm = _watched(page, server.url)
         page.goto(f"{server.url}/hosts/web0")
-        expect(page.get_by_role("heading", name="Root cause")).to_be_visible()  # it comes when it is made
+        expect(
+            page.get_by_role("heading", name="Root cause")
+        ).to_be_visible()  # it appears when the analysis is ready
         paths = ["/", "/statistics", "/hosts/web0/analysis"]
         for path in paths + [f"/hosts/web{number}" for number in range(len(PAYLOADS))]:
             page.goto(server.url + path)
@@ -221,17 +223,19 @@ def test_text_of_a_host_never_runs_as_script(browser: Browser, server: Served) -
         for path in ("/", "/statistics", "/login", "/events/nothing"):
             page.goto(f"{server.url}{path}?{urlencode(asked)}")
 
-        page.goto(server.url)  # and as news
+        page.goto(server.url)  # also as a live update
         expect(page.locator("[data-live-state]")).to_have_text("Live")
         admin.step("web0", f"news {PAYLOADS[1]}", "done", logs=PAYLOADS[1])
-        expect(page.locator("[data-row=web0]")).to_contain_text(f"news {PAYLOADS[1]}")  # as message or reason
+        expect(page.locator("[data-row=web0]")).to_contain_text(
+            f"news {PAYLOADS[1]}"
+        )  # in the message or the reason
 
         assert harm == []
         assert page.evaluate("window.harmed") is None
 
 
 def _watched(page: Page, home: str) -> list[str]:
-    """Fill a collector with every sign of a foreign script, and of a breach of the policy."""
+    """Return a list that grows with each console error, foreign request and dialog of the page."""
     harm: list[str] = []
 
     def look(message: ConsoleMessage) -> None:

@@ -1,4 +1,4 @@
-"""When a host is installed anew, and when it only tries again."""
+"""Which reports begin a new build, and which belong to a retry."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def step(name: str, status: str = "init", percentage: float | None = None, **fie
 
 
 def build_of(*reported: ReportedStep) -> Progress:
-    """A build of which these were reported, a second apart."""
+    """Return the progress of a build after these reports, one second apart."""
     progress = first(reported[0], 1, 0.0)
     for at, each in enumerate(reported):
         progress = advance(progress, each, float(at))
@@ -118,7 +118,7 @@ def test_new_step_long_after_completion_begins_a_build() -> None:
 
 
 def known_host(server: Served) -> Grant:
-    """Make web1, and return a grant of its."""
+    """Create web1. Return the rights of a token for it."""
     assert server.client("admin").ask("PUT", "/api/v1/hosts/web1").status == 201
     return Grant(0, TokenKind.HOST, "web1")
 
@@ -130,7 +130,7 @@ def builds_of(server: Served) -> list[tuple[int, str]]:
 
 
 def said_of(reader: Client, host: str) -> list[object]:
-    """All that is said of the host and its latest build, but for how often it changed."""
+    """Return the summary without its revision, the steps, and the time of the last report of a host."""
     told = reader.get(f"/api/v1/hosts/{host}").json
     del told["summary"]["revision"]
     return [told[what] for what in ("summary", "steps", "last_seen")]
@@ -264,7 +264,7 @@ def test_first_report_belongs_to_build_begun_by_administrator(server: Served) ->
 
 
 def verdicts_of(server: Served) -> list[tuple[int, str, str]]:
-    """Number, verdict and reason of each build."""
+    """Return number, verdict and reason of each build."""
     with server.collector.database.reading() as connection:
         rows = connection.execute(select(builds).order_by(builds.c.number))
         return [(row.number, row.verdict, row.reason) for row in rows]

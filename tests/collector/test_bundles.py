@@ -1,4 +1,4 @@
-"""Bundles of hosts: kept as they came, looked into where they can harm nobody, handed out again."""
+"""Bundles of hosts are stored unchanged, read in a confined process, and can be downloaded."""
 
 import gzip
 import hashlib
@@ -30,14 +30,14 @@ FAILED = gzip.compress(tar(record("bootkube", *failed_run("pull")), record("crio
 
 @pytest.fixture(scope="module")
 def server(shared_settings: CollectorSettings) -> Iterator[Served]:
-    """One for all tests here: each has hosts of its own."""
+    """One collector for all tests of the module. Each test uses its own hosts."""
     with served(replace(shared_settings, most_bundle=MOST)) as running:
         yield running
 
 
 @pytest.fixture
 def agent(server: Served) -> Agent:
-    """Of a host that nobody knows yet."""
+    """Return an agent of a new, unknown host."""
     host = AssistedRules().add_host()
     return Agent(server.client("host", host.id), host)
 
@@ -49,7 +49,7 @@ def rows(server: Served, host: str) -> list[Any]:
 
 
 def indexed(server: Served, host: str) -> Any:
-    """The latest bundle of a host, once somebody has looked into it."""
+    """Wait until the latest bundle of a host is read, and return it."""
 
     def look() -> Any:
         found = rows(server, host)
@@ -175,7 +175,7 @@ def test_group_token_sends_bundle_of_unknown_host(server: Served) -> None:
     assert Agent(server.client("group", "dc2"), host).upload(FAILED).status == 403
 
 
-# Refused before anything is written
+# Uploads that are refused before anything is written
 
 
 QUERIES = {
@@ -246,7 +246,7 @@ def test_bundle_name_contains_no_path(server: Served, agent: Agent) -> None:
     )
 
 
-# Handed out again
+# Downloads
 
 
 @pytest.mark.slow
@@ -279,7 +279,7 @@ def test_host_may_not_read_bundles(server: Served, agent: Agent) -> None:
     assert agent.client.get(f"/api/v1/hosts/{agent.host.id}/bundles").status == 403
 
 
-# Whatever is in them
+# Hostile contents
 
 
 @pytest.mark.slow

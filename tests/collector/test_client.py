@@ -1,4 +1,4 @@
-"""What asks a collector, against one that serves."""
+"""The client of a collector, with a running collector."""
 
 import time
 from pathlib import Path

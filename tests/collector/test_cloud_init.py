@@ -1,4 +1,4 @@
-"""cloud-init's own reporting webhook: events come without a snippet, with the token in the address."""
+"""Events of cloud-init's reporting webhook, with the token in the URL and without a snippet."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ ADDRESS = "/api/v1/cloud-init/{}"
 
 
 def send(client: Client, token: str, name: str, result: str = "", **more: Any) -> Reply:
-    """An event, with the members that cloudinit/reporting/events.py gives it, and no header but its own."""
+    """Send an event with the fields and headers of cloudinit/reporting/events.py."""
     event = {
         "name": name,
         "description": f"running {name}",

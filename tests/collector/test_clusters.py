@@ -1,4 +1,4 @@
-"""Clusters, as hosts, agents, controllers and the service's events report them."""
+"""Clusters and their states, from reports of hosts, agents and controllers and from events of the service."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -25,14 +25,14 @@ MASTERS, WORKERS = ("m1", "m2", "m3"), ("w1", "w2")
 
 @pytest.fixture(scope="module")
 def server(shared_settings: CollectorSettings, clock: Clock) -> Iterator[Served]:
-    """One for all tests here: each has a cluster of its own."""
+    """One collector for all tests of the module. Each test uses its own cluster."""
     with served(shared_settings, clock) as running:
         yield running
 
 
 @dataclass(slots=True)
 class Installed:
-    """A cluster of five hosts in a collector; names of hosts are made its own by a prefix."""
+    """A cluster of five hosts in a collector. The names of the hosts end with a part of the cluster's id."""
 
     server: Served
     clock: Clock
@@ -79,7 +79,7 @@ class Installed:
 
     def event(self, name: str, message: str, host: str = "", **more: object) -> Reply:
         of = {"host_id": self.hosts[host].id} if host else {"cluster_id": self.id}
-        self.clock.now += 0.001  # the assisted-service's events have their own times
+        self.clock.now += 0.001  # each event has another time
         time = datetime.fromtimestamp(self.clock.now, UTC).isoformat()
         said = {"severity": "info", "event_time": time, "name": name, "message": message}
         return self.ask("POST", "/v2/events", said | of | more)
@@ -115,7 +115,7 @@ def five(server: Served, clock: Clock) -> Installed:
     return Installed(server, clock)
 
 
-# Its state, by its hosts
+# States from reports of hosts
 
 
 def test_cluster_needs_control_plane_and_two_workers(five: Installed) -> None:
@@ -204,7 +204,7 @@ def test_cluster_is_deleted_with_its_last_host(five: Installed, server: Served) 
     assert five.admin.get(f"/api/v1/clusters/{five.id}").status == 404
 
 
-# Its hosts
+# Hosts
 
 
 def test_agent_after_reboot_means_wrong_boot_order(five: Installed) -> None:
@@ -292,7 +292,7 @@ def test_unknown_host_registers_in_infra_env_of_cluster(five: Installed) -> None
     assert five.ask("POST", f"/v2/infra-envs/{five.infra_env_id}/hosts", {"host_id": "x"}).status == 400
 
 
-# Its controller
+# Reports of the controller
 
 
 def test_reported_operators_and_finalizing_stage_are_shown(five: Installed) -> None:
@@ -469,7 +469,7 @@ def test_sent_calls_match_the_contract(five: Installed) -> None:
     )
 
 
-# Who may look
+# Rights of readers
 
 
 def test_list_sorts_urgent_first_and_omits_old(server: Served, clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""A reader whose token has a group as its scope reads of the hosts of that group, and of no others."""
+"""A reader token with a group as its scope can read only the hosts of that group."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,7 +48,7 @@ def reader(server: Served) -> Client:
 
 
 def look(reader: Client, path: str) -> Reply:
-    """Ask for a path of the API or for a page, with a session of the token."""
+    """Request a path of the API, or a page with a session of the token."""
     if path.startswith("/api/"):
         return reader.get(path)
     origin = {"Origin": reader.url, "Host": reader.url.removeprefix("http://")}
@@ -122,7 +122,7 @@ REFUSED = {
 
 @pytest.fixture
 def two_groups(tmp_path: Path) -> Iterator[Served]:
-    """A host of each group, in the same trouble and the same cluster, and more of the other one."""
+    """Hosts of two groups with equal trouble, in one cluster, and further data of the other group."""
     with served(settings_in(tmp_path)) as running:
         admin = running.client("admin")
         infra_env, prod, elsewhere = new_id(), new_id(), new_id()
@@ -156,7 +156,7 @@ def confined_visitor(server: Served) -> Visitor:
 
 
 def seen_of_others(asked: str, text: str) -> list[str]:
-    """Return the words of the other group that a text has, except those of the question."""
+    """Return the words of the other group in a text, except those that the request contains."""
     return [word for word in ("far1", "far2", "annex", "elsewhere") if word in text and word not in asked]
 
 

@@ -1,4 +1,4 @@
-"""Steps that an operator defined: others are refused, and kept."""
+"""Steps that an operator defines. Other steps are stored, but refused."""
 
 import subprocess
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ last = true
 
 @pytest.fixture
 def strict(settings: CollectorSettings, tmp_path: Path) -> Iterator[Served]:
-    """A collector with the steps of FILE, on each database in turn."""
+    """A collector with the steps of FILE. The test runs once with each database."""
     file = tmp_path / "steps.toml"
     file.write_text(FILE)
     with served(replace(settings, steps=(file,))) as running:

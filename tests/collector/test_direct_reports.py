@@ -32,7 +32,7 @@ def post(
     host: str = "web1",
     start: str = "POST /api/v1/hosts/{}/steps HTTP/1.1",
 ) -> bytes:
-    """Return a report as a client sends it."""
+    """Return the bytes of a request that reports a step."""
     head = [start.format(host), "Host: x", f"Authorization: Bearer {token}", *lines]
     if not any(line.startswith("Transfer-Encoding") for line in lines):
         head.append(f"Content-Length: {len(body)}")
@@ -90,7 +90,7 @@ def connected(server: Served) -> Iterator[tuple[socket.socket, BinaryIO]]:
 
 
 def read_answer(stream: BinaryIO) -> bytes:
-    """Return one answer, head and body. It is cut short if the server closes the connection."""
+    """Read one answer, head and body. It is truncated if the server closes the connection."""
     head: list[bytes] = []
     while line := stream.readline():
         head.append(line)
@@ -103,7 +103,7 @@ def read_answer(stream: BinaryIO) -> bytes:
 
 
 def ask(server: Served, *requests: bytes) -> list[list[bytes]]:
-    """Return the lines of each answer on one connection, without those that differ from run to run."""
+    """Return the lines of each answer on one connection, without headers that differ between runs."""
     answers = []
     with connected(server) as (connection, stream):
         for sent in requests:
@@ -114,7 +114,7 @@ def ask(server: Served, *requests: bytes) -> list[list[bytes]]:
 
 @pytest.fixture
 def applications(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """The requests that the application gets, in a list that grows."""
+    """Return a list that grows with each request that reaches the application."""
     got: list[object] = []
     start = serve.Connection._start_asgi_task
 

@@ -1,4 +1,4 @@
-"""What a disk does to the database for a moment is over when it is over."""
+"""The database works again after a temporary fault of the disk."""
 
 import subprocess
 import sys
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.skipif(cannot_trace() is not None, reason=f"cannot be h
 
 
 def said_where_once(call: str, folder: Path) -> list[str]:
-    """Return the results of two changes of a database on whose file a call fails once."""
+    """Return the results of two changes of a database. A system call on its file fails once."""
     database = Database(sqlite_url(folder))
     database.migrate()
     database.close()
@@ -54,7 +54,7 @@ def said_where_once(call: str, folder: Path) -> list[str]:
 
 
 def test_write_works_again_after_failed_open(tmp_path: Path) -> None:
-    """SQLite opens it for reading then, and the connection is for reading only as long as it lasts."""
+    """SQLite then opens the file read-only, and this connection stays read-only."""
     assert said_where_once("openat", tmp_path) == ["unavailable", "kept"]
 
 

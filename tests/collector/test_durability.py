@@ -1,4 +1,4 @@
-"""What was acknowledged is on disk, however the collector or its database ends.
+"""Acknowledged reports are on disk, even if the collector or its database is killed.
 
 SERVICE_RECORD_TORTURE says how often a collector is killed; 5 times where it is not set. Those on
 PostgreSQL, and PostgreSQL itself, are killed less often.
@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.xdist_group("lasting collectors"), pytest.mark.timeout
 
 @pytest.fixture(scope="module")
 def lasting_cluster() -> Iterator[Cluster]:
-    """A PostgreSQL with the settings that it comes with: what it commits is on disk."""
+    """A PostgreSQL with its default settings, so that commits are on disk."""
     if postgresql.programs() is None:
         pytest.skip("no PostgreSQL is installed")
     with postgresql.cluster({}) as running:
@@ -45,7 +45,7 @@ def lasting_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def lasting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CollectorSettings]:
-    """Settings of a collector that keeps what it acknowledges, on each database in turn."""
+    """Settings of a collector with durable commits. The test runs once with each database."""
     if request.param == "sqlite":
         yield settings_in(tmp_path)
         return
@@ -94,7 +94,7 @@ def test_killed_collector_loses_nothing_acknowledged(lasting: CollectorSettings)
 
 
 def test_killing_one_of_four_collectors_loses_nothing(lasting_cluster: Cluster, tmp_path: Path) -> None:
-    """Each host reports to all four at once, so that they meet at its row."""
+    """Each host reports to all four collectors at once, so that they compete for its row."""
     with lasting_cluster.migrated() as url, contextlib.ExitStack() as running:
         settings = settings_in(tmp_path, database=url)
         database = opened(settings)
@@ -120,7 +120,7 @@ def test_sigterm_answers_all_accepted_requests(lasting: CollectorSettings) -> No
         going.wait_for_more(50)
         slow = half_a_request(collector.url, tokens[0])
         collector.process.send_signal(signal.SIGTERM)
-        going.wait_for_broken(1)  # it takes no more
+        going.wait_for_broken(1)  # it accepts no more requests
         slow.send(b'"the last"}')
         response = slow.getresponse()
         assert (response.status, response.read()[:6]) == (201, b'{"id":')
@@ -134,9 +134,7 @@ def test_sigterm_answers_all_accepted_requests(lasting: CollectorSettings) -> No
 
 
 def half_a_request(url: str, token: str) -> http.client.HTTPConnection:
-    """A request that the collector has begun to read, and that is not over before the rest of its body is
-    sent.
-    """
+    """Send a request without the end of its body. When this returns, the collector is reading the body."""
     address = urlsplit(url)
     connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60)
     connection.putrequest("POST", "/api/v1/hosts/slow/steps")
@@ -160,7 +158,7 @@ def test_killed_database_loses_nothing_acknowledged(lasting_cluster: Cluster, tm
                 lasting_cluster.kill()
                 going.wait_for_more(16, status=503)
                 lasting_cluster.start()
-            going.wait_for_more(50)  # it goes on by itself
+            going.wait_for_more(50)  # it continues by itself
         assert set(going.statuses) == {201, 503}
         assert set(going.retries) == {"5"}
         assert going.broken == 0
@@ -192,7 +190,7 @@ def test_repeated_and_reordered_reports_are_stored_once(lasting: CollectorSettin
 
 
 def report_with_key(url: str, token: str, host: str, name: str) -> int:
-    """Report a step; return the number in its answer."""
+    """Report a step. Return the id in the answer."""
     address = urlsplit(url)
     connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60)
     headers = {"Authorization": f"Bearer {token}", "Idempotency-Key": f"key of {name}"}
@@ -220,7 +218,7 @@ def test_absence_beyond_the_budget_sends_no_notice(lasting: CollectorSettings) -
         while time.monotonic() < back + budget / 2:
             assert news(database) == []
             time.sleep(0.1)
-        while set(news(database)) != names:  # the hosts had their time again
+        while set(news(database)) != names:  # the time limits of the hosts began again
             assert time.monotonic() < back + 100
             time.sleep(0.1)
         assert time.monotonic() >= back + budget - 1

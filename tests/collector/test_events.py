@@ -1,4 +1,4 @@
-"""Changes of a page as they are sent: what is new, and no more."""
+"""Live updates of pages contain only the changes."""
 
 import asyncio
 import contextlib
@@ -29,12 +29,12 @@ from tests.pages import parsed
 
 @dataclass
 class Stream:
-    """A stream of events, read as browsers do."""
+    """A stream of events, read like a browser."""
 
     response: http.client.HTTPResponse
 
     def next(self) -> tuple[str, Any]:
-        """The next event, of whatever kind, but no comment; `end` where none comes any more."""
+        """Return the next event, skipping comments, or `end` at the end of the stream."""
         kind, data = "", ""
         while line := self.response.readline().decode():
             name, _, value = line.rstrip("\n").partition(": ")
@@ -47,7 +47,7 @@ class Stream:
         return "end", ""
 
     def quiet(self) -> str:
-        """The next line, which is a comment where there was nothing new."""
+        """Return the next line: a comment if there was no event."""
         line = self.response.readline().decode()
         self.response.readline()
         return line
@@ -203,7 +203,7 @@ def test_viewers_share_one_query_and_rendering(
 
 @dataclass
 class Page(LivePage):
-    """A page that changes with each look."""
+    """A page that changes with each reading."""
 
     looks: int = 0
     renderings: int = 0

@@ -32,7 +32,7 @@ def test_live_records_use_evidence_of_latest_bundle(tmp_path: Path) -> None:
         assert Agent(own, host).upload(packed).status == 204
         until = time.monotonic() + 60
         records: dict[str, object] = {}
-        while not records.get("bundle") and time.monotonic() < until:  # it was looked into
+        while not records.get("bundle") and time.monotonic() < until:  # the bundle was read
             time.sleep(0.2)
             (name,) = (one["name"] for one in reader.get("/api/v1/hosts", all="true").json["hosts"])
             records = reader.get(f"/api/v1/hosts/{name}/records").json

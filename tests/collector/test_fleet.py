@@ -1,4 +1,4 @@
-"""What readers see of hosts."""
+"""Lists of hosts: order, filters and pages."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +26,7 @@ def asked(server: Served, question: Callable[[Connection], T]) -> T:
 
 
 def shown(server: Served, limit: int = 100, after: Cursor | None = None, **filters: object) -> Fleet:
-    server.settle()  # those in trouble come first
+    server.settle()  # hosts in trouble come first
     now = server.collector.now()
     return asked(server, lambda connection: fleet(connection, Filters(**filters), limit, after, now=now))  # type: ignore[arg-type]
 
@@ -114,7 +114,7 @@ def test_paging_misses_no_moving_host(server: Served, sort: Sort) -> None:
         after = page["next"]
         if not after:
             break
-        moving = f"web{8 - len(seen) // 2}"  # it was not shown yet, and comes first now
+        moving = f"web{8 - len(seen) // 2}"  # it was not on an earlier page, and is first now
         group.step(moving, "Disk setup", "failed")
         server.settle()
 

@@ -1,4 +1,4 @@
-"""How often a token and an address may ask, and that guessing tells nothing and costs little."""
+"""Rate limits of tokens and addresses, and protection against guessing tokens."""
 
 from pathlib import Path
 

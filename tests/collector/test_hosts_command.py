@@ -1,4 +1,4 @@
-"""`service-record hosts`, as people and programs see it."""
+"""The output of `service-record hosts` for people and programs."""
 
 import json
 import os
@@ -25,7 +25,7 @@ START = 1_795_223_160.0  # 2026-11-21T01:06:00Z
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Hosts of a collector, and somebody who may ask for them."""
+    """Hosts of a collector, with a client and a token to query them."""
 
     server: Served
     clock: Clock
@@ -44,7 +44,7 @@ class Fleet:
 
 @pytest.fixture
 def fleet(sqlite_settings: CollectorSettings, tmp_path: Path) -> Iterator[Fleet]:
-    """A host of each verdict but silence."""
+    """One host with each verdict except silent."""
     clock = Clock(START)
     with served(sqlite_settings, clock) as server:
         admin, token = server.client("admin"), tmp_path / "token"
@@ -337,7 +337,7 @@ def test_unknown_host_is_one_line(fleet: Fleet, arguments: list[str], status: in
 
 
 def form_cluster(fleet: Fleet) -> str:
-    """Two control-plane hosts and a worker at wrong boot order, in a cluster that is called prod."""
+    """Create the cluster prod with two control-plane hosts, and a worker with a wrong boot order."""
     cluster, infra_env = new_id(), new_id()
     ids = {name: new_id() for name in ("m1", "m2", "w1")}
     for name, host_id in ids.items():

@@ -1,4 +1,4 @@
-"""Names that want to be paths, queries or formats: they are refused, or kept as the text they are."""
+"""Names with the syntax of paths, queries or formats are refused, or stored as plain text."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Bundles and records that were acknowledged are there after SIGKILL, and are looked into then."""
+"""Acknowledged bundles and records survive SIGKILL, and are read after a restart."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""The lines that a service printed last: kept bounded at a collector, masked, and shown until replaced."""
+"""The last lines of a service: stored with limits, masked, and shown until they are replaced."""
 
 import json
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from tests.schemas import check
 
 @pytest.fixture(scope="module")
 def server(shared_settings: CollectorSettings) -> Iterator[Served]:
-    """One for all tests here: each has a host of its own."""
+    """One collector for all tests of the module. Each test uses its own host."""
     with served(shared_settings) as running:
         yield running
 

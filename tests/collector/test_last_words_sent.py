@@ -1,4 +1,4 @@
-"""`run --to` and `ship --follow` send what an open stage printed last, and never hold a service up."""
+"""`run --to` and `ship --follow` send the last lines of an open stage, and never delay a service."""
 
 import base64
 import os
@@ -26,7 +26,7 @@ INVOCATION = "0123456789abcdef0123456789abcdef"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """One for all tests here: each has a host of its own."""
+    """One collector for all tests of the module. Each test uses its own host."""
     with served(settings_in(tmp_path_factory.mktemp("collector"))) as running:
         yield running
 
@@ -46,7 +46,7 @@ def options(server: Served, host: str, directory: Path) -> list[str]:
 
 @contextmanager
 def started(directory: Path, *arguments: str, **options: object) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a verb in a process group of its own, which is killed at the end."""
+    """Start a command in a new process group, which is killed at the end."""
     process = subprocess.Popen(  # type: ignore[call-overload]
         [*MAIN, *arguments], env=environment(directory), start_new_session=True, **options
     )
@@ -109,7 +109,7 @@ def test_silent_collector_does_not_delay_the_command(tmp_path: Path) -> None:
         with started(
             tmp_path, *run, "echo out; exit 3", stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
-            silent.accept()  # the process that sends has asked, and waits for an answer
+            silent.accept()  # the sending process has sent its request, and waits for the answer
             out, err = process.communicate(timeout=4)
 
     assert (process.returncode, out, err) == (3, b"out\n", b"")

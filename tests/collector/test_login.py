@@ -1,4 +1,4 @@
-"""Signing in to the pages, and out again."""
+"""Log in to the pages, and log out."""
 
 import sqlite3
 import time

@@ -1,4 +1,4 @@
-"""The tables of every earlier version become those of this one, with what is in them."""
+"""Databases of earlier versions are upgraded, and keep their rows."""
 
 import contextlib
 import sqlite3
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from testing.postgresql import Cluster
 
 RELEASED = Path(__file__).parent / "databases"
-"""Dumps of the database of each version that was released."""
+"""Dumps of the databases of all released versions."""
 VERSIONS = sorted({path.name.rpartition("-")[0] for path in RELEASED.iterdir()})
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    """A database with nothing in it, of each kind in turn."""
+    """An empty database. The test runs once with each kind."""
     if request.param == "sqlite":
         database = Database(sqlite_url(tmp_path))
         yield database
@@ -44,7 +44,7 @@ def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
 
 
 def begin(database: Database, version: str) -> None:
-    """Make the tables that a version made in an empty database."""
+    """Create the tables of an earlier version in an empty database."""
     made = (RELEASED / f"{version}-{database.url.get_backend_name()}.sql").read_text()
     if database.is_sqlite:
         with contextlib.closing(sqlite3.connect(str(database.url.database))) as connection:
@@ -55,7 +55,7 @@ def begin(database: Database, version: str) -> None:
 
 
 def fill(connection: Connection) -> dict[str, list[dict[str, Any]]]:
-    """Put a row into every table there is, as that version has it; all of them."""
+    """Insert a row into every table of that version. Return all rows."""
     found = inspect(connection)
     for table in metadata.sorted_tables:
         if table.name == "counters" or not found.has_table(table.name):
@@ -64,14 +64,14 @@ def fill(connection: Connection) -> dict[str, list[dict[str, Any]]]:
         columns = [column for column in table.columns if column.name in known and not is_given(column)]
         connection.execute(insert(table).values({column.name: value_for(column) for column in columns}))
     if found.has_table("counters"):
-        connection.execute(update(counters).values(latest=1))  # as it is with one step
+        connection.execute(update(counters).values(latest=1))  # the value after one step
     if connection.dialect.name == "postgresql" and found.has_sequence("step_numbers"):
         connection.execute(text("SELECT setval('step_numbers', 1)"))
     return content(connection)
 
 
 def is_given(column: Column[Any]) -> bool:
-    """Return whether the database gives rows their number there: 1 to the first."""
+    """Return True if the database generates the values of this column: 1, 2 and so on."""
     return column is column.table.autoincrement_column and column.table is not steps
 
 
@@ -80,7 +80,7 @@ def value_for(column: Column[Any]) -> object:
 
 
 def content(connection: Connection) -> dict[str, list[dict[str, Any]]]:
-    """All rows of all tables, by the columns that they have there."""
+    """Return all rows of all tables, with the columns of the database."""
     names = inspect(connection).get_table_names()
     return {
         name: [dict(row) for row in connection.execute(text(f'SELECT * FROM "{name}"')).mappings()]
@@ -90,7 +90,7 @@ def content(connection: Connection) -> dict[str, list[dict[str, Any]]]:
 
 
 def is_kept(before: dict[str, Any], after: list[dict[str, Any]]) -> bool:
-    """Return whether a row is there. The mark of a read bundle does not count: its page is made anew."""
+    """Return True if a row exists. The mark of a read bundle is ignored, because bundles are read again."""
     before = {name: value for name, value in before.items() if name != "is_indexed"}
     return any(before.items() <= row.items() for row in after)
 
@@ -195,7 +195,7 @@ def test_unreachable_database_error_hides_password() -> None:
 
 
 def test_database_with_other_encoding_is_refused(cluster: "Cluster") -> None:
-    """As `initdb` makes them under a C locale: texts would be bytes there."""
+    """`initdb` creates such databases with a C locale. They would store texts as bytes."""
     with cluster.database() as url:
         cluster.ask(
             "CREATE DATABASE ascii ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"

@@ -1,4 +1,4 @@
-"""The alert rules and the dashboard use metrics that the collector has, with the labels that these have."""
+"""The alert rules and the dashboard use only existing metrics and labels of the collector."""
 
 import json
 import re
@@ -16,7 +16,7 @@ _LABELS: Final = re.compile(r"by \(([^)]*)\)|{(\w+)=")
 
 
 def expressions(file: str) -> list[str]:
-    """Return what a file asks Prometheus."""
+    """Return the Prometheus expressions in a file."""
     text = (_FOLDER / file).read_text()
     if file.endswith(".json"):
         return [target["expr"] for panel in json.loads(text)["panels"] for target in panel["targets"]]

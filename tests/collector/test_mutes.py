@@ -1,4 +1,4 @@
-"""Trouble that somebody has taken on or muted: no news of it, a line in the audit, a word on the pages."""
+"""Acknowledged and muted trouble: no notices, an entry in the audit log, and a remark on the pages."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def cause_of(server: Served, host: str) -> str:
 
 
 def news(server: Served) -> list[str]:
-    """Return the notices that would go out, whether or not there is a webhook."""
+    """Return the verdicts of all stored notices, including those without a destination."""
     with server.collector.database.reading() as connection:
         return list(connection.execute(select(notices.c.verdict).order_by(notices.c.id)).scalars())
 
@@ -53,7 +53,7 @@ def mute(admin: Client, kind: str, scope: str, subject: str, duration: str = "1h
 def test_muted_hosts_send_no_notices(
     sqlite_settings: CollectorSettings, scope: str, kind: str, told: list[str]
 ) -> None:
-    """The first host fails before, and comes to its end after; a second one fails of the same cause."""
+    """The first host fails before the mute and is done after it. A second host fails with the same cause."""
     with served(sqlite_settings) as server:
         fail(server, "web1")
         subject = {"host": "web1", "group": "dc1", "cause": cause_of(server, "web1")}[scope]
@@ -164,6 +164,6 @@ def test_host_page_shows_reason_once(tmp_path: Path) -> None:
 
 
 def state(page: Page) -> str:
-    """Return the mark by which a browser knows whether a page has changed."""
+    """Return the state of a page, which changes with its content."""
     (live,) = [node for node in page.all("div") if "data-state" in node.attributes]
     return live.attributes["data-state"]

@@ -1,4 +1,4 @@
-"""News of verdicts, delivered to people through apprise, and to Alertmanager, on loopback."""
+"""Notices of verdicts are delivered through apprise and to Alertmanager, on loopback."""
 
 import io
 import json
@@ -153,13 +153,13 @@ def test_invalid_file_error_is_one_line(text: str, said: str) -> None:
 
 
 class Desk:
-    """A collector whose news are delivered when a test says so, at the time it says."""
+    """A collector whose notices are delivered when the test calls `deliver`, at a time of its clock."""
 
     def __init__(self, collector: Collector) -> None:
         self.collector, self.now = collector, NOW
 
     def deliver(self, text: str, send_seconds: float = SEND_SECONDS) -> None:
-        """One round of each destination."""
+        """Run one round of each destination."""
         destinations = parse_destinations(text)
         filters = {one.name: one for one in destinations.all}
         for name, sender in senders(destinations).items():
@@ -177,7 +177,7 @@ class Desk:
                 one.deliver_due()
 
     def news(self, host: str, verdict: str = "failed", reason: str = "no disk", **values: Any) -> None:
-        """Write down the news, as the sweeper does when a verdict changes."""
+        """Store notices, like the sweeper when a verdict changes."""
         with self.collector.database.changing() as connection:
             administration.put_host(connection, host, {"group": "dc1"}, NOW)
             host_id = connection.execute(select(hosts.c.id).where(hosts.c.name == host)).scalar_one()
@@ -199,7 +199,7 @@ def desk(settings: CollectorSettings) -> Iterator[Desk]:
 
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
-    """Collect the log, from the lowest level on, of whatever library."""
+    """Collect the log of all libraries, from the lowest level."""
     stream, root = io.StringIO(), logging.getLogger()
     before = root.handlers[:], root.level
     logs.configure("debug", stream)
@@ -211,7 +211,7 @@ def log() -> Iterator[io.StringIO]:
 
 
 def json_url(receiver: Receiver) -> str:
-    """The URL of a receiver as apprise has it, with a password."""
+    """Return apprise's URL of a receiver, with a password."""
     return receiver.url.replace("http://", f"json://ops:{SECRET}@")
 
 

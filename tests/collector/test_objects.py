@@ -1,4 +1,4 @@
-"""Bundles are kept whole or not at all, in a folder and in an object store."""
+"""Bundles are stored atomically, in a folder and in an object store."""
 
 import os
 import urllib.request
@@ -21,7 +21,7 @@ LARGE = 20 * 1024 * 1024  # bytes: an upload of several parts
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
-    """Yield the URL of an S3 service of the tests' own."""
+    """Run an S3 service for tests. Yields its URL."""
     service = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     service.start()
     host, port = service.get_host_and_port()
@@ -31,7 +31,7 @@ def s3() -> Iterator[str]:
 
 @pytest.fixture(params=["folder", "s3"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Objects:
-    """An empty place for objects, of each kind in turn."""
+    """Empty storage for objects. The test runs once with each kind."""
     if request.param == "folder":
         return objects(CollectorSettings(data=tmp_path / "data"))
     endpoint: str = request.getfixturevalue("s3")

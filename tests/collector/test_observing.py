@@ -1,4 +1,4 @@
-"""What a collector counts and logs of requests, and that no secret is in either."""
+"""Metrics and logs of requests, without secrets."""
 
 import asyncio
 import io
@@ -30,7 +30,7 @@ CANARIES = ["srt_7_CANARYinHEADER0123456789", "CANARYinQUERY", "CANARYinFORM", "
 
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
-    """Collect the log, from the lowest level on."""
+    """Collect the log, from the lowest level."""
     stream = io.StringIO()
     root = logging.getLogger()
     before = root.handlers[:], root.level

@@ -1,4 +1,4 @@
-"""The OpenAPI document: valid, complete, and what is answered to whatever it allows."""
+"""The OpenAPI document is valid and complete, and describes the actual answers."""
 
 import re
 from collections.abc import Iterator
@@ -79,7 +79,7 @@ def test_allowed_requests_get_documented_answers(server: Served, operation: Oper
         response = case.call(base_url=server.url, headers=headers)
         case.validate_response(response, checks=CHECKS, headers=headers)
         statuses.add(response.status_code)
-        if "host" in case.path_parameters:  # one that is known, too
+        if "host" in case.path_parameters:  # including a known one
             case.path_parameters["host"] = "web1"
             response = case.call(base_url=server.url, headers=headers)
             case.validate_response(response, checks=CHECKS, headers=headers)

@@ -1,4 +1,4 @@
-"""A build on one axis of time, whatever its steps."""
+"""The timeline of a build, for any steps."""
 
 import re
 from datetime import UTC, datetime
@@ -148,7 +148,7 @@ def paced(seconds: float, budget: float | None = None) -> Pace:
 
 
 def marks(found: Drawing, name: str) -> list[tuple[str, float]]:
-    """Kind and seconds since the beginning of what is drawn on the last bar of a row."""
+    """Return kind and seconds since the beginning of each mark on the last bar of a row."""
     *_, last = found.bars(row_of(found, name))
     return [(kind, round(at / 95 * found.axis.end, 1)) for kind, at in last.marks]
 

@@ -1,4 +1,4 @@
-"""The pages as they are sent: what they show, which rows, and what they are built of."""
+"""The HTML of the pages: their content, rows and static files."""
 
 import csv
 import gzip
@@ -38,7 +38,7 @@ EVERY = (
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Thirty hosts, and half a minute that the services of one of them take."""
+    """Thirty hosts. The services of one of them take half a minute."""
     ahead = [0.0]
     settings = settings_in(tmp_path_factory.mktemp("fleet"))
     with served(settings, now=lambda: time.time() + ahead[0]) as server:
@@ -76,7 +76,7 @@ def test_hosts_in_trouble_come_first(visitor: Visitor) -> None:
 
 
 def fail_many(server: Served, count: int, first: int = 1) -> None:
-    """Have hosts fail of one cause; each says it with its own name, disk and time."""
+    """Let hosts fail with one cause, each with another name, disk and time."""
     for number in range(first, first + count):
         name = f"node{number:02}"
         logs = f"12:00:{number % 60:02} {name}: no such disk /dev/sd{'ab'[number % 2]}"
@@ -148,7 +148,7 @@ def test_empty_fleet_explains_the_first_report(server: Served) -> None:
     assert "service-record collector token create host web1" in shown
     assert any(f"{server.url}/api/v1/hosts/web1/steps" in text for text in shown)
     server.client("host", "web1").step("web1", "Disk setup", "init")
-    wait_for(lambda: not visitor.page("/").texts("pre"))  # what took long to count stands for a moment
+    wait_for(lambda: not visitor.page("/").texts("pre"))  # slow counts are cached for a moment
 
 
 def test_message_equal_to_reason_is_hidden() -> None:
@@ -177,7 +177,7 @@ def test_url_selects_the_hosts(visitor: Visitor, query: str, some: str, count: i
     assert some in rows(page)
     assert len(rows(page)) == count
     (stream,) = [node.attributes["data-stream"] for node in page.nodes if "data-stream" in node.attributes]
-    assert len(rows(visitor.page(stream.replace("/events", "/")))) == count  # what is live is the same
+    assert len(rows(visitor.page(stream.replace("/events", "/")))) == count  # the live parts are equal
 
 
 def test_verdict_filter_can_be_removed(visitor: Visitor) -> None:
@@ -465,6 +465,6 @@ def test_large_pages_are_compressed(sqlite_server: Served) -> None:
 
     assert packed.headers["content-encoding"] == "gzip"
     page = gzip.decompress(packed.body)
-    assert page.startswith(whole.body[:500])  # it has times further below
+    assert page.startswith(whole.body[:500])  # a lower part has times
     assert page.rstrip().endswith(b"</html>")
     assert len(packed.body) < len(page) / 2

@@ -1,4 +1,4 @@
-"""Statements that PostgreSQL gets in one round trip."""
+"""Several statements in one round trip to PostgreSQL."""
 
 from collections.abc import Iterator
 from typing import TypeAlias
@@ -76,7 +76,7 @@ def test_lost_connection_raises_an_error_of_the_connection(
 
 
 def test_reads_on_a_connection_keep_its_prepared_statements(cluster: Cluster) -> None:
-    """After the rollback that ends a read, psycopg would deallocate all statements if it had prepared any."""
+    """If psycopg prepared statements itself, it would deallocate all after the rollback of a read."""
     query = select(step_numbers.next_value().label("number"))
     with cluster.migrated() as url:
         database = Database(url)

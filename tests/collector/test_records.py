@@ -1,4 +1,4 @@
-"""Service records live: what is sent piece by piece is held without gaps, judged soon, and read again."""
+"""Live service records: pieces are stored without gaps, judged soon, and can be downloaded."""
 
 import base64
 import json
@@ -27,7 +27,7 @@ MOST = 1 << 20
 
 @pytest.fixture(scope="module")
 def server(shared_settings: CollectorSettings, clock: Clock) -> Iterator[Served]:
-    """One for all tests here: each has a host of its own."""
+    """One collector for all tests of the module. Each test uses its own host."""
     with served(replace(shared_settings, most_records=MOST), clock) as running:
         yield running
 
@@ -206,8 +206,8 @@ def test_long_running_service_is_stuck_without_entries(tmp_path: Path) -> None:
 
     with served(settings_in(tmp_path), clock) as second:
         second.settle()
-        clock.now += 3600  # hosts have their time again after the collector was away
-        second.collector.judge.tell(1)  # the only host; else it looks again in a minute
+        clock.now += 3600  # the time limits of hosts begin again after the collector was down
+        second.collector.judge.tell(1)  # it is the only host; otherwise the next round would be in a minute
         stuck = wait_for(
             lambda: told if (told := verdict_of(second, "web1")) and told["verdict"] != "running" else None
         )

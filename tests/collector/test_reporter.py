@@ -1,4 +1,4 @@
-"""The real boot reporter and a collector, without any assisted-service: two boots, and what failed in one."""
+"""The real boot reporter with a collector and no assisted-service: two boots, one with a failure."""
 
 import json
 import uuid
@@ -28,13 +28,13 @@ _BOOTED = 'mount --bind "$1" /proc/sys/kernel/random/boot_id && shift && exec "$
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """One for all tests here: each has a host of its own."""
+    """One collector for all tests of the module. Each test uses its own host."""
     with served(settings_in(tmp_path_factory.mktemp("collector"))) as running:
         yield running
 
 
 class Reported:
-    """A host with the boot reporter, and the token of a collector for it."""
+    """A host with the boot reporter and a token of the collector."""
 
     def __init__(self, root: Path, server: Served, *settings: str, url: str = "") -> None:
         self.installed = Host(new_id(), new_id(), new_id())
@@ -48,7 +48,7 @@ class Reported:
         return self.installed.id
 
     def report(self, boot_id: str) -> Answer:
-        """A round of the reporter, in a boot with that id: a mount that only this process sees."""
+        """Run a round of the reporter in a boot with that id, which a private mount simulates."""
         place = self._root / "boot_id"
         place.write_text(f"{uuid.UUID(boot_id)}\n")
         booted = ("unshare", "--mount", "--propagation", "private", "sh", "-c", _BOOTED, "sh", str(place))
@@ -57,7 +57,7 @@ class Reported:
         return answer
 
     def reboot_into_the_control_plane(self) -> None:
-        """Leave the files that the machine-config daemon leaves behind."""
+        """Create the files that the machine-config daemon creates."""
         pointer = self.host.places.at(POINTER)
         pointer.rename(pointer.with_name(pointer.name + ".bak"))
         self.host.write("/var/lib/kubelet/pki/kubelet-client-current.pem")
@@ -216,7 +216,7 @@ def test_refused_entries_do_not_end_the_round(tmp_path: Path, server: Served) ->
 
 
 def at_the_collector(server: Served, host: str) -> list[str]:
-    """The lines of its bootkube's record."""
+    """Return the lines of bootkube's record in the collector."""
     reply = server.client("reader").get(f"/api/v1/hosts/{host}/records/bootkube")
     return [line for line in reply.body.decode().splitlines() if line]
 

@@ -1,4 +1,4 @@
-"""What is forgotten of hosts, and what never is."""
+"""Which data of hosts is deleted, and which is always kept."""
 
 import json
 from collections.abc import Iterator
@@ -83,7 +83,7 @@ def test_oldest_builds_are_chosen_first(fleet: list[StoredBuild], before: float 
     assert told.size >= min(excess, sum(build.size for build in fleet))
     until = [build.updated_at for build in first[-1:]] + ([] if before is None else [before])
     assert told.before == max(until, default=None)
-    if len(told.builds) > len(old):  # without the last of them it would not be enough
+    if len(told.builds) > len(old):  # without the last of them, too little space would be freed
         assert told.size - told.builds[-1].size < excess
     if rest:
         assert set(first) == ordinary
@@ -92,7 +92,7 @@ def test_oldest_builds_are_chosen_first(fleet: list[StoredBuild], before: float 
 
 @pytest.fixture
 def house(settings: CollectorSettings) -> Iterator[tuple[Served, Clock]]:
-    """A collector with a host of five builds, a day apart, of which the second and the fourth failed."""
+    """A collector with a host of five builds, one day apart. The second and the fourth failed."""
     clock = Clock(NOW - 5 * DAY)
     with served(replace(settings, keep_days=0.5), clock) as server:
         admin = server.client("admin")
@@ -107,7 +107,7 @@ def house(settings: CollectorSettings) -> Iterator[tuple[Served, Clock]]:
 
 
 def add_bundle(collector: Collector, build: int) -> None:
-    """As one that came with that build."""
+    """Add a bundle that was received during that build."""
     key = f"web1/bundle{build}"
     file = collector.settings.data / "upload"
     file.write_bytes(b"bundle" * build)
@@ -131,7 +131,7 @@ def housekeeper(server: Served, clock: Clock, **limits: float) -> Housekeeper:
 
 
 def left(server: Served) -> tuple[list[int], list[int], list[str]]:
-    """The builds that are left, the builds of steps, and the objects."""
+    """Return the remaining builds, the builds of the remaining steps, and the objects."""
     with server.collector.database.reading() as connection:
         detail = shown.read_host(connection, "web1", 1.0)
         of_steps = connection.execute(select(steps.c.build).order_by(steps.c.build)).scalars().all()
@@ -346,7 +346,7 @@ def test_prune_dry_run_lists_and_prune_deletes(house: tuple[Served, Clock]) -> N
     settings = server.collector.settings
     where = ("--data", settings.data, "--database", settings.database)
 
-    # The command's clock is the true one, and these builds are of the year 2027.
+    # The command uses the real time, and these builds are of the year 2027.
     with server.collector.database.changing() as connection:
         connection.execute(update(builds).values(updated_at=builds.c.updated_at - 20 * 365 * DAY))
     would = collector_command("prune", "--keep-days", 1, "--dry-run", *where)

@@ -1,4 +1,4 @@
-"""Several collectors on one database are one collector."""
+"""Several collectors share one database."""
 
 import asyncio
 import contextlib
@@ -49,7 +49,7 @@ def test_change_in_one_process_wakes_others(
 
     with process(postgresql_settings) as other, Collector(postgresql_settings) as collector:
         client = Client(other.url, create_admin_tokens(collector.database, 1)[0])
-        for _ in range(3):  # whoever listens anew is told once in any case
+        for _ in range(3):  # a new listener is always notified once
             asyncio.run(wake_up(collector, client))
 
 
@@ -59,7 +59,7 @@ def test_process_listens_again_after_lost_connection(
     async def wake_up_again(collector: Collector, client: Client) -> None:
         news = collector.news.subscribe()
         cluster.ask(KILL_LISTENERS)
-        await asyncio.wait_for(news.wait(), 100)  # told that something may have changed meanwhile
+        await asyncio.wait_for(news.wait(), 100)  # notified that something may have changed meanwhile
         news = collector.news.subscribe()
         await asyncio.to_thread(client.step, "web1", "Disk setup")
         await asyncio.wait_for(news.wait(), 100)

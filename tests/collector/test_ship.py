@@ -1,4 +1,4 @@
-"""Records sent to a collector by `service-record ship`, and read through it by the verbs that read."""
+"""`service-record ship` sends records to a collector, and other commands read them there."""
 
 import contextlib
 import signal
@@ -28,7 +28,7 @@ from tests.waiting import wait_for
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """One for all tests here: each has a host of its own."""
+    """One collector for all tests of the module. Each test uses its own host."""
     with served(settings_in(tmp_path_factory.mktemp("collector"))) as running:
         yield running
 
@@ -60,7 +60,7 @@ def read(server: Served, directory: Path, host: str, *arguments: str) -> Answer:
     return service_record(*arguments, "--from", place, SERVICE_RECORD_TOKEN_FILE=str(reader))
 
 
-# What is sent
+# Sent records
 
 
 @pytest.mark.slow
@@ -187,7 +187,7 @@ def test_token_of_another_host_is_a_final_refusal(server: Served, host: str, dir
     assert refused.value.is_final
 
 
-# The verb
+# The command
 
 
 @pytest.mark.slow
@@ -238,7 +238,7 @@ def test_repeated_stop_signals_end_ship(directory: Path, host: str) -> None:
     with following(nobody(), host, directory, token(directory)) as running:
         assert running.stderr is not None
         assert b"tried again" in running.stderr.readline()
-        for _ in range(500):  # some of them come while the one before is handled
+        for _ in range(500):  # some arrive while the previous one is handled
             running.send_signal(signal.SIGTERM)
         assert running.wait(30) == 75
 
@@ -390,7 +390,7 @@ def test_directory_is_read_without_collector_imports(directory: Path) -> None:
     assert subprocess.run([PROGRAM[0], "-c", program], check=False, capture_output=True).returncode == 0
 
 
-# What never leaves the host
+# Data that never leaves the host
 
 
 def test_secret_in_a_line_is_masked(server: Served, host: str, directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""A log whose last lines a snippet sends, against a real collector: each shell and each client of HTTP."""
+"""Snippets send the last lines of a log to a real collector, with each shell and HTTP client."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Snippets, run against a real collector: from the boot loader to the first boot."""
+"""Snippets with a real collector, from the boot loader to the first boot."""
 
 import shutil
 import subprocess
@@ -23,7 +23,7 @@ def test_host_is_visible_from_image_to_first_boot(
         boot_token = server.client("boot", "web1").token
         line = snippet_of("ipxe", "--url", server.url)
         address = line.split()[3].replace("${service-record-token}", boot_token)
-        # As iPXE: a GET without any header of ours, whose answer has to be 200.
+        # Like iPXE: a GET without special headers, whose answer must be 200.
         fetched = subprocess.run(["curl", "-sf", address], capture_output=True, check=True)
         given = ("--url", server.url, "--host", "web1", "--token-file", host.token)
         for piece in shell_of(kind, snippet_of(kind, *given))[: 1 if kind == "kickstart" else 2]:
@@ -67,7 +67,7 @@ FOREMAN = """
 
 
 def webhook_body(event: str, network: str) -> bytes:
-    """Return what Foreman's webhook sends for an event of a host."""
+    """Return the body that Foreman's webhook sends for an event of a host."""
     if shutil.which("ruby") is None:
         pytest.skip("no ruby; apt-get install ruby, or it cannot be had here")
     template = snippet_of("foreman-webhook").encode()
@@ -76,7 +76,7 @@ def webhook_body(event: str, network: str) -> bytes:
 
 
 def post_webhook(server: Served, network: str = "dhcp", event: str = "build_entered") -> Reply:
-    """Post what the webhook sends, with the token of a group."""
+    """Send the webhook's body with the token of a group."""
     headers = {"Content-Type": "application/json"}
     body = webhook_body(event, network)
     return server.client("group", "dc1").ask("POST", "/api/v1/steps", body=body, headers=headers)

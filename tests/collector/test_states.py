@@ -1,4 +1,4 @@
-"""The states of hosts and clusters, by their tables alone; names are those of the service's OpenAPI file."""
+"""The transition tables of hosts and clusters. Names are those of the service's OpenAPI file."""
 
 from dataclasses import replace
 from itertools import product
@@ -210,7 +210,10 @@ def of(status: str, name: str = "m1", role: str = "master", stage: str = "") -> 
 
 
 def five(masters: str = "installed", workers: str = "installed", **facts: object) -> ClusterSnapshot:
-    """Three control-plane hosts and two workers; states have blanks between, the last is for the rest."""
+    """Return a snapshot of three control-plane hosts and two workers.
+
+    `masters` and `workers` are states, separated by spaces. The last one is used for the remaining hosts.
+    """
 
     def hosts(words: str, number: int, letter: str, role: str) -> list[ClusterHost]:
         states = words.split()

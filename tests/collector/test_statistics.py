@@ -1,4 +1,4 @@
-"""What the steps of many builds have in common."""
+"""Statistics of the steps of many builds."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Steps as hosts report them."""
+"""Parse and store steps that hosts report."""
 
 from typing import Any
 
@@ -89,7 +89,7 @@ def test_step_adds_no_audit_entry(server: Served) -> None:
 
 
 def differing(step: ReportedStep) -> dict[str, Any]:
-    """Return the fields of a step in which it differs from one that has a name only."""
+    """Return the fields of a step that differ from those of a step with only a name."""
     bare = ReportedStep(label="step", name="-", status=StepStatus.REPORTED)
     every = {name: getattr(step, name) for name in ReportedStep.__struct_fields__}
     return {name: value for name, value in every.items() if value != getattr(bare, name)}

@@ -1,4 +1,4 @@
-"""Verdicts of hosts that report to a collector: judged when that is due, and told to readers."""
+"""Verdicts of hosts that report to a collector: judged when due, and shown to readers."""
 
 import asyncio
 import time
@@ -28,7 +28,7 @@ PATIENCE = 30.0
 
 
 def eventually(says: Callable[[], object], expected: object) -> None:
-    """Wait until it says that."""
+    """Wait until `says` returns the expected value."""
     until = time.monotonic() + PATIENCE
     while (said := says()) != expected and time.monotonic() < until:
         time.sleep(0.02)
@@ -151,7 +151,7 @@ def add_report(collector: Collector, report: Report) -> Accepted:
 
 
 def test_unjudged_host_is_progressing(settings: CollectorSettings) -> None:
-    with Collector(settings) as collector:  # its background work has not begun
+    with Collector(settings) as collector:  # background work has not started
         grant, step = Grant(1, TokenKind.ADMIN), step_of({"name": "Disk setup"})
         add_report(collector, Report("web1", step, 1.0, grant))
         collector.writer.change(lambda connection: put_host(connection, "web2", {}, 1.0)).result()
@@ -175,7 +175,7 @@ def test_busy_host_is_not_judged_continuously(settings: CollectorSettings) -> No
             reports += 1
         with collector.database.reading() as connection:
             revision = connection.execute(select(hosts.c.revision)).scalar_one()
-    times_judged = revision - (reports - 1)  # the first made the host; each verdict has another reason
+    times_judged = revision - (reports - 1)  # the first created the host; each verdict has another reason
     assert 1 <= times_judged <= seconds * 4 + 1
 
 
@@ -209,7 +209,7 @@ def test_budgets_are_learnt_from_done_builds(settings: CollectorSettings) -> Non
         for number in range(10):
             admin.step(f"web{number}", "Disk setup", "done")
 
-    with served(settings, clock) as server:  # what was learnt is kept for a minute
+    with served(settings, clock) as server:  # learnt budgets are cached for a minute
         admin = server.client("admin")
         admin.step("web99", "Disk setup", "init")
 

@@ -1,4 +1,4 @@
-"""Rendered templates: masked on their host, checked where they arrive, shown with their build."""
+"""Rendered templates are masked on the host, checked by the collector, and shown with their build."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A collector as it is served to others: by TLS, behind a proxy, with its log on stderr."""
+"""A collector with TLS, behind a proxy, with its log on stderr."""
 
 import contextlib
 import http.client
@@ -24,7 +24,7 @@ if shutil.which("openssl") is None:
 
 
 def certificate_in(folder: Path) -> tuple[Path, Path]:
-    """A certificate of this machine's, signed by itself, and its key."""
+    """Create a self-signed certificate and its key."""
     certificate, key = folder / "tls.pem", folder / "tls.key"
     subprocess.run(
         [
@@ -77,7 +77,7 @@ def test_certificate_enables_only_tls_with_hsts(tmp_path: Path) -> None:
 
 
 def fingerprint(url: str) -> str:
-    """Return the certificate that a collector shows now."""
+    """Return the fingerprint of the certificate that a collector uses now."""
     address = urlsplit(url)
     return ssl.get_server_certificate((address.hostname or "", address.port or 0))
 

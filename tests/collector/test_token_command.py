@@ -1,4 +1,4 @@
-"""`service-record collector token` and `audit`, as people type them."""
+"""The commands `service-record collector token` and `audit`."""
 
 import json
 import stat
@@ -69,7 +69,7 @@ def test_revoking_a_token_works_and_is_audited(tmp_path: Path) -> None:
         assert collector_command("token", "revoke", 1, "--data", data).status == 0
 
         while (status := host.step("web1", "Disk setup").status) in {201, 429}:
-            time.sleep(0.05)  # the test's own time-out ends it
+            time.sleep(0.05)  # the time limit of the test ends it
         assert status == 401
     assert collector_command("token", "revoke", 1, "--data", data).status == 1
     audit = collector_command("audit", "--output", "json", "--data", data)

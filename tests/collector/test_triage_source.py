@@ -27,7 +27,7 @@ def test_latest_bundle_of_each_host_is_judged(tmp_path: Path) -> None:
         reader = server.client("reader")
         until = time.monotonic() + 60
         latest = [-1]
-        while latest != [2, 4, 6] and time.monotonic() < until:  # each was looked into
+        while latest != [2, 4, 6] and time.monotonic() < until:  # each bundle was read
             time.sleep(0.2)
             names = [host["name"] for host in reader.get("/api/v1/hosts", all="true").json["hosts"]]
             records = (reader.get(f"/api/v1/hosts/{name}/records").json for name in names)

@@ -1,4 +1,4 @@
-"""What is said of a host, and when that changes."""
+"""Verdicts on hosts, and the times at which they change."""
 
 from dataclasses import dataclass, field, replace
 
@@ -28,7 +28,7 @@ START = 1_000_000.0
 
 @dataclass
 class Host:
-    """A host that reports steps, a minute apart unless told otherwise."""
+    """A host that reports steps, by default one minute apart."""
 
     now: float = START
     known: HostFacts = field(default_factory=lambda: HostFacts(first_seen=START, heard_at=START))
@@ -350,7 +350,7 @@ FIELDS = st.fixed_dictionaries(
 
 
 class Judged(RuleBasedStateMachine):
-    """Any host, whatever it reports, judged at any time."""
+    """A host with random reports that is judged at random times."""
 
     @initialize()
     def begin(self) -> None:

@@ -1,4 +1,4 @@
-"""Every route of the application, without a token and with one that is good for something else."""
+"""Call every route without a token, and with a token of the wrong kind."""
 
 from pathlib import Path
 
@@ -12,10 +12,10 @@ OPEN = {
     "GET /healthz",
     "GET /readyz",
     "GET /login",
-    "POST /login",  # it takes a token in its form
-    "GET /static/{file}",  # style and script of the login page, the same for everybody
+    "POST /login",  # its form contains a token
+    "GET /static/{file}",  # style and script of the login page; they contain no data
 }
-"""Requests that are open to anybody. Whoever adds one says why."""
+"""Requests without a token. Give a reason for each new one."""
 
 
 def routes(folder: Path) -> list[Walked]:
@@ -50,8 +50,8 @@ def test_host_token_reads_nothing(running: Served, tmp_path: Path) -> None:
     told = {str(route): answered(host, route) for route in routes(tmp_path) if route.method == "GET"}
 
     allowed = OPEN | {
-        "GET /api/v1/hosts/{host}/steps",  # a report, of a wget that can only GET
-        "GET /api/v1/hosts/{host}/records",  # how many bytes it has sent itself, to go on there
+        "GET /api/v1/hosts/{host}/steps",  # a report of a wget that can only GET
+        "GET /api/v1/hosts/{host}/records",  # the number of bytes that the host has sent, to continue there
     }
     assert {route for route, (status, _) in told.items() if status < 400} - allowed == set()
 
@@ -61,7 +61,7 @@ def test_every_answer_has_security_headers(running: Served, tmp_path: Path) -> N
     asked = [*routes(tmp_path), Walked("GET", "/nothing/here"), Walked("PUT", "/healthz")]
     for client in (running.stranger, admin):
         for route in asked:
-            if str(route) == "GET /api/v1/live":  # has no end
+            if str(route) == "GET /api/v1/live":  # an endless stream
                 continue
             reply = client.ask(route.method, route.path)
             headers = {name.lower(): value for name, value in reply.headers.items()}

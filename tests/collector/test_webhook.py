@@ -1,4 +1,4 @@
-"""News of verdicts, delivered to a webhook."""
+"""Notices of verdicts are delivered to a webhook."""
 
 import base64
 import hashlib
@@ -38,7 +38,7 @@ REASON = "the <b>disk</b> is gone"
 
 
 class Desk:
-    """A collector without a server, whose news are delivered when a test says so, at the time it says."""
+    """A collector without a server. It delivers notices when the test calls `deliver`."""
 
     def __init__(self, collector: Collector, receiver: Receiver) -> None:
         self.collector, self.receiver, self.now = collector, receiver, NOW
@@ -53,7 +53,7 @@ class Desk:
             notifier.deliver_due()
 
     def news(self, host: str, verdict: str = "failed", at: float = NOW, *, reason: str = "") -> int:
-        """Write down the news, as the sweeper does when a verdict changes."""
+        """Store notices, like the sweeper when a verdict changes."""
         with self.collector.database.changing() as connection:
             administration.put_host(connection, host, {"group": "dc1"}, at)
             host_id = connection.execute(select(hosts.c.id).where(hosts.c.name == host)).scalar_one()
@@ -69,7 +69,7 @@ class Desk:
             return number
 
     def state(self, number: int) -> tuple[bool, bool, int]:
-        """Return whether it is delivered, whether it still waits, and how often it was tried."""
+        """Return whether the delivery is done, whether it waits, and the number of attempts."""
         with self.collector.database.reading() as connection:
             row = connection.execute(select(deliveries).where(deliveries.c.notice_id == number)).one()
         return row.delivered_at is not None, row.next_at is not None, row.tries
@@ -105,7 +105,7 @@ def test_verdict_change_is_sent_once_and_signed(desk: Desk) -> None:
 
 
 def test_messages_contain_no_secret(desk: Desk) -> None:
-    """Hosts may have sent records with theirs in; who is told of a verdict need not see them."""
+    """Records from hosts may contain secrets, which receivers of notices must not see."""
     desk.news("web1", reason="401 with X-Secret-Key: aB3dE9fG5iJkLmNoP")
     desk.deliver()
     (told,) = desk.receiver.came
@@ -203,7 +203,7 @@ def test_several_processes_send_each_message_once(desk: Desk) -> None:
 
 def test_dead_process_repeats_only_messages_in_progress(desk: Desk) -> None:
     before, after = desk.news("web1"), desk.news("web2")
-    with desk.collector.database.changing() as connection:  # as a process left it that was killed there
+    with desk.collector.database.changing() as connection:  # the state that a killed process leaves
         store.address(connection, {"webhook": DestinationFilter()}, NOW)
         connection.execute(
             update(deliveries)
@@ -262,14 +262,14 @@ def test_killed_process_repeats_only_messages_in_progress(tmp_path: Path) -> Non
 
 
 def case_of_lease() -> Any:
-    """As if the minute were over for which it was nobody else's; what is delivered stays so."""
+    """Return a value of `next_at` that makes waiting deliveries due now. Delivered ones stay delivered."""
     return case((deliveries.c.next_at.is_not(None), 0.0), else_=None)
 
 
 def wait_until_delivered(settings: CollectorSettings, number: int) -> None:
     wanted = select(func.count()).where(deliveries.c.delivered_at.is_not(None))
     with closing(Database(sqlite_url(settings.data))) as database:
-        while True:  # the test's own time-out ends it
+        while True:  # the time limit of the test ends it
             with database.reading() as connection:
                 if connection.execute(wanted).scalar_one() >= number:
                     return

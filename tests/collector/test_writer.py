@@ -1,4 +1,4 @@
-"""The writer of the database: commits that overlap, and callers on several event loops."""
+"""The database writer: overlapping commits, and callers on several event loops."""
 
 import asyncio
 import itertools
@@ -21,7 +21,7 @@ COMMIT_SECONDS = 0.1
 
 @pytest.fixture
 def slow_commits() -> Iterator[str]:
-    """A PostgreSQL whose commits take a tenth of a second, as on a disk that is far away."""
+    """A PostgreSQL whose commits take a tenth of a second, like on a remote disk."""
     if postgresql.programs() is None:
         pytest.skip("no PostgreSQL is installed")
     delay = {"commit_delay": str(int(COMMIT_SECONDS * 1e6)), "commit_siblings": "0"}
