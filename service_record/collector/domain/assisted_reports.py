@@ -1,4 +1,4 @@
-"""Parse the reports of an assisted-controller, and events with states of hosts and clusters. Pure functions.
+"""Parse the reports of an assisted-controller, and events with states of hosts and clusters. Pure.
 
 The rules are those of the assisted-service; names and messages of events are those of its docs/events.yaml.
 """

@@ -1,4 +1,4 @@
-"""Determine the state of a cluster from the reports of its hosts and its controller. Pure functions.
+"""Determine the state of a cluster from the reports of its hosts and its controller. Pure.
 
 The states and their meanings are those of the assisted-service. Its events may also set a state directly; see
 `ClusterSnapshot.is_told`.

@@ -1,4 +1,4 @@
-"""Check a host's reports on its installation, and determine the state after each report. Pure functions.
+"""Check a host's reports on its installation, and determine the state after each report. Pure.
 
 The rules are those of the assisted-service's handlers, as observed. One difference is intended: a text that
 the database cannot store is a bad request here. There it causes an internal error.

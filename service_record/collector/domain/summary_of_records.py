@@ -1,4 +1,4 @@
-"""Judge a host's records as `analyze` does, and summarize the result for the database. Pure functions."""
+"""Judge a host's records as `analyze` does, and summarize the result for the database. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
