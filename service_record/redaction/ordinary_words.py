@@ -5,7 +5,9 @@ shape. The limits are heuristics; the tests run them on known secrets and on ord
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import chain
 from typing import Final
 
 from service_record.redaction.types import from_base64, mask_end
@@ -391,18 +393,87 @@ def is_scrambled(value: bytes) -> bool:
     piece: `ZNQ V r Wy U 4 TZ q`, but `Sky Blue 3` and `is Int 16 Array`. It accepts 99 % of all random
     words of 12 letters and digits, and 39 of 777 other words with such characters in a million lines.
     """
-    if (
-        not is_random(value)
-        or _PERCENT.search(value)
-        or _PUBLIC.fullmatch(value)
-        or _HEX_NUMBER.fullmatch(value)
-    ):
+    # Most words of logs have no digit or no capital, and those that have both repeat.
+    if not is_random(value):
+        return False
+    return _is_scrambled(value) if len(value) > _MAX_WORD_BYTES else _remember_scrambled(value)
+
+
+def _is_scrambled(value: bytes) -> bool:
+    if _PERCENT.search(value) or _PUBLIC.fullmatch(value) or _HEX_NUMBER.fullmatch(value):
         return False
     word = max(_SIGNS_IN_WORDS.split(_SIGNS_OF_PASSWORDS.sub(b"", value)), key=len)
     is_disordered = len(word) >= _TOKEN_BYTES and is_random(word) and _disorder(word) >= 0
     return is_disordered and not _is_text(from_base64(value))
 
 
+_remember_scrambled: Final = lru_cache(maxsize=1 << 12)(_is_scrambled)
+
+
+def possible_scrambled_words(text: bytes) -> Sequence[tuple[int, int]]:
+    """Return the spans of the runs of signs of words in which `is_scrambled` may accept a word, in order.
+
+    The escapes in a run may hide a word, so a run with the beginning of an escape is among them. The lines
+    and the words of logs repeat, and most are found among the remembered ones, so this takes a tenth of the
+    time of a regular expression for words.
+    """
+    spaced = text.translate(_SPACES_BETWEEN_WORDS)
+    spans = _find_possible(spaced) if len(text) > _MAX_LINE_BYTES else _remember_possible(spaced)
+    # Addresses of memory look random. Their first digit must be a zero.
+    return [span for span in spans if not _HEX_NUMBER.fullmatch(text, *span)]
+
+
+def _find_possible(spaced: bytes) -> Sequence[tuple[int, int]]:
+    spans: list[tuple[int, int]] = []
+    for word in set(spaced.split()) - _NEVER_SCRAMBLED:
+        if len(word) <= _MAX_WORD_BYTES and _is_never_scrambled(word):
+            if len(_NEVER_SCRAMBLED) >= _MAX_REMEMBERED_WORDS:
+                _NEVER_SCRAMBLED.clear()
+            _NEVER_SCRAMBLED.add(word)
+        else:
+            spans += _spans_of_word(b" " + spaced + b" ", b" " + word + b" ")
+    return sorted(spans)
+
+
+_remember_possible: Final = lru_cache(maxsize=1 << 10)(_find_possible)
+
+
+def _spans_of_word(text: bytes, word: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the spans of a word in a text; both have one more space at each end, which is not counted."""
+    size = len(word) - 2
+    start = text.find(word)
+    while start >= 0:
+        yield start, start + size
+        start = text.find(word, start + size + 1)
+
+
+@lru_cache(maxsize=1 << 12)
+def _is_never_scrambled(word: bytes) -> bool:
+    """Return True if no part of a word is scrambled, whatever its digits are."""
+    if _PART_OF_ESCAPE.search(word):
+        return False
+    # A sign belongs to a password; but in a parameter of a URL, `+` stands for a blank.
+    forms = (word, word.replace(b"+", b" ")) if b"+" in word else (word,)
+    pieces = chain(*(_SIGNS_IN_WORDS.split(_SIGNS_OF_PASSWORDS.sub(b"", form)) for form in forms))
+    return not any(
+        len(piece) >= _TOKEN_BYTES and is_random(piece) and _disorder(piece) >= 0 for piece in pieces
+    )
+
+
+_NEVER_SCRAMBLED: Final[set[bytes]] = set()
+"""Remembered words that are never scrambled, with zeros for their digits."""
+_MAX_REMEMBERED_WORDS: Final = 1 << 13
+_MAX_WORD_BYTES: Final = 128
+_MAX_LINE_BYTES: Final = 1 << 10
+"""The limits of what is remembered."""
+_SIGNS_OF_WORDS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%^*+~?_/-\\&\x1b"
+_SPACES_BETWEEN_WORDS: Final = bytes(
+    byte if byte in _SIGNS_OF_WORDS else ord("0") if byte in b"0123456789" else ord(" ")
+    for byte in range(256)
+)
+"""Table for `bytes.translate`. Keeps the signs of words and of escapes, and makes all digits equal."""
+_PART_OF_ESCAPE: Final = re.compile(rb"[%&^\x1b]|#000|\\(?![\\A-Zcdg-mopqswyz?])")
+"""Matches the beginning of an escape, which may hide the rest of a word."""
 _PERCENT: Final = re.compile(rb"%[0-9A-Fa-f]{2}")
 _SIGNS_OF_PASSWORDS: Final = re.compile(rb"[!#$%^*+~?=]")
 _SIGNS_IN_WORDS: Final = re.compile(rb"[^A-Za-z0-9]+")

@@ -125,6 +125,11 @@ class Patterns:
             RUNS: _SCRAMBLED,
         }
         self._all = _make_groups(every, others)
+        self._without_scrambled = types.Finder(
+            _join_triggers(
+                [*(shape.trigger for shape in every if shape.is_run), encodings.TRIGGER],
+            )
+        )
         certain = [shape for shape in every if shape.is_certain]
         self._certain = _make_groups(certain, {ENCODED: encodings.TRIGGER})
         self.block_trigger = types.Finder(encodings.TRIGGER)
@@ -153,25 +158,38 @@ class Patterns:
         The bits of TOKENS and ENCODED are exact: in such a line each digit matters, so it is not read from a
         cache. Other bits may be set without a match.
         """
-        groups, searches = self._certain if certain else self._all
-        suspects: list[tuple[int, int, int]] = []
-        last = -1
-        for start, end, numbers in sorted(
-            (*line, numbers) for numbers, trigger in searches for line in trigger.lines(text, is_exact=False)
-        ):
-            suspects.append((start, end, numbers if start != last else numbers | suspects.pop()[2]))
-            last = start
+        groups, (first, second) = self._certain if certain else self._all
+        lines = dict.fromkeys(first.lines(text, is_exact=False), NAMES | WORDS)
+        by_run = second.lines(text, is_exact=False)
+        if not certain:
+            by_run = [line for line in by_run if line in lines] + self._drop_ordinary_words(
+                text, [line for line in by_run if line not in lines]
+            )
+        for line in by_run:
+            lines[line] = lines.get(line, 0) | RUNS
+        suspects = sorted((start, end, numbers) for (start, end), numbers in lines.items())
         if not suspects:
             return []
         # Search all of these lines at once, with the line breaks around them: a trigger may begin or end with
         # one. A search of each line would take several times as long.
-        joined = b"\n".join([b"", *[text[start:end] for start, end, _ in suspects], b""])
-        starts = list(accumulate((end - start + 1 for start, end, _ in suspects), initial=1))
+        joined, starts = _join_lines(text[start:end] for start, end, _ in suspects)
         for number in (TOKENS, ENCODED):
             for place, _ in groups[number].trigger.lines(joined):
                 at = bisect_right(starts, place) - 1
                 suspects[at] = (*suspects[at][:2], suspects[at][2] | number)
         return suspects
+
+    def _drop_ordinary_words(self, text: bytes, lines: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return the lines without those whose only trigger is a word that is not random.
+
+        Reading such a line takes ten times as long as this, and there is one in a hundred ordinary lines.
+        """
+        if not lines:
+            return []
+        texts = [text[start:end] for start, end in lines]
+        joined, starts = _join_lines(texts)
+        others = {bisect_right(starts, place) - 1 for place, _ in self._without_scrambled.lines(joined)}
+        return [line for at, line in enumerate(lines) if at in others or _may_have_credential(texts[at])]
 
     def matching_shapes(
         self, text: bytes, groups: int, *, certain: bool
@@ -194,6 +212,12 @@ class Patterns:
         return tuple(named)
 
 
+def _join_lines(lines: Iterable[bytes]) -> tuple[bytes, list[int]]:
+    """Return the lines with line breaks around them, and the offset of each."""
+    pieces = [b"", *lines, b""]
+    return b"\n".join(pieces), list(accumulate((len(line) + 1 for line in pieces[1:-1]), initial=1))
+
+
 @cache
 def _compile_shape(pattern: bytes) -> types.Finder:
     """Compile the pattern of a shape when it is first needed. Most never are, and compiling all is slow."""
@@ -202,7 +226,7 @@ def _compile_shape(pattern: bytes) -> types.Finder:
 
 def _make_groups(
     every: Sequence[SecretShape], others: Mapping[int, bytes]
-) -> tuple[dict[int, _Group], list[tuple[int, types.Finder]]]:
+) -> tuple[dict[int, _Group], tuple[types.Finder, types.Finder]]:
     """Return the groups of these shapes, and the searches of a block, with the groups that a hit may mean.
 
     `others` has one more trigger for some groups. Groups share a search if this adds few states to the
@@ -223,7 +247,7 @@ def _make_groups(
         )
     first = types.Finder(_join_triggers(chain(*(triggers[number] for number in (NAMES, WORDS, TOKENS)))))
     second = types.Finder(_join_triggers(chain(*(triggers[number] for number in (RUNS, ENCODED)))))
-    return groups, [(NAMES | WORDS, first), (RUNS, second)]
+    return groups, (first, second)
 
 
 def _group_number(shape: SecretShape, named: Container[bytes]) -> int:
@@ -531,7 +555,7 @@ _MIX: Final = (
 )
 _SCRAMBLED: Final = _MIX + rb"[A-Za-z0-9]{4}|[A-Za-z0-9]{4}" + _MIX
 """Matches in 99 % of all random words of 12 letters and digits, and in one of a hundred lines of logs."""
-_ABOUT_CREDENTIALS: Final = types.Finder(
+_ABOUT: Final = (
     rb"(?i:pass|pwd|phrase|secret|token|cred|log[io]n|auth|cookie|psk|unseal|salt|crypt(?:[^o]|$)|private|user"
     rb"|account|enrol|ticket|license|community|radius|tacacs|chap|vpn|wpa|wifi|cifs|ldap|ftp|imap|pop3|smtp|vnc"
     rb"|ipmi|drac|key(?:[^bfmw]|$)|sudo|kinit|connection[ _-]?string|obscur|proxy"
@@ -540,10 +564,13 @@ _ABOUT_CREDENTIALS: Final = types.Finder(
     rb"|-api[\"']?:)"
     rb"|(?:^|[\s\"'])[-/](?:p|w|k|a|u|rp|pw|P|W|K|A|U)(?:[\s:=]|$)"
 )
+_ABOUT_CREDENTIALS: Final = types.Finder(_ABOUT)
 _SCRAMBLED_WORD: Final = re.compile(
     rb"""(?:^|(?<=[\0-\x20"'`=:,%>(\[{|@;/]))[A-Za-z0-9!#$%^*+~?][A-Za-z0-9!#$%^*+~?_/-]{6,}[A-Za-z0-9!#$%^*+~?]={0,2}"""
     rb"""(?=[\0-\x20"'`,;)\]}<&@|\\]|/>|[.]?(?:\s|\Z))"""
 )
+_LOOK_AHEAD_BYTES: Final = 4
+"""At most `==` and `. ` follow a word."""
 _EVIDENCE_NAME: Final = re.compile(
     rb"(?:(?<![A-Za-z])(?i:hash|digest|fingerprint|thumbprint|sha[0-9]*|md[0-9]|(?:check)?sum|u?u?id|etag|commit|rev"
     rb"|revision|serial|model|version|build|trace|span|request|message|image|cipher|algorithm)"
@@ -551,16 +578,29 @@ _EVIDENCE_NAME: Final = re.compile(
     rb"s?[\"'`)\]]*(?:[ \t]*[=:][ \t]*|[ \t]+)[\"'`]?\Z"
 )
 """Matches the name of a random value that is evidence, such as a digest."""
-_WORD_HEAD: Final = re.compile(rb"""[^\0-\x20"'`=,(\[{|;<>]*\Z""")
-_BEFORE_CREDENTIAL: Final = re.compile(
+_ENDS_OF_WORDS: Final = re.compile(rb"""[\0-\x20"'`=,(\[{|;<>]""")
+_BEFORE: Final = (
     rb"""(?:[\s"']\*[\"']?[ \t]+[\"']?"""  # chap-secrets: CLIENT * SECRET
     rb"""|(?:=["']?[a-z][a-z0-9_.-]*:|[\s"'=][a-z][a-z0-9_.-]{2,}/)"""  # NAME=USER:PASSWORD, USER/PASSWORD
     rb"""|^[\s\"']*\"[a-z][a-z0-9_.-]*\"[ \t]+\""""  # userlist.txt: "USER" "PASSWORD"
     rb"""|\b(?:echo|printf)[ \t]+(?:-[neE]+[ \t]+)?["']?"""  # echo PASSWORD | COMMAND
     # HOST USER PASSWORD
     rb"""|(?:(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?::[0-9]+)?|[a-z]+://[^\s/"']+/?)[ \t]+"""
-    rb"""(?:[^\s="':]+[ \t]+){0,2})\Z"""
+    rb"""(?:[^\s="':]+[ \t]+){0,2})"""
 )
+_BEFORE_CREDENTIAL: Final = re.compile(_BEFORE + rb"\Z")
+_HAS_PLACE: Final = types.Finder(_ABOUT + rb"|" + _BEFORE + rb"|\"[ \t]+\"|@|" + MASK_BEGIN)
+"""Matches in each line in which `_find_scrambled_words` finds something.
+
+It removes masks, and what remains may speak of credentials. Two words in quotes may follow a logger's prefix.
+"""
+_HAS_PARTS: Final = types.Finder(
+    rb"[\\%\x1b]|\"'\"|&(?:#|[a-z]{2,5};)|#(?:0[0-3][0-7]|177)|\^[\[IMJ]"
+    rb"|[?&][A-Za-z0-9_.\[\]-]+=[^\s&\"'<>#]*\+|[\[{][ \t]*[\"{\[]"
+)
+"""Matches in each line with escapes, JSON or texts that `quoted_parts` finds."""
+_REST_OF_JSON: Final = (b'"', b"}", b"]")
+"""The first character of a line that continues the JSON of the lines above."""
 _ANY_MASK: Final = re.compile(MASK_BEGIN + rb"[a-z0-9-]*>")
 _USER: Final = re.compile(rb"[a-z][a-z0-9_.-]{2,31}/(?![^/]*[/+=])")
 _AFTER_CREDENTIAL: Final = re.compile(rb"""["']?(?:[ \t]+[0-9*]{1,4})?[ \t]*['"]?(?:[|<\\"'\s;)]|>|\Z)""")
@@ -570,49 +610,62 @@ _MIN_BASE64_BYTES: Final = 24
 """A word of this size after a slash is base64 that begins with it. A shorter one is a path."""
 
 
+def _may_have_credential(line: bytes) -> bool:
+    """Return False if a line certainly has no random word in the place of a credential.
+
+    The steps are in the order of their cost. Escapes and JSON contain texts of their own, which only reading
+    the line finds.
+    """
+    if not ordinary_words.possible_scrambled_words(line):
+        return False
+    text = line[prefix_end(line) :]
+    if _HAS_PARTS.find(line) is not None or text.lstrip(b" \t").startswith(_REST_OF_JSON):
+        return True
+    return _HAS_PLACE.find(line) is not None and next(_find_scrambled_words(text), None) is not None
+
+
 def _find_scrambled_words(text: bytes) -> Iterator[Found]:
     """Yield the random words of a line that speaks of credentials, and those in the place of a password.
 
     Programs without number take passwords, and most of their options and files are in no list. But words of
     random letters are rare in logs, except digests and the like, whose names say so.
     """
-    words = [span for word in _SCRAMBLED_WORD.finditer(text) for span in _without_user(word)]
+    words = [
+        span
+        for first, last in ordinary_words.possible_scrambled_words(text)
+        # Not the rest of the line, but as much of it as the pattern looks ahead.
+        for word in _SCRAMBLED_WORD.finditer(text, first, last + _LOOK_AHEAD_BYTES)
+        for span in _without_user(word)
+    ]
     if not words:
         return
     # Neither a random word nor the kind in a mask speaks of credentials.
     is_about = _ABOUT_CREDENTIALS.find(_ANY_MASK.sub(b"", _blank_out(text, words))) is not None
     for start, end in words:
         before = text[max(0, start - _MAX_NAME_BYTES) : start]
-        head = _WORD_HEAD.search(before)
-        is_path = (
-            head is not None
-            and not head[0].endswith(b":")
-            and (
-                (
-                    head[0].startswith((b"/", b".", b"~"))
-                    and (len(head[0]) > 1 or end - start < _MIN_BASE64_BYTES)
-                )
-                or head[0].count(b"/") > 1
-            )
-        )
-        if (
-            is_path
-            or _is_in_mask(text, start)
-            or _EVIDENCE_NAME.search(before)
-            or _PUBLIC_NAME.search(before)
+        is_userinfo = before.endswith((b":", b"/", b"%")) and text.startswith(b"@", end)
+        if not (
+            is_about
+            or is_userinfo
+            or (_BEFORE_CREDENTIAL.search(before) and _AFTER_CREDENTIAL.match(text, end))
         ):
             continue
-        is_userinfo = before.endswith((b":", b"/", b"%")) and text.startswith(b"@", end)
-        is_placed = _BEFORE_CREDENTIAL.search(before) and _AFTER_CREDENTIAL.match(text, end)
-        if is_about or is_userinfo or is_placed:
+        head = _ENDS_OF_WORDS.split(before)[-1]
+        is_path = not head.endswith(b":") and (
+            (head.startswith((b"/", b".", b"~")) and (len(head) > 1 or end - start < _MIN_BASE64_BYTES))
+            or head.count(b"/") > 1
+        )
+        is_evidence = _EVIDENCE_NAME.search(before) or _PUBLIC_NAME.search(before)
+        if not (is_path or _is_in_mask(text, start) or is_evidence):
             yield start, end, _CREDENTIAL
 
 
 def _without_user(word: re.Match[bytes]) -> list[tuple[int, int]]:
     """Return the span of a random word, without the user in `USER/PASSWORD`; no span for other words."""
     user = _USER.match(word[0])
-    start = user.end() if user is not None and ordinary_words.is_scrambled(word[0][user.end() :]) else 0
-    return [(word.start() + start, word.end())] if ordinary_words.is_scrambled(word[0][start:]) else []
+    if user is not None and ordinary_words.is_scrambled(word[0][user.end() :]):
+        return [(word.start() + user.end(), word.end())]
+    return [word.span()] if ordinary_words.is_scrambled(word[0]) else []
 
 
 def _is_credential(name: bytes, value: bytes) -> bool:

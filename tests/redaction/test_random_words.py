@@ -5,37 +5,39 @@ import string
 
 import pytest
 
-from service_record.redaction import Rules
+from service_record.redaction import Rules, reader
 from service_record.redaction.ordinary_words import is_scrambled, is_token
+from tests.redaction.kinds import ALNUM, Kind, random_text
 from tests.redaction.measure import redact
+from tests.redaction.wrappings import LIMITED, WRAPPINGS
 
 RULES = Rules()
+LINES = [
+    "cmdkey /add:srv /user:bob /pass:{}",
+    "schtasks /create /ru bob /rp {} /tn x",
+    "tpm2_nvread -P {} 0x1500016",
+    "pscp -pw {} image.iso core@10.0.0.5:",
+    "connecting to nas01 as backup:{}",
+    "app:{}@tcp(db:3306)/app?parseTime=true",
+    "rman target sys/{}@db",
+    "echo {} | kinit admin@EXAMPLE.COM",
+    "10.0.0.9:1812\t{}\t3",
+    "user app on >{} ~* +@all",
+    'expect "Password:"; send "{}\\r"',
+    "Unseal Key 1: {}",
+    '"app" "{}"',
+    "pro attach {}",
+    "GET /log?m=pihole+-a+-p+{}&z=1 HTTP/1.1",
+    "RABBITMQ_ERLANG_COOKIE={}",
+    'DriverManager.getConnection("jdbc:x", "app", "{}")',
+    '{{"unsealKey": "{}"}}',
+    'said "bob" * "{}" * again',
+    "ansible-vault encrypt_string '{}' --name db",
+]
+"""Lines with a random word in the place of a credential."""
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "cmdkey /add:srv /user:bob /pass:{}",
-        "schtasks /create /ru bob /rp {} /tn x",
-        "tpm2_nvread -P {} 0x1500016",
-        "pscp -pw {} image.iso core@10.0.0.5:",
-        "connecting to nas01 as backup:{}",
-        "app:{}@tcp(db:3306)/app?parseTime=true",
-        "rman target sys/{}@db",
-        "echo {} | kinit admin@EXAMPLE.COM",
-        "10.0.0.9:1812\t{}\t3",
-        "user app on >{} ~* +@all",
-        'expect "Password:"; send "{}\\r"',
-        "Unseal Key 1: {}",
-        '"app" "{}"',
-        "pro attach {}",
-        "RABBITMQ_ERLANG_COOKIE={}",
-        'DriverManager.getConnection("jdbc:x", "app", "{}")',
-        '{{"unsealKey": "{}"}}',
-        'said "bob" * "{}" * again',
-        "ansible-vault encrypt_string '{}' --name db",
-    ],
-)
+@pytest.mark.parametrize("line", LINES)
 def test_random_word_in_the_place_of_a_credential_is_masked(line: str) -> None:
     secret = "hQ7wZ2kR9mT4"
     after = redact(line.format(secret).encode(), RULES)
@@ -58,6 +60,23 @@ def test_random_word_in_the_place_of_a_credential_is_masked(line: str) -> None:
 )
 def test_name_or_digest_stays(line: bytes) -> None:
     assert redact(line, RULES) == line
+
+
+def test_skipping_ordinary_words_changes_no_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line may be skipped only if reading it would find nothing, in each form that carries it."""
+    chance = random.Random(34)
+    signs = string.ascii_letters + string.digits + "!#$%^*+~?_/-"
+    wrappings = [wrapping for wrapping in WRAPPINGS if wrapping.name in LIMITED]
+    texts = []
+    for line in LINES:
+        alphabet, size = chance.choice(((ALNUM, 12), (ALNUM, 20), (signs, 14)))
+        kind = Kind(line, random_text(size, alphabet), line.format)
+        secret = kind.draw(chance)
+        texts += [text for wrapping in wrappings if (text := wrapping.wrap(kind, secret)) is not None]
+    data = [text.encode() for text in texts]
+    skipped = [redact(text, RULES) for text in data]
+    monkeypatch.setattr(reader, "_may_have_credential", lambda _line: True)
+    assert [redact(text, RULES) for text in data] == skipped
 
 
 def test_random_letters_are_a_token_and_names_are_not() -> None:
