@@ -26,7 +26,7 @@ from service_record.redaction import (
     refuse_template_leaks,
     report,
 )
-from service_record.redaction.reader import TOKENS, patterns
+from service_record.redaction.reader import RUNS, TOKENS, LineReader, patterns
 from service_record.redaction.types import from_base64, unescaped_views
 from testing.clean_lines import clean_lines
 from testing.made_up import pem
@@ -598,9 +598,12 @@ def test_search_of_a_block_misses_no_group_of_a_line(certain: bool) -> None:
     text = b"\n".join(lines)
     groups = {text[start:end]: found for start, end, found in patterns().suspects(text, certain=certain)}
     assert len(groups) > 10
+    reader = LineReader(lambda _text: [], lambda _text, _depth: [], certain=certain)
     for line in lines:
         missed = patterns().groups_in(line, certain=certain) & ~groups.get(line, 0)
-        assert not missed, (missed, line)
+        # A line may be skipped for a word that looks random, if it is not in the place of a credential.
+        is_ordinary = missed == RUNS and line not in groups and not reader.secrets(line)
+        assert not missed or is_ordinary, (missed, line)
 
 
 def test_repeated_lines_have_their_own_tokens() -> None:
