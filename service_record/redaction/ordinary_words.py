@@ -424,27 +424,28 @@ def possible_scrambled_words(text: bytes) -> Sequence[tuple[int, int]]:
 
 
 def _find_possible(spaced: bytes) -> Sequence[tuple[int, int]]:
-    spans: list[tuple[int, int]] = []
+    possible: set[bytes] = set()
     for word in set(spaced.split()) - _NEVER_SCRAMBLED:
         if len(word) <= _MAX_WORD_BYTES and _is_never_scrambled(word):
             if len(_NEVER_SCRAMBLED) >= _MAX_REMEMBERED_WORDS:
                 _NEVER_SCRAMBLED.clear()
             _NEVER_SCRAMBLED.add(word)
         else:
-            spans += _spans_of_word(b" " + spaced + b" ", b" " + word + b" ")
-    return sorted(spans)
+            possible.add(word)
+    if not possible:
+        return ()
+    spans: list[tuple[int, int]] = []
+    padded = b" " + spaced + b" "  # an offset of a blank here is that of the word after it in `spaced`
+    end = 0
+    for word in spaced.split():
+        if word in possible:
+            start = padded.index(b" " + word + b" ", end)
+            end = start + len(word)
+            spans.append((start, end))
+    return spans
 
 
 _remember_possible: Final = lru_cache(maxsize=1 << 10)(_find_possible)
-
-
-def _spans_of_word(text: bytes, word: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the spans of a word in a text; both have one more space at each end, which is not counted."""
-    size = len(word) - 2
-    start = text.find(word)
-    while start >= 0:
-        yield start, start + size
-        start = text.find(word, start + size + 1)
 
 
 @lru_cache(maxsize=1 << 12)
