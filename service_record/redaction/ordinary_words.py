@@ -480,9 +480,15 @@ _SIGNS_OF_PASSWORDS: Final = re.compile(rb"[!#$%^*+~?=]")
 _SIGNS_IN_WORDS: Final = re.compile(rb"[^A-Za-z0-9]+")
 _PIECES: Final = re.compile(rb"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 
+_MAX_ORDERED_BYTES: Final = 256
+
 
 def _disorder(word: bytes) -> float:
-    """Return a number above 0 for letters and digits in random order, and below 0 for names and words."""
+    """Return a number above 0 for letters and digits in random order, and below 0 for names and words.
+
+    The beginning of a long word shows its order; a log may have megabytes without a blank.
+    """
+    word = word[:_MAX_ORDERED_BYTES]
     pieces = _PIECES.findall(word)
     score = len(pieces) - 0.3 * len(word) - 1.5
     for piece in pieces:
