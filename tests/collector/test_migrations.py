@@ -30,7 +30,7 @@ VERSIONS = sorted({path.name.rpartition("-")[0] for path in RELEASED.iterdir()})
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    """An empty database. The test runs once with each kind."""
+    """An empty database. Each test runs with SQLite and with PostgreSQL."""
     if request.param == "sqlite":
         database = Database(sqlite_url(tmp_path))
         yield database

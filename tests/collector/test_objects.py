@@ -31,7 +31,7 @@ def s3() -> Iterator[str]:
 
 @pytest.fixture(params=["folder", "s3"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Objects:
-    """Empty storage for objects. The test runs once with each kind."""
+    """Empty storage for objects. Each test runs once for each kind of storage."""
     if request.param == "folder":
         return objects(CollectorSettings(data=tmp_path / "data"))
     endpoint: str = request.getfixturevalue("s3")

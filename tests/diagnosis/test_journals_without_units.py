@@ -1,5 +1,6 @@
 """A journal as text does not say which unit a program ran for."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def analyze(journal: str, directory: Path) -> str:
     [
         (
             "mount[715]: mount.nfs: access denied by server while mounting nfs1:/export",
-            "the NFS server does not let this host mount nfs1:/export",
+            "exit 32; points to: the NFS server does not let this host mount nfs1:/export",
         ),
         (
             "kernel: XFS (sdb1): Filesystem has duplicate UUID 8a3c1a1c - can't mount",
@@ -72,6 +73,26 @@ def test_line_with_another_unit_is_not_the_cause(tmp_path: Path) -> None:
         "setting up\n", "setting up\nJan 03 10:00:01 node1 backup.service[745]: jq: command not found\n"
     )
     assert analyze(journal, tmp_path).endswith("failed: setup: exit 1")
+
+
+def test_line_of_a_journal_with_units_belongs_to_its_mount(tmp_path: Path) -> None:
+    def line(message: str, **fields: str) -> str:
+        entry = {"__REALTIME_TIMESTAMP": "1767434400000000", "_BOOT_ID": "b0" * 16, "MESSAGE": message}
+        return json.dumps(entry | fields)
+
+    denied = "mount.nfs: access denied by server while mounting nfs1:/export"
+    of_systemd = {"SYSLOG_IDENTIFIER": "systemd", "_PID": "1"}
+    journal = [line(denied, SYSLOG_IDENTIFIER="mount", _PID="715", _SYSTEMD_UNIT="data.mount")]
+    journal += [
+        line(f"{unit}: Failed with result 'exit-code'.", UNIT=unit, **of_systemd)
+        for unit in ("data.mount", "scratch.mount")
+    ]
+    file = tmp_path / "journal.json"
+    file.write_text("\n".join(journal) + "\n")
+    answer = service_record("analyze", "--from", file, COLUMNS="300").out
+    named = [text for text in answer.splitlines() if "scratch.mount" in text or "data.mount: the NFS" in text]
+    assert "failed: data.mount: the NFS server does not let this host mount nfs1:/export" in named[0]
+    assert not any("scratch.mount: the NFS" in text for text in named)
 
 
 def test_line_of_systemd_about_another_unit_is_not_the_cause(tmp_path: Path) -> None:

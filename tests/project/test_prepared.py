@@ -1,4 +1,4 @@
-"""The process that starts the command line for tests imports modules as a start of its own would."""
+"""Tests of the process that imports modules ahead, so that tests start the command line faster."""
 
 import asyncio
 import socket

@@ -371,8 +371,8 @@ _OTHER_NAMES: Final = {
     "rke2-agent": frozenset({"rke2"}),
 }
 """Unit -> other names under which its programs log: `kubelet` of OpenShift logs as `kubenswrapper`."""
-_PROGRAMS_OF_KINDS: Final = {".mount": ("mount",), ".swap": ("swapon",)}
-"""Kind of unit, other than a service -> the programs that systemd runs for it."""
+_KINDS_THAT_LOG: Final = (".service", ".mount", ".swap")
+"""Suffixes of the units for which systemd runs programs."""
 SCRIPT_RUNNERS: Final = (
     *("bash", "dash", "env", "java", "node", "perl", "python", "python3", "ruby", "sh", "sudo"),
     *("timeout", "flock", "docker", "podman", "curl", "wget"),
@@ -463,7 +463,7 @@ def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:
 
 def _find_service_label(unit: str) -> str:
     """Return the label of a service, mount or swap unit; empty for other units."""
-    return unit.removesuffix(".service") if unit.endswith((".service", *_PROGRAMS_OF_KINDS)) else ""
+    return unit.removesuffix(".service") if unit.endswith(_KINDS_THAT_LOG) else ""
 
 
 def time_in_journal(text: str, era: Era) -> datetime | None:
@@ -589,6 +589,4 @@ def program_names(unit: str) -> frozenset[str]:
     An instance logs as its template, and a snap's program without the prefix: `systemd-fsck@dev-sdb2` as
     `systemd-fsck`, `snap.microk8s.daemon-kubelite` as `microk8s.daemon-kubelite`.
     """
-    of_kind = next((names for suffix, names in _PROGRAMS_OF_KINDS.items() if unit.endswith(suffix)), ())
-    own = {unit, unit.partition("@")[0], unit.removeprefix("snap."), *of_kind}
-    return _OTHER_NAMES.get(unit, frozenset()) | own
+    return _OTHER_NAMES.get(unit, frozenset()) | {unit, unit.partition("@")[0], unit.removeprefix("snap.")}
