@@ -106,6 +106,8 @@ class Machine:
             directory.mkdir()
         # systemd 252 that has just read its units again may, at its shutdown, wait for this one for ever.
         (self._units / "swap.target").symlink_to("/dev/null")
+        # It fails where the machine has no terminal or no credentials, whatever the kernel's argument says.
+        (self._units / "systemd-firstboot.service").symlink_to("/dev/null")
         started = f"[Unit]\nWants={' '.join(wants)}"
         (self._units / "finish.service").write_text(FINISH.replace("[Unit]", started, 1))
         for program in (SHIM, FINDER, EXIT_HELPER, CLOSE_HELPER, *python_to_lend()):
