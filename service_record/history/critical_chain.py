@@ -9,8 +9,7 @@ from typing import Final
 
 import msgspec
 
-from service_record.history.from_journal import STARTUP
-from service_record.history.outcome import Run
+from service_record.history.outcome import STARTUP, Run
 
 _GOALS: Final = ("graphical.target", "Graphical Interface", "multi-user.target", "Multi-User System")
 """Targets at the end of a boot, the latest first, by name or description."""

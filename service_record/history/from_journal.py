@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from service_record.history.outcome import STARTUP
 from service_record.history.unit_events import (
     MESSAGE_IDS,
     TARGET,
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 RECORDER: Final = "derived/journal"
 YEARS_ASSUMED: Final = f"{RECORDER}, years assumed"
 """Recorder of entries whose year is a guess: neither the times nor other lines of the journal have it."""
-STARTUP: Final = "startup_seconds"
-"""Name of a run's attribute: the seconds from `Starting` to `Started`."""
 
 _SERVICE: Final = ".service"
 _IGNORED: Final = (".scope", ".slice", ".automount")

@@ -191,6 +191,8 @@ def end_outcome(end: Entry) -> Outcome:
 
 
 Attributes: TypeAlias = tuple[tuple[str, AttributeValue], ...]
+STARTUP: Final = "startup_seconds"
+"""Attribute of a run from a journal: the seconds that the start of its unit took."""
 
 
 def merge_attributes(*entries: Entry | None) -> Attributes:

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime, timedelta
 
 from service_record.history.critical_chain import critical_chain, startup_end
-from service_record.history.from_journal import RECORDER, STARTUP
-from service_record.history.outcome import Outcome, Run
+from service_record.history.from_journal import RECORDER
+from service_record.history.outcome import STARTUP, Outcome, Run
 
 BOOT = datetime(2026, 11, 21, 1, 5, tzinfo=UTC)
 
