@@ -26,9 +26,10 @@ from service_record.rotation import Rotation, RotationError, max_bytes, rotate
 def command(*, services: tuple[str, ...], directory: Path | None, max_size: int | None) -> None:
     """Shorten records that have grown too long; no failure is lost.
 
-    A record that is longer than the limit is brought down to half of it. The first and the latest runs of
-    each boot stay, and every run that failed; of very many failures that are alike, the first and the latest
-    of each boot. What is left out is counted in the record. Services may go on recording meanwhile.
+    A record that is longer than the limit is brought down to half of it. The first and the latest run of each
+    distinct failure always stay. While there is room, so do the first and the latest run of each boot, then
+    the other failures, then the rest. The record counts the runs that were removed. Services can continue to
+    record meanwhile.
 
     \b
     Examples:

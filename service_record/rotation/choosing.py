@@ -1,7 +1,7 @@
 """Choose the runs that stay in a record that is too long, and count the others. Pure."""
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,15 +13,10 @@ from service_record.history.outcome import Outcome
 from service_record.history.results import handled_failure
 from service_record.record.entry import Entry, Phase, RunsLeftOut
 
-_MAX_OF_BOOT: Final = 100
-"""Maximum number of the first runs of a boot that stay, and of its latest runs, besides failed ones."""
-_OF_BOOT_BEFORE_FAILURES: Final = 10
-"""The first 10 and the latest 10 runs of a boot are as important as failures."""
-_FIRST_BOOTS: Final = 10
-_LATEST_BOOTS: Final = 100
-"""Of very many boots, the first 10 and the latest 100 always keep runs."""
 _ALWAYS_LATEST: Final = 3
-"""Runs at the end of a record that always stay, because they may still be running."""
+"""Runs at the end of a record that always stay: their post-commands may not have ended."""
+_ALWAYS_OPEN: Final = 10
+"""The latest runs without an end, which always stay: they may be running."""
 
 
 class AnonymousError(Exception):
@@ -115,64 +110,50 @@ def _judge(invocation: Invocation, entries: Sequence[Entry]) -> None:
 
 
 def _choose_runs(invocations: Sequence[Invocation], target: int) -> list[int]:
-    """Return the indexes of the runs that stay: the most important ones, while there is room."""
-    ranks = _rank(invocations)
-    chosen = {index for index, rank in ranks.items() if rank <= 1}
-    chosen.update((0, *range(max(0, len(invocations) - _ALWAYS_LATEST), len(invocations))))
+    """Return the indexes of the runs that stay, in their order.
+
+    The first and the latest run of each distinct failure always stay, and those of the first and the latest
+    boot. The others stay while there is room, the most important first: the first and the latest run of each
+    boot, then failures, then the rest. Of each kind, those nearest to the beginning or the end come first.
+    """
+    indexes = range(len(invocations))
+    boots = list(dict.fromkeys(one.boot_id for one in invocations))
+    boot_distances = dict(zip(boots, _distances([None] * len(boots)), strict=True))
+    failures = [(one.end_key, one.message) if one.has_failure else None for one in invocations]
+    in_record = _distances(failures)
+    in_boot = _distances([one.boot_id for one in invocations])
+    in_boot_and_failure = _distances([(invocations[i].boot_id, failures[i]) for i in indexes])
+
+    def order(index: int) -> tuple[int, int]:
+        distance = boot_distances[invocations[index].boot_id]
+        is_failure = failures[index] is not None
+        if (in_boot[index] == 0 and distance == 0) or (in_record[index] == 0 and is_failure):
+            return 0, 0
+        if in_boot[index] == 0:
+            return 1, distance
+        return (2, in_boot_and_failure[index]) if is_failure else (3, in_boot[index])
+
+    open_runs = [index for index in indexes if invocations[index].outcome is Outcome.RUNNING]
+    chosen = {*indexes[-_ALWAYS_LATEST:], *open_runs[-_ALWAYS_OPEN:]}
+    chosen.update(index for index in indexes if order(index) == (0, 0))
     room = target - sum(invocations[index].size for index in chosen)
-    if room < 0:
-        return sorted(_without_middle_boots(invocations, chosen))
-    for index in sorted(ranks.keys() - chosen, key=lambda index: (ranks[index], index)):
-        room -= invocations[index].size
-        if room < 0:
-            break
-        chosen.add(index)
+    for index in sorted(set(indexes) - chosen, key=order):
+        if invocations[index].size <= room:
+            room -= invocations[index].size
+            chosen.add(index)
     return sorted(chosen)
 
 
-def _rank(invocations: Sequence[Invocation]) -> dict[int, float]:
-    """Return the importance of each run that may stay, by its index; 1 is the highest.
-
-    The first and the latest run of each boot, and of each distinct failure in a boot, have rank 1 and always
-    stay. The runs next to them have rank 2, and so on.
-    """
-    boots: dict[str | None, list[int]] = defaultdict(list)
-    failures: dict[Hashable, list[int]] = defaultdict(list)
-    for index, one in enumerate(invocations):
-        boots[one.boot_id].append(index)
-        if one.has_failure:
-            failures[one.boot_id, one.end_key, one.message].append(index)
-    ranks: dict[int, float] = {}
-    for indexes in boots.values():
-        for number, index in enumerate(indexes):
-            distance = min(number + 1, len(indexes) - number)
-            if distance <= _MAX_OF_BOOT:
-                ranks[index] = distance
-    for indexes in failures.values():
-        for number, index in enumerate(indexes):
-            distance = min(number + 1, len(indexes) - number)
-            # All failures come before the other runs in the middle of a boot, in their own order.
-            rank = min(distance, _OF_BOOT_BEFORE_FAILURES + distance / len(invocations) / 2)
-            ranks[index] = min(rank, ranks.get(index, rank))
-    return ranks
-
-
-def _without_middle_boots(invocations: Sequence[Invocation], retained: set[int]) -> Iterator[int]:
-    """Yield the indexes that stay if there are too many boots.
-
-    Boots in the middle keep the first and the latest run of each distinct failure only.
-    """
-    boots = list(dict.fromkeys(one.boot_id for one in invocations))
-    middle = set(boots[_FIRST_BOOTS:-_LATEST_BOOTS])
-    failures: dict[Hashable, list[int]] = defaultdict(list)
-    for index in sorted(retained):
-        one = invocations[index]
-        if one.boot_id not in middle:
-            yield index
-        elif one.has_failure:
-            failures[one.end_key, one.message].append(index)
-    for indexes in failures.values():
-        yield from {indexes[0], indexes[-1]}
+def _distances(keys: Sequence[Hashable]) -> list[int]:
+    """Return for each item how many items with the same key lie between it and their nearer end."""
+    places: dict[Hashable, list[int]] = defaultdict(list)
+    for place, key in enumerate(keys):
+        places[key].append(place)
+    distances = [0] * len(keys)
+    for alike in places.values():
+        for number, place in enumerate(alike):
+            distances[place] = min(number, len(alike) - 1 - number)
+    return distances
 
 
 def _count_removed(invocations: Sequence[Invocation], indexes: Sequence[int]) -> dict[int, RunsLeftOut]:

@@ -158,15 +158,36 @@ def test_streak_ends_at_removed_runs_of_another_kind(tmp_path: Path) -> None:
     assert some(some(judged(path.read_bytes()).root).loop).count <= 199
 
 
-def test_each_boot_keeps_runs_up_to_a_number_of_boots(tmp_path: Path) -> None:
+def test_each_boot_keeps_its_first_and_latest_run(tmp_path: Path) -> None:
+    runs = [bad(n) if n % 3 else good(n) for n in range(200)]
+    path = write_lines(
+        tmp_path / "job.json",
+        *(each for n in range(200) for each in (replace(one, boot_id=f"{n // 20:032x}") for one in runs[n])),
+    )
+    rotate(path, LIMIT)
+    kept = {run.invocation_id for run in history(path.read_bytes()).runs}
+    assert {f"{n:032x}" for n in range(200) if n % 20 in {0, 19}} <= kept
+    assert len(kept) < 200
+
+
+def test_runs_without_an_end_stay_in_a_loop_of_failures(tmp_path: Path) -> None:
+    runs = [bad(n)[:1] if n in {150, 151, 152} else bad(n) for n in range(300)]
+    path = write_lines(tmp_path / "job.json", *(each for run in runs for each in run))
+    rotate(path, 8 << 10)
+    kept = {run.invocation_id for run in history(path.read_bytes()).runs}
+    assert {f"{n:032x}" for n in (150, 151, 152)} <= kept
+
+
+def test_boots_in_the_middle_are_counted_if_there_are_too_many(tmp_path: Path) -> None:
     boots = [f"{n:032x}" for n in range(500)]
     path = write_lines(
         tmp_path / "job.json", *(each for n, boot in enumerate(boots) for each in good(n, boot_id=boot))
     )
     rotate(path, LIMIT)
+    assert path.stat().st_size <= LIMIT / 2
     service = history(path.read_bytes())
     left = {run.boot_id for run in service.runs}
-    assert {*boots[:10], *boots[-100:]} <= left
+    assert {*boots[:10], *boots[-10:]} <= left
     gaps = [run.left_out for run in service.runs if run.left_out is not None]
     assert sum(gap.boots for gap in gaps) + len(left) == 500
     assert {run.attempt for run in service.runs} == {1}
