@@ -38,12 +38,14 @@
 #   The end of the service
 #   Child processes
 #   Sourcing
-# Bash parses the following sections only when a run needs them (see __sr_load):
+# Bash parses the following sections only when a run needs them (see __sr_load). The part `traps`:
 #   The EXIT trap of the service
 #   The function `trap`
+# The part `failures`:
 #   Misuse and failures
 #   Rare endings
 #   Text as JSON
+# The part `files`:
 #   The array layout
 #   Programs with a time limit
 #   Where the text was not kept
@@ -171,19 +173,14 @@ __sr_can_redirect() {
   [[ ${__sr_printed[8]-} != 'Max open files'+([[:blank:]])?(1)[0-9][[:blank:]]* ]]
 }
 
-# Parses the second half of this file, unless it has been parsed.
-__sr_load() {
-  ((${#__sr_late[@]} == 0)) || __sr_parse __sr_late "$__sr_late_from"
-  __sr_late=()
-}
-
-# Parses only the first two sections of the second half, which have this number of lines. The rest
-# would take a millisecond.
-__sr_load_traps() { # LINES
-  if ((${#__sr_late[@]} && ! __sr_late_from)); then
-    __sr_parse __sr_late 0 "$1"
-    __sr_late_from=$1
-  fi
+# Parses a part of the second half of this file, unless it has been parsed. Parsing all of it would
+# take more than two milliseconds.
+__sr_load() { # traps | failures | files
+  [[ ${__sr_unparsed-} == *" $1="* ]] || builtin return 0
+  builtin local __sr_extent="${__sr_unparsed##*" $1="}" # FIRST,NUMBER
+  __sr_extent=${__sr_extent%% *}
+  __sr_parse __sr_late "${__sr_extent%,*}" "${__sr_extent#*,}"
+  __sr_unparsed=${__sr_unparsed/" $1=$__sr_extent"/}
 }
 
 # Parses NUMBER lines of an array, from the index FIRST. Each line ends with a newline. Bash joins a
@@ -209,7 +206,7 @@ __sr_start_stage() { # [NAME]
   __sr_answer=${1-}
   [[ $__sr_answer && ! ${__sr_open_stage-}${__sr_ulimit-} &&
     $__sr_answer != *[!a-zA-Z0-9_\ ./:-]* && ${#__sr_answer} -lt 255 ]] ||
-    { __sr_load && __sr_prepare_start "$@"; } || builtin return 0
+    { __sr_load failures && __sr_prepare_start "$@"; } || builtin return 0
   __sr_append 'stage start' '' ",\"stage\":\"$__sr_answer\""
   [[ ! ${__sr_notice-} && (${__sr_trap_method-} != looks ||
     ${__sr_exit_trap-} == "$__sr_hook_shown"*) ]] || __sr_finish_call
@@ -226,7 +223,7 @@ __sr_end_stage() { # RESULT [MEMBERS]
   if [[ ${__sr_open_stage-} ]]; then
     __sr_append 'stage end' ",\"result\":\"$1\"${2-}"
   else
-    __sr_load && __sr_end_no_stage "$@"
+    __sr_load failures && __sr_end_no_stage "$@"
   fi
   [[ $1 == success ]] || __sr_sync
   [[ ! ${__sr_notice-} && (${__sr_trap_method-} != looks ||
@@ -236,7 +233,7 @@ __sr_end_stage() { # RESULT [MEMBERS]
 __sr_fail_stage() { # the recorded line is that of the call, since the service handled the failure
   [[ ! ${__sr_ulimit-} ]] || __sr_can_redirect || builtin return 0
   builtin local __sr_members=''
-  __sr_load
+  __sr_load failures
   __sr_describe call
   __sr_end_stage failure "$__sr_members"
 }
@@ -303,9 +300,9 @@ __sr_begin() { # initializes the state; texts for entries are stored as JSON
     __sr_identity+=",\"invocationId\":\"$__sr_answer\""
   __sr_identity+=",\"pid\":$__sr_pid"
   if [[ ${PRE_COMMAND-} ]]; then
-    __sr_load && __sr_begin_command pre-command preCommand "$PRE_COMMAND"
+    __sr_load failures && __sr_begin_command pre-command preCommand "$PRE_COMMAND"
   elif [[ ${POST_COMMAND-} ]]; then
-    __sr_load && __sr_begin_command post-command postCommand "$POST_COMMAND"
+    __sr_load failures && __sr_begin_command post-command postCommand "$POST_COMMAND"
   fi
 }
 
@@ -356,7 +353,7 @@ __sr_choose_name() {
   ((${#__sr_answer} <= 4096)) || __sr_answer=${__sr_answer: -4096} # `##*/` is slow for a long text
   __sr_answer=${__sr_answer##*/} __sr_answer=${__sr_answer%.service}
   [[ $__sr_answer && ${#__sr_answer} -le 200 && $__sr_answer != -* &&
-    $__sr_answer != *[!a-zA-Z0-9_:@\\-]* ]] || { __sr_load && __sr_clean_name; }
+    $__sr_answer != *[!a-zA-Z0-9_:@\\-]* ]] || { __sr_load failures && __sr_clean_name; }
 }
 
 # Sets __sr_answer to the systemd service, with `.service`: the innermost part of the control group
@@ -464,7 +461,7 @@ __sr_prepare_file() {
 # failed, or that the hot path did not make.
 __sr_count_lost() {
   [[ $__sr_written != line ]] || __sr_torn=''
-  [[ $__sr_written ]] || { __sr_torn=1 && __sr_load && __sr_is_written && __sr_written=1; }
+  [[ $__sr_written ]] || { __sr_torn=1 && __sr_load files && __sr_is_written && __sr_written=1; }
   if [[ $__sr_written ]]; then
     __sr[dropped]=0 __sr_more=''
   else
@@ -512,7 +509,7 @@ __sr_look_at_file() {
     __sr_head=${__sr_head:-$'\n'} # bash does not show a NUL
   fi
   if [[ ${__sr_head:-${__sr[layout]-}} == @(\[|array) ]]; then
-    __sr_load
+    __sr_load files
     if __sr_apart array __sr_put_in_array; then
       __sr[array_end]=$__sr_answer __sr_written=1
       builtin return 0
@@ -532,7 +529,7 @@ __sr_look_at_file() {
 __sr_create() {
   [[ -e $__sr_record || -L $__sr_record || ! -d ${__sr_record%/*} && -e ${__sr_record%/*} ]] ||
     { [[ ${__sr[layout]-} != array ]] && __sr_create_here; } ||
-    { __sr_load && __sr_apart create __sr_make_file; }
+    { __sr_load files && __sr_apart create __sr_make_file; }
   [[ -f $__sr_record && ! -L $__sr_record ]] # another process may have created it
 }
 
@@ -554,7 +551,7 @@ __sr_create_here() {
 }
 
 __sr_sync() { # if configured, waits until the entries are on the disk
-  [[ ${__sr[sync]-} != ends ]] || ! __sr_load ||
+  [[ ${__sr[sync]-} != ends ]] || ! __sr_load files ||
     __sr_apart sync __sr_run 5 sync -- "${__sr_record-}" "${__sr_record%/*}"
 }
 
@@ -633,7 +630,7 @@ __sr_adopt_traps() { # reads __sr_traps
   __sr[err]+="$__sr_answer && { \\builtin true; }$__sr_answer; $__sr_err"
   [[ ${__sr_trap_method-} != ends ]] || builtin return 0
   __sr[own]=$__sr_own
-  if [[ $__sr_own ]] && ! { __sr_load_traps 215 && __sr_is_blind "$__sr_own"; }; then
+  if [[ $__sr_own ]] && ! { __sr_load traps && __sr_is_blind "$__sr_own"; }; then
     [[ ! ${__sr[sees_exit]-} ]] || builtin unset -f exit
     __sr[sees_exit]=
   fi
@@ -674,7 +671,7 @@ __sr_capture() { # COMMAND [ARGUMENT...]
   builtin local __sr_ended=0
   __sr_printed[0]=''
   if ! __sr_can_capture; then
-    [[ ${__sr_xfsz-} == child ]] && __sr_load && __sr_capture_in_child "$@"
+    [[ ${__sr_xfsz-} == child ]] && __sr_load failures && __sr_capture_in_child "$@"
     builtin return "$?"
   fi
   builtin local __sr_file=''
@@ -776,7 +773,7 @@ __sr_choose_trap_method() { # SCRIPT LINE; the line that sources this file
     fi
   fi
   [[ ! ${__sr_trap_method-} || $__sr_text != *trap* ]] ||
-    { __sr_load_traps 215 && __sr_are_traps_plain "$1" 3 && __sr_define_trap; }
+    { __sr_load traps && __sr_are_traps_plain "$1" 3 && __sr_define_trap; }
 }
 
 # --- The end of the service ----------------------------------------------------------------------
@@ -785,7 +782,7 @@ __sr_choose_trap_method() { # SCRIPT LINE; the line that sources this file
 __sr_on_exit() { # STATUS COMMAND OPTIONS
   builtin local __sr_ended="$1" __sr_members=''
   builtin local -a __sr_printed
-  [[ ! ${__sr_moved-} ]] || { __sr_load && __sr_restore_descriptors; }
+  [[ ! ${__sr_moved-} ]] || { __sr_load failures && __sr_restore_descriptors; }
   [[ ! ${__sr_umask-} ]] || builtin umask "$__sr_umask"
   [[ ${BASHPID-} == "${__sr_pid-}" && ! ${__sr[ended]-} ]] || builtin return "$1"
   __sr[ended]=1 __sr[options]=${3-}
@@ -833,10 +830,10 @@ __sr_end_run() { # STATUS COMMAND
     builtin return "$1"
   }
   [[ $1 != 0 || $__sr_bash -ge 502 || ${__sr[own]-} || ${2-} != exec\ * ]] ||
-    { __sr_load && __sr_read_exec "$2"; }
+    { __sr_load failures && __sr_read_exec "$2"; }
   if [[ $__sr_ended != 0 ]]; then
     __sr_hold_term
-    __sr_load
+    __sr_load failures
     __sr_describe failure "$__sr_ended" "${2:0:4096}" # a longer text would take seconds
     __sr_end failure "$__sr_members"
     __sr_release_term
@@ -1022,9 +1019,9 @@ __sr_resume() { # sets the service's options again
 [[ -f ${BASH_SOURCE[0]} ]] && # not where a pipe is sourced
   \builtin mapfile -s "$((${LINENO-0} + 60))" -u 9 __sr_late 9<"${BASH_SOURCE[0]}" &&
   [[ ${__sr_late[0]-} == '# === Second half'* ]] || __sr_late=()
-__sr_late_from=0 __sr_starts='' __sr_unread=1
+__sr_unparsed='' __sr_starts='' __sr_unread=1
 if ((${#__sr_late[@]})); then
-  __sr_unread=''
+  __sr_unparsed=' traps=0,215 failures=215,329 files=544,300 ' __sr_unread=''
   \builtin unset -v '__sr_late[-1]' # its last line sets the service's options again
 fi
 

@@ -804,7 +804,8 @@ main() { # [UPTIME of the service's end] | --collect
   local started=0 main='' request='' job_type='' partner='' time_limit='' was_in_inbox=''
   local failed_command='' failed_how='' failed_status=''
   local end_result='' outcome='' facts='' systemd_facts='' message='' is_message_read=''
-  __sr_load
+  __sr_load failures
+  __sr_load files
   [[ $ended == +([0-9]).[0-9][0-9] ]] || read -r ended _ </proc/uptime
   ended=$((10#${ended/./}))
   __sr_read_unit

@@ -17,7 +17,6 @@ echo $$ >"$1/cgroup.procs"
 mount --bind "$2" /sys/fs/cgroup
 __sr_pid=$BASHPID
 . "$3"
-__sr_load
 if __sr_has_room; then echo room; else echo none; fi
 """
 

@@ -34,11 +34,15 @@ def test_second_half_is_kept_from_its_first_line() -> None:
     ]
     half = number + distance
     assert LINES[half].startswith("# === Second half")
-    # The first two sections of the second half may be parsed alone.
-    [length] = {
-        int(found[1]) for line in LINES if (found := re.search(r"__sr_load_traps (\d+)", line)) is not None
-    }
-    assert LINES[half + length].startswith("# --- Misuse and failures")
+    [extents] = [rows for line in LINES if (rows := re.findall(r" (\w+)=(\d+),(\d+)", line))]
+    parts = {name: (int(first), int(number)) for name, first, number in extents}
+    firsts = {name: LINES[half + first] for name, (first, _) in parts.items()}
+    assert firsts["traps"].startswith("# === Second half")
+    assert firsts["failures"].startswith("# --- Misuse and failures")
+    assert firsts["files"].startswith("# --- The array layout")
+    ends = [first + number for first, number in parts.values()]
+    assert ends[:-1] == [first for first, _ in parts.values()][1:]
+    assert half + ends[-1] >= len(LINES)
 
 
 def test_no_function_stands_twice() -> None:
