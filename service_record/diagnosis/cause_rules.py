@@ -182,8 +182,7 @@ class CauseRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     condition: Condition
     needs: tuple[Condition, ...] = ()
     unless: tuple[Condition, ...] = ()
-    doubts: tuple[Condition, ...] = ()
-    """Conditions of which each makes the cause only likely."""
+    """Conditions of which each speaks against the cause."""
     within: str = "run"
     """The period of lines in other sources: `run`, `boot` or `any`."""
     heals: bool = False
@@ -200,6 +199,6 @@ class CauseRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def line_tests(self) -> Iterator[LineTest]:
         """Yield all line tests of its conditions."""
-        for condition in (self.condition, *self.needs, *self.unless, *self.doubts):
+        for condition in (self.condition, *self.needs, *self.unless):
             if condition.lines is not None:
                 yield condition.lines

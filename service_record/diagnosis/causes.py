@@ -22,7 +22,7 @@ from service_record.diagnosis.cause_rules import CauseRule, Rank
 from service_record.diagnosis.derived_history import has_records, is_derived
 from service_record.diagnosis.evidence.log_lines import SYSTEMD, Era, LogLine, is_of_unnamed_unit, is_own_line
 from service_record.diagnosis.findings import Diagnosis, FailedUnit, HostCause, QuotedLine, Trouble, Verdict
-from service_record.diagnosis.fitting import CauseMatcher, Match, Proximity, RuleBook, is_between
+from service_record.diagnosis.fitting import CauseMatcher, Match, RuleBook, is_between
 from service_record.diagnosis.judged_host import JudgedHost
 from service_record.diagnosis.pointing import LEAST_POINTER, likely_cause, lines_to_show
 from service_record.diagnosis.stands_out import MOST_SHOWN, FailureContext, StandingOut, rank_lines
@@ -105,8 +105,7 @@ class Causes:
 
     def prepare(self) -> None:
         """Compile the patterns before worker processes are forked, so that they share the memory."""
-        self.book.line_set.prepare()
-        self.book.own_set.prepare()
+        self.book.patterns.prepare()
 
     def explain(self, trouble: TroubleFacts) -> KnownCause | None:
         """Return the cause or, without one, the best match of a lower rank; None if no rule fits."""
@@ -146,8 +145,7 @@ def _find_evident(causes: Causes) -> Iterator[KnownCause]:
     for rule in map(causes.rules.__getitem__, matcher.candidates()):
         if rule.rank in {Rank.CAUSE, Rank.CONTRIBUTING} and not rule.condition.is_of_trouble:
             match, lost = matcher.fit(rule)
-            is_named = match is not None and match.proximity is not Proximity.UNEXPECTED
-            if match is not None and is_named and lost is None and match.place is not None:
+            if match is not None and lost is None and match.doubt is None and match.place is not None:
                 yield matcher.cause(rule, match)
 
 
@@ -324,7 +322,7 @@ def make_scanner(
         if not is_derived(service) or service.outcome is None or service.outcome.is_bad
     }
     return Scanner(
-        causes.book.line_set, {**{name: [] for name in failed_services}, **own}, _record_times(history)
+        causes.book.patterns, {**{name: [] for name in failed_services}, **own}, _record_times(history)
     )
 
 

@@ -84,6 +84,8 @@ other clients."""
 WORKS_LATER: Final = "a later line shows that it works"
 OF_UNNAMED_UNIT: Final = "the log does not show for which unit the program ran"
 ABOUT_ANOTHER_UNIT: Final = "it is about another unit"
+SPEAKS_AGAINST: Final = "something speaks against it"
+HAS_PASSED: Final = "it has passed: it was logged long before the end"
 MAY_HAVE_PASSED: Final = "another program logged it, and it may have passed"
 _SAYS_IT_CONTINUED: Final = "the line says that its program went on"
 _OF_UNIT: Final = frozenset({"service", "unit"})
@@ -140,15 +142,24 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuleBook(msgspec.Struct, frozen=True):
-    """Rules with indexes. All patterns are searched at once, and only the rules with a hit are tested."""
+    """Rules with indexes. All patterns are searched at once, and only the rules with a hit are tested.
+
+    The way of a line from a file to a cause:
+
+    1. `Scanner` searches each block of a file with `patterns`, the only search for patterns of rules. A line
+       that matches is kept with the numbers of its line tests (`Evidence.lines`).
+    2. `CauseMatcher` searches the last lines of the failed service and its other lines of the run with the
+       same `patterns`, because a record is not among the files.
+    3. The rules of the tests that were found are candidates. `CauseMatcher.fit` reads the values in the line
+       (named groups), and weighs its place, time and repetition, and the evidence against it.
+    4. `causes` ranks the rules that fit. `pointing` chooses the likely cause if none is certain.
+    """
 
     rules: Mapping[str, CauseRule]
     numbers: Mapping[int, int]
     """`id()` of each line test -> its number, which `Evidence.lines` uses."""
-    own_set: LineSet
-    """The patterns to search in the message and the lines of the failed service."""
-    line_set: LineSet
-    """The patterns to search in log files: those of the rules, and general words of errors."""
+    patterns: LineSet
+    """The patterns of all rules, of error lines, and of lines that show that something works."""
     orders: Mapping[int, int]
     """Number of each line test -> the position of the rule whose main condition it belongs to."""
     always: Sequence[int]
@@ -159,35 +170,15 @@ class RuleBook(msgspec.Struct, frozen=True):
         """Index the rules, which are ordered from deep causes to symptoms."""
         tests = [test for rule in rules for test in rule.line_tests()]
         numbers = {id(test): number for number, test in enumerate(tests)}
-        own = (test for test in tests if OWN in test.where)
-        elsewhere = (test for rule in rules for test in find_elsewhere_tests(rule))
+        numbered = ((number, one) for number, test in enumerate(tests) for one in test.patterns)
         main = ((order, rule.condition.lines) for order, rule in enumerate(rules))
         return cls(
             rules={rule.name: rule for rule in rules},
             numbers=numbers,
-            own_set=LineSet((numbers[id(test)], one) for test in own for one in test.patterns),
-            line_set=LineSet(
-                chain(
-                    ((numbers[id(test)], one) for test in elsewhere for one in test.patterns),
-                    notable_patterns(),
-                    working_patterns(),
-                )
-            ),
+            patterns=LineSet(chain(numbered, notable_patterns(), working_patterns())),
             orders={numbers[id(test)]: order for order, test in main if test is not None},
             always=[order for order, rule in enumerate(rules) if rule.condition.lines is None],
         )
-
-
-def find_elsewhere_tests(rule: CauseRule) -> Iterator[LineTest]:
-    """Yield the line tests whose patterns are searched in every log file.
-
-    Tests that name no other source are left out for symptoms and for further conditions: they are about the
-    failed service's own lines, so that a match elsewhere would change nothing.
-    """
-    for test in rule.line_tests():
-        is_main = test is rule.condition.lines and rule.rank is Rank.CAUSE
-        if test.elsewhere or is_main:
-            yield test
 
 
 class CauseMatcher:
@@ -206,9 +197,9 @@ class CauseMatcher:
         """Rule name -> its certain match, for conditions that refer to other rules."""
         self._lines = self._run_lines()
         message = self._texts.get("message", b"")
-        self._message_tests = book.own_set.tests(message) if message else set[int]()
+        self._message_tests = book.patterns.tests(message) if message else set[int]()
         self._line_tests = {
-            test for line in self._lines for test in book.own_set.tests(line.text.encode(errors="replace"))
+            test for line in self._lines for test in book.patterns.tests(line.text.encode(errors="replace"))
         }
 
     def _run_lines(self) -> tuple[LogLine, ...]:
@@ -256,20 +247,26 @@ class CauseMatcher:
             if part is None:
                 return match, "something that it needs is missing"
             match = match.and_then(part)
-        if any(self._match_condition(condition, rule) is not None for condition in rule.unless):
-            return match, "something speaks against it"
+        doubt = self._find_counter_evidence(rule, match)
+        if rule.rank is not Rank.CAUSE:
+            # Below `cause` there is no weaker word to fall to: a doubted symptom would be shown as a fact.
+            return match, doubt
+        if doubt is None and match.line is not None:
+            doubt = match.doubt or self._find_line_doubt(rule, match, match.line)
+            doubt = doubt or self._find_contradiction(match)
+        return replace(match, doubt=doubt or match.doubt), None
+
+    def _find_counter_evidence(self, rule: CauseRule, match: Match) -> str | None:
+        """Return why other evidence makes a match unlikely; None if nothing speaks against it."""
+        if any(self._match_condition(one, rule) is not None for one in rule.unless):
+            return SPEAKS_AGAINST
         if self._trouble is None and rule.noise:
-            return match, "healthy hosts log it too, and no service has failed"
+            return "healthy hosts log it too, and no service has failed"
         if rule.heals and match.by is not None and match.proximity > Proximity.MESSAGE:
             is_kept = self._trouble is not None and match.by.kind in _LOGGED_ONCE
             if not is_kept and self._has_healed(match.by):
-                return match, "it has passed: it was logged long before the end"
-        if rule.rank is Rank.CAUSE and match.doubt is None and match.line is not None:
-            doubt = self._find_line_doubt(rule, match, match.line) or self._find_contradiction(match)
-            if doubt is None and any(self._match_condition(one, rule) is not None for one in rule.doubts):
-                doubt = "other evidence of this host speaks against it"
-            match = replace(match, doubt=doubt)
-        return match, None
+                return HAS_PASSED
+        return None
 
     def _find_line_doubt(self, rule: CauseRule, match: Match, line: str) -> str | None:
         """Return why a line that belongs to the failure does not prove the cause; None if it does."""
@@ -353,9 +350,9 @@ class CauseMatcher:
                 return elsewhere if is_certain else replace(own, doubt=_SERVICE_CONTINUED)
         if not test.elsewhere and rule.rank is not Rank.CAUSE:
             return None
-        if not any(test is one.lines for one in (*rule.unless, *rule.doubts)):
+        if not any(test is one.lines for one in rule.unless):
             return self._match_elsewhere(test, rule)
-        # A line in `unless` or `doubts` counts at any time, but only in a source that the rule names.
+        # A line in `unless` counts at any time, but only in a source that the rule names.
         lines = [
             line for line in self._kept_lines(test) if any(matches_source(line, at) for at in test.elsewhere)
         ]

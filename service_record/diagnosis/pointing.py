@@ -11,7 +11,13 @@ from msgspec.structs import replace
 
 from service_record.diagnosis.evidence.log_lines import is_own_line
 from service_record.diagnosis.findings import QuotedLine
-from service_record.diagnosis.fitting import ABOUT_ANOTHER_UNIT, MAY_HAVE_PASSED, OF_UNNAMED_UNIT
+from service_record.diagnosis.fitting import (
+    ABOUT_ANOTHER_UNIT,
+    HAS_PASSED,
+    MAY_HAVE_PASSED,
+    OF_UNNAMED_UNIT,
+    SPEAKS_AGAINST,
+)
 from service_record.diagnosis.stands_out import (
     NEAR_IN_TIME,
     StandingOut,
@@ -32,6 +38,8 @@ _OWN_LINE_SCORE: Final = 4.5
 """The score for the writer and the time of an own line, as in `stands_out`."""
 _RULE_BONUS: Final = 1.5
 """Added to the score of a line that a rule knows."""
+_DOUBT_SCORES: Final = {SPEAKS_AGAINST: -2.0, HAS_PASSED: -2.0, ABOUT_ANOTHER_UNIT: -2.0}
+"""Added in place of the bonus if the line says more against the cause than for it."""
 _FACT_SCORE: Final = 5.0
 _UNNAMED_UNIT_SCORE: Final = 5.0
 """The least score of a known line from the time of the run, if the log does not name its unit."""
@@ -79,16 +87,17 @@ def _score_candidates(
         score = scores.get(telling.line.strip(), score_text(telling.line) + _OWN_LINE_SCORE)
         yield score, _unknown_line_cause(OWN_ERROR, telling.line, telling.place or None, "")
     for cause in doubtful:
-        if cause.line is None or cause.doubt == ABOUT_ANOTHER_UNIT:
+        if cause.line is None:
             continue
+        bonus = _DOUBT_SCORES.get(cause.doubt or "", _RULE_BONUS)
         if cause.place is not None and cause.of is None:
-            yield _FACT_SCORE, cause
+            yield _FACT_SCORE + min(bonus, 0.0), cause
             continue
         score = scores.get(cause.line.strip(), score_text(cause.line))
         if cause.doubt == OF_UNNAMED_UNIT:
             yield max(score + _RULE_BONUS, _UNNAMED_UNIT_SCORE), cause
         elif cause.doubt != MAY_HAVE_PASSED or score >= LEAST_ELSEWHERE:
-            yield score + _RULE_BONUS, cause
+            yield score + bonus, cause
     for one in ranked:
         if is_shallow(one.text) or is_healthy_line(one.line):
             continue

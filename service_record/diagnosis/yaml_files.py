@@ -63,7 +63,7 @@ _WORDS: Final = ("kind", "exit", "signal", "systemd")
 _LINE_FIELDS: Final = ("where", "times", "measure", "same")
 _CONDITION: Final = ("message", *_LINE_FIELDS, "fact", "check", "role", "rule", *_TEXTS, *_WORDS)
 _FIELDS: Final = (
-    *("name", "says", "explains", "rank", "symptom", "next", "sources", "needs", "unless", "doubts"),
+    *("name", "says", "explains", "rank", "symptom", "next", "sources", "needs", "unless"),
     *("within", "heals", "noise", "program", "over"),
     *(name for name in _CONDITION if name != "rule"),
 )
@@ -114,7 +114,6 @@ def _rule(value: Value) -> CauseRule:
         condition=condition,
         needs=needs,
         unless=_conditions(fields, "unless"),
-        doubts=_conditions(fields, "doubts"),
         within=_choice(fields, "within", WITHIN, "run"),
         heals=_choice(fields, "heals", ("true", "false"), "false") == "true",
         noise=_choice(fields, "noise", ("true", "false"), "false") == "true",

@@ -18,8 +18,9 @@ from service_record.diagnosis.causes import (
 )
 from service_record.diagnosis.evidence.working import named_things
 from service_record.diagnosis.expectations import add_units
-from service_record.diagnosis.fitting import MAY_HAVE_PASSED, WORKS_LATER
-from service_record.diagnosis.trouble_facts import Evidence, TroubleFacts
+from service_record.diagnosis.fitting import HAS_PASSED, MAY_HAVE_PASSED, WORKS_LATER
+from service_record.diagnosis.pointing import likely_cause
+from service_record.diagnosis.trouble_facts import Evidence, KnownCause, TroubleFacts
 from service_record.diagnosis.units import Unit
 from service_record.diagnosis.yaml_files import read_rules
 from service_record.history import History, build_history
@@ -53,6 +54,13 @@ def weighed(
 ) -> list[tuple[str, str | None]]:
     """Return the rules that fit the failure of a run, and why each but the first is not named."""
     causes = host(rules, files)
+    cause = explain(causes, message, is_over=is_over)
+    log = [(one.rule, one.lost) for one in causes.log["job"]]
+    assert [rule for rule, lost in log if lost is None] == ([] if cause is None else [cause.name])
+    return log
+
+
+def explain(causes: Causes, message: str | None = "near", *, is_over: bool = True) -> KnownCause | None:
     (run,) = causes.history.services[0].runs
     trouble = TroubleFacts(
         kinds=frozenset({"failed"}),
@@ -63,10 +71,7 @@ def weighed(
         booted=run.started,
         ended=run.ended if is_over else None,
     )
-    cause = causes.explain(trouble)
-    log = [(one.rule, one.lost) for one in causes.log["job"]]
-    assert [rule for rule, lost in log if lost is None] == ([] if cause is None else [cause.name])
-    return log
+    return causes.explain(trouble)
 
 
 def at(seconds: float, text: str) -> str:
@@ -326,6 +331,33 @@ def test_problem_that_heals_needs_a_recent_line(line: str, has_healed: bool) -> 
     expected = "it has passed: it was logged long before the end" if has_healed else None
     assert weighed(HEALS, {path: line}, None) == [("far", expected)]
     assert weighed(ELSEWHERE, {path: line}, None) == [("far", None)]
+
+
+@pytest.mark.parametrize(
+    ("rules", "files"),
+    [
+        (HEALS, {KUBELET: at(-291, "kubelet[9]: far")}),
+        (
+            ELSEWHERE.replace("far, says", "far, unless: [{message: [both], where: [any]}], says"),
+            {KUBELET: "\n".join((at(3, "kubelet[9]: far"), at(4, "kubelet[9]: both")))},
+        ),
+    ],
+    ids=["passed", "spoken against"],
+)
+def test_evidence_against_a_cause_only_lowers_it(rules: str, files: Mapping[str, str]) -> None:
+    causes = host(rules, files)
+    assert explain(causes, None) is None
+    assert [(one.name, one.rank) for one in causes.doubtful["job"]] == [("far", "points to")]
+
+
+def test_likely_cause_with_evidence_against_it_comes_last() -> None:
+    def cause(name: str, doubt: str) -> KnownCause:
+        line = "level=error msg=/x"
+        return KnownCause(name=name, says="it", rank="points to", doubt=doubt, line=line, place="a:1", of="a")
+
+    passed, fresh = cause("passed", HAS_PASSED), cause("fresh", "another run logged it")
+    assert likely_cause("job", None, None, [passed, fresh], ()) == fresh
+    assert likely_cause("job", None, None, [passed], ()) is None
 
 
 @pytest.mark.parametrize(

@@ -632,7 +632,7 @@ def test_all_rules_are_compiled_before_the_first_bundle_is_judged() -> None:
     """Otherwise the process of each bundle compiles them again, which took three quarters of its time."""
     program = (
         "from service_record.triage import judge; judge._warm_up();"
-        "print('_automaton' in vars(judge.built_in_causes().book.line_set))"
+        "print('_automaton' in vars(judge.built_in_causes().book.patterns))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("True\n", "")
