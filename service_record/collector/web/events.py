@@ -7,16 +7,19 @@ only a small share of the processor, because the reports of hosts have priority.
 
 import asyncio
 import contextlib
+import threading
 import time
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+import types
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Hashable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Send
 
 from service_record.collector.api.answering import Refusal
 from service_record.collector.api.serving import caller, check_readable, host_name
@@ -28,14 +31,15 @@ from service_record.collector.web.host_page import parse_build, see_host
 from service_record.collector.web.login import grant_of
 from service_record.collector.web.pages import LivePage
 
+T = TypeVar("T")
 _KEEPALIVE_SECONDS: Final = 15.0
 """Interval of keep-alive comments in a quiet stream."""
 _SESSION_CHECK_SECONDS: Final = 5.0
 """Interval at which a stream checks that its login session is still valid."""
 _MIN_CHANGE_SECONDS: Final = 1.0
 """Minimum time between two updates of a page."""
-_IDLE_FACTOR: Final = 14
-"""After a page was read from the database, no page is read for this multiple of the time that it took."""
+_IDLE_FACTOR: Final = 11
+"""Each second of processor time for viewers is followed by this many in which no page is read."""
 _MAX_IDLE_SECONDS: Final = 5.0
 """Upper limit of that pause."""
 _POLL_SECONDS: Final = 10
@@ -43,12 +47,64 @@ _POLL_SECONDS: Final = 10
 _GONE_EVENT: Final = b"event: gone\ndata: it is not there any more\n\n"
 
 
+class _Budget:
+    """The processor time that viewers may use. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._free_at = 0.0
+        """Until this time of the monotonic clock, no page is read."""
+
+    def spend(self, seconds: float) -> None:
+        """Count processor time of viewers: no page is read for a multiple of it."""
+        with self._lock:
+            now = time.monotonic()
+            free_at = max(self._free_at, now) + seconds * _IDLE_FACTOR
+            self._free_at = min(free_at, now + _MAX_IDLE_SECONDS)
+
+    async def wait(self) -> None:
+        """Wait until the time that was spent is paid for."""
+        while (seconds := self._free_at - time.monotonic()) > 0:  # noqa: ASYNC110  # more may be spent meanwhile
+            await asyncio.sleep(seconds)
+
+    async def run_in_thread(self, work: Callable[[], T]) -> T:
+        """Call a function in another thread, and count its processor time."""
+
+        def run() -> T:
+            began = time.thread_time()
+            try:
+                return work()
+            finally:
+                self.spend(time.thread_time() - began)
+
+        return await run_in_threadpool(run)
+
+    @types.coroutine
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+        """Await a coroutine, and count its processor time without that of other tasks meanwhile."""
+        resume, value = coroutine.send, None
+        while True:
+            began = time.thread_time()
+            try:
+                waits_for = resume(value)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            finally:
+                self.spend(time.thread_time() - began)
+            try:
+                resume, value = coroutine.send, (yield waits_for)
+            except BaseException as error:  # noqa: BLE001  # such as a cancellation; the coroutine gets it
+                resume, value = coroutine.throw, error
+
+
 class _Rendering:
     """A page at one time, and the events that update browsers to it. Each event is rendered only once."""
 
-    def __init__(self, state: LivePage, before: LivePage | None) -> None:
+    def __init__(self, state: LivePage, before: LivePage | None, budget: _Budget) -> None:
         self.seen = state
         self._before = before
+        self._budget = budget
         self._events: dict[bool, bytes] = {}
         self._rendering = asyncio.Lock()
 
@@ -61,7 +117,7 @@ class _Rendering:
         async with self._rendering:
             if is_next not in self._events:
                 render = self._changed_part if is_next else self._whole_part
-                self._events[is_next] = await run_in_threadpool(render)
+                self._events[is_next] = await self._budget.run_in_thread(render)
         return self._events[is_next]
 
     def _whole_part(self) -> bytes:
@@ -123,11 +179,9 @@ class _Channel:
             news_event = news.subscribe()
             self._requested.clear()
             async with self._views.turn:
-                began = time.monotonic()
+                await self._views.budget.wait()
                 await self._read()
-                rest = min((time.monotonic() - began) * _IDLE_FACTOR, _MAX_IDLE_SECONDS)
                 self._wake_streams()
-                await asyncio.sleep(rest)
             await asyncio.sleep(_MIN_CHANGE_SECONDS)
             if not self.viewers:
                 return
@@ -136,12 +190,13 @@ class _Channel:
 
     async def _read(self) -> None:
         try:
-            state = await run_in_threadpool(self._see)
+            state = await self._views.budget.run_in_thread(self._see)
         except Exception as fault:  # noqa: BLE001  # the page was removed, or the database failed
             self.fault = fault
             return
         if self.latest is None or self.latest.seen.state != state.state:
-            self.latest = _Rendering(state, None if self.latest is None else self.latest.seen)
+            before = None if self.latest is None else self.latest.seen
+            self.latest = _Rendering(state, before, self._views.budget)
 
     async def _wait_for_news(self, news_event: asyncio.Event) -> None:
         waiting = [asyncio.ensure_future(event.wait()) for event in (news_event, self._requested)]
@@ -162,7 +217,8 @@ class Views:
         self.news = collector.news
         self.most = collector.settings.most_streams
         self.turn = asyncio.Lock()
-        """Held while a page is read and during the pause after it, so that pages are read one at a time."""
+        """Held while a page is read and during the pause before it, so that pages are read one at a time."""
+        self.budget = _Budget()
         self._channels: dict[Hashable, _Channel] = {}
         self.viewers = 0
 
@@ -195,11 +251,19 @@ async def get_events(request: Request) -> Response:
     other query has the filters of the fleet page.
     """
     key, see = await _find_page(request)
-    return StreamingResponse(
-        _stream(request, key, see),
-        media_type="text/event-stream",
-        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
-    )
+    return _EventStream(request, _stream(request, key, see))
+
+
+class _EventStream(StreamingResponse):
+    """An answer whose processor time is counted."""
+
+    def __init__(self, request: Request, events: AsyncIterator[bytes]) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(events, media_type="text/event-stream", headers=headers)
+        self._budget: _Budget = request.app.state.views.budget
+
+    async def stream_response(self, send: Send) -> None:
+        await self._budget.run(super().stream_response(send))
 
 
 async def _find_page(request: Request) -> tuple[Hashable, Callable[[], LivePage]]:
