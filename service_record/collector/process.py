@@ -108,7 +108,8 @@ class Collector:
         self.news = News()
         self.incoming = Incoming(settings.data)
         self._listening = None if self.database.is_sqlite else Listening(self.database, self.news.tell)
-        self.writer = DatabaseWriter(self.database, self._tell)
+        count_busy = (lambda: 1) if self._listening is None else self._listening.count_busy
+        self.writer = DatabaseWriter(self.database, self._tell, count_busy)
         if self.database.is_sqlite:
             self.writer.change(bundle_rows.release)
         self.indexer = Indexer(self.database, self.writer, self.objects, self.incoming, now)
@@ -116,7 +117,14 @@ class Collector:
         self.baselines = LearnedBaselines(self.database, settings.budget, self.definitions.budgets)
         self.counts = FleetCounts()
         self.refusals = Refusals()
-        self.sweeper = Sweeper(self.database, self.writer, self.baselines, now, settings.loop_after)
+        self.sweeper = Sweeper(
+            self.database,
+            self.writer,
+            self.baselines,
+            now,
+            loop_after=settings.loop_after,
+            count_busy=count_busy,
+        )
         self.news.listen(self.sweeper.wake)
         self._notifiers = _notifiers(self.database, self.writer, destinations, sending, now)
         for notifier in self._notifiers:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import random
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -17,7 +18,7 @@ from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.administration import put_host
 from service_record.collector.store.bundle_rows import LEASE, claim
-from service_record.collector.store.database import Database
+from service_record.collector.store.database import Database, Listening
 from service_record.collector.store.purge import claim_housekeeping
 from service_record.collector.store.reporting import Report, record_steps
 from service_record.collector.store.schema import bundles, hosts, steps
@@ -51,6 +52,29 @@ def test_change_in_one_process_wakes_others(
         client = Client(other.url, create_admin_tokens(collector.database, 1)[0])
         for _ in range(3):  # a new listener is always notified once
             asyncio.run(wake_up(collector, client))
+
+
+def test_processes_count_the_busy_ones(postgresql_settings: CollectorSettings) -> None:
+    database = Database(postgresql_settings.database)
+    others = [Listening(database, lambda: None) for _ in range(2)]
+    ours = Listening(database, lambda: None)
+    try:
+        assert ours.count_busy() == 1
+        end = time.monotonic() + 60
+        while ours.count_busy() != 1 + len(others) and time.monotonic() < end:
+            for other in others:
+                other.announce()
+            time.sleep(0.05)
+        assert ours.count_busy() == 1 + len(others)
+
+        time.sleep(2)
+        others[0].announce()  # as after the beat of an idle process
+        time.sleep(0.5)
+
+        assert ours.count_busy() == 1
+    finally:
+        for each in (*others, ours):
+            each.close()
 
 
 def test_process_listens_again_after_lost_connection(

@@ -306,7 +306,7 @@ _MAX_HOSTS: Final = 200
 _OWN_HOSTS_SECONDS: Final = 5.0
 """For this time only the process that received a report judges its host."""
 _SWEEP_PAUSE_SECONDS: Final = 0.25
-"""Minimum time between two rounds. Hosts that report meanwhile are judged together."""
+"""Minimum time between two rounds of all busy processes. Hosts that report meanwhile are judged together."""
 _PAUSE_FACTOR: Final = 4
 """Minimum pause after a round, as a multiple of its duration. Reports need most of the processor."""
 
@@ -325,11 +325,14 @@ class Sweeper(Background):
         writer: DatabaseWriter,
         baselines: LearnedBaselines,
         now: Callable[[], float] = time.time,
+        *,
         loop_after: int = LOOP,
+        count_busy: Callable[[], int] = lambda: 1,
     ) -> None:
         super().__init__(
             "sweeper", "hosts could not be judged", pause=_SWEEP_PAUSE_SECONDS, share=_PAUSE_FACTOR
         )
+        self._count_busy = count_busy
         self._database = database
         self._writer = writer
         self._baselines = baselines
@@ -363,6 +366,8 @@ class Sweeper(Background):
 
     def round(self) -> float:
         """Judge all hosts that are due. Return the seconds until the next one is due."""
+        # All busy processes together have a constant number of rounds, because each round costs the same.
+        self._pause = _SWEEP_PAUSE_SECONDS * self._count_busy()
         self.sweep()
         with self._database.reading() as connection:
             due_at = judging.next_due(connection)

@@ -1,6 +1,7 @@
 """Database connections, migrations, and change notifications between processes (LISTEN and NOTIFY)."""
 
 import contextlib
+import math
 import os
 import secrets
 import sqlite3
@@ -272,6 +273,8 @@ _POLLS_BEFORE_LISTEN: Final = 30
 """Number of polls before the next attempt to LISTEN."""
 _ANNOUNCE_SECONDS: Final = 0.25
 """Minimum time between two announcements. Changes in between are announced together."""
+_BUSY_SECONDS: Final = 1.0
+"""A process is busy if it announced changes twice within this time. An idle process announces its beats."""
 
 
 class Listening:
@@ -286,6 +289,8 @@ class Listening:
         self._settings = make_conninfo(url, application_name=_APPLICATION_NAME, **_CLIENT_OPTIONS)
         self._notify = notify
         self._name = secrets.token_hex(8)
+        self._announced: dict[str, tuple[float, float]] = {}
+        """Name of another process -> the monotonic times of its last two announcements, newest first."""
         self._is_closed = threading.Event()
         self._has_news = threading.Event()
         self._wake_reader, self._wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -297,6 +302,11 @@ class Listening:
         if not self._has_news.is_set():
             self._has_news.set()
             self._wake()
+
+    def count_busy(self) -> int:
+        """Return the number of processes that store reports at the moment, at least 1 for this one."""
+        since = time.monotonic() - _BUSY_SECONDS
+        return 1 + sum(before >= since for _, before in list(self._announced.values()))
 
     def close(self) -> None:
         """Stop the thread."""
@@ -332,10 +342,21 @@ class Listening:
                 self._has_news.clear()
                 connection.execute("SELECT pg_notify(%s, %s)", (_CHANNEL, self._name))
                 self._is_closed.wait(_ANNOUNCE_SECONDS)
-            if {news.payload for news in connection.notifies(timeout=0)} - {self._name}:
+            others = {news.payload for news in connection.notifies(timeout=0)} - {self._name}
+            if others:
+                self._note_announcements(others)
                 self._notify()
             if not self._has_news.is_set():
                 self._wait_for(connection.fileno())
+
+    def _note_announcements(self, others: set[str]) -> None:
+        now = time.monotonic()
+        for name, (last, _) in list(self._announced.items()):
+            if last < now - _BUSY_SECONDS:
+                del self._announced[name]
+        for name in others:
+            last, _ = self._announced.get(name, (-math.inf, -math.inf))
+            self._announced[name] = now, last
 
     def _wait_for(self, descriptor: int) -> None:
         """Wait until the descriptor is readable or `_wake` is called."""

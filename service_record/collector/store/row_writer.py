@@ -89,12 +89,19 @@ class _Change:
 class DatabaseWriter:
     """Accepts changes from any thread. `close` writes the accepted changes.
 
-    `after` is called after each transaction.
+    `after` is called after each transaction. `count_busy` returns the number of busy processes that share the
+    database, including this one.
     """
 
-    def __init__(self, database: Database, after: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        after: Callable[[], None] = lambda: None,
+        count_busy: Callable[[], int] = lambda: 1,
+    ) -> None:
         self._database = database
         self._after = after
+        self._count_busy = count_busy
         self._waiting: deque[_Change] = deque()
         self._has_changes = threading.Event()
         """Set while changes wait, and always after `close`."""
@@ -201,6 +208,10 @@ class DatabaseWriter:
                         self._has_changes.clear()
             self._turn.acquire()
             self._is_no_commit.wait(_GATHER_SECONDS)
+            others = self._count_busy() - 1
+            if others > 0 and self._commit_seconds <= _SLOW_COMMIT_SECONDS:
+                # Each process has only a part of the reports, and a transaction costs the same.
+                time.sleep(_GATHER_SECONDS * others)
             is_early = len(self._threads) > 1 and not self._committing
             most = (
                 _MAX_FIRST_CHANGES
