@@ -595,6 +595,21 @@ def test_event_order_does_not_change_the_state(five: Installed) -> None:
     assert detail["summary"]["csrs_approved"] == 7
 
 
+@pytest.mark.parametrize(("seconds", "state"), [(10, "error"), (3600, "finalizing")])
+def test_later_finalizing_event_ends_the_failure(five: Installed, seconds: float, state: str) -> None:
+    five.stage("m1", "Joined")
+    failed = {"is_success": False, "error_info": "etcd is degraded"}
+    five.controller("POST", "actions/complete-installation", failed)
+    assert five.state == "error"
+
+    five.clock.now += seconds
+    five.event("cluster_status_updated", "Updated status of the cluster to finalizing")
+
+    summary = five.detail()["summary"]
+    assert summary["status"] == state
+    assert ("etcd is degraded" in summary["reason"]) == (state == "error")
+
+
 def test_repeated_event_is_stored_once(five: Installed) -> None:
     for host in ("", "m1"):
         for _ in range(3):

@@ -35,6 +35,7 @@ from service_record.collector.domain.cluster_states import (
     reason_of,
 )
 from service_record.collector.domain.installation_rules import (
+    CLOCK_DIFFERENCE_SECONDS,
     CallRefused,
     Event,
     is_outdated,
@@ -272,16 +273,30 @@ def add_event(connection: Connection, event: Event, grant: Grant, now: float) ->
         values["csrs_approved"] = max(event.csrs_approved, before.csrs_approved or 0)
     state = parse_cluster_state(event)
     if state is not None and not is_outdated(event, before.event_at, before.since):
-        values |= {"status": state.value, "is_told": True, "event_at": event.time}
-        if before.status != state:
-            values["since"] = now
-        values["completion_info"] = event.message if state is ClusterState.ERROR else ""
-        if state in {ClusterState.PREPARING, ClusterState.INSTALLING}:
-            values["completion"] = ""  # the result of an earlier attempt
+        values |= _apply_state_event(state, event, before, now)
     if (operator := parse_operator_event(event)) is not None:
         _store_operator(connection, event.cluster_id, operator, now, event)
     _update_row(connection, event.cluster_id, values, now)
     refresh(connection, {event.cluster_id}, now)
+
+
+def _apply_state_event(state: ClusterState, event: Event, before: Any, now: float) -> dict[str, Any]:
+    """Return the changed columns of a cluster after an event that reports its state. `before` is its row."""
+    has_failed = before.completion == "failure"
+    if (
+        state is ClusterState.FINALIZING
+        and has_failed
+        and event.time < before.since + CLOCK_DIFFERENCE_SECONDS
+    ):
+        return {}  # a late event of the attempt whose failure the controller reported
+    values = {"status": state.value, "is_told": True, "event_at": event.time}
+    if before.status != state:
+        values["since"] = now
+    values["completion_info"] = event.message if state is ClusterState.ERROR else ""
+    is_new_attempt = state in {ClusterState.PREPARING, ClusterState.INSTALLING}
+    if is_new_attempt or (state is ClusterState.FINALIZING and has_failed):
+        values["completion"] = ""  # the result of an earlier attempt
+    return values
 
 
 MOST_EVENTS: Final = 2_000
