@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from service_record.diagnosis.cause_rules import CauseRule, Rank
 from service_record.diagnosis.derived_history import has_records, is_derived
-from service_record.diagnosis.evidence.log_lines import SYSTEMD, Era, LogLine, is_of_unnamed_unit, is_own_line
+from service_record.diagnosis.evidence.log_lines import SYSTEMD, Era, LogLine, is_own_line
 from service_record.diagnosis.findings import Diagnosis, FailedUnit, HostCause, QuotedLine, Trouble, Verdict
 from service_record.diagnosis.fitting import CauseMatcher, Match, RuleBook, is_between
 from service_record.diagnosis.judged_host import JudgedHost
@@ -370,7 +370,7 @@ def _add_evidence(diagnosis: Diagnosis, causes: Causes) -> Diagnosis:
 
     If no service is in trouble, look for a cause in the evidence alone: the host may be running but blocked.
     """
-    failures = _failure_contexts(diagnosis)
+    failures = _failure_contexts(diagnosis, causes.evidence)
     ranked = rank_lines(causes.evidence.notable, failures, causes.known_lines)
     root = diagnosis.root and add_likely_cause(_add_telling(diagnosis.root, causes), causes, ranked)
     diagnosis = replace(
@@ -457,15 +457,14 @@ def _is_fragment(diagnosis: Diagnosis, causes: Causes) -> bool:
     return diagnosis.has_no_records and not has_units
 
 
-def _failure_contexts(diagnosis: Diagnosis) -> list[FailureContext]:
+def _failure_contexts(diagnosis: Diagnosis, evidence: Evidence) -> list[FailureContext]:
     """Return the services in trouble and the failed units, with the times of their runs."""
     troubles = [one for one in (diagnosis.root, *diagnosis.others) if one is not None]
     failures = [
         FailureContext(one.service, one.run.started or one.run.first_entry, one.run.ended) for one in troubles
     ]
-    services = [one.unit.label for one in diagnosis.failed_units]
-    since = [one.unit.since for one in diagnosis.failed_units]
-    return failures + [FailureContext(name, None, time) for name, time in zip(services, since, strict=True)]
+    failures += [FailureContext(one.unit.label, None, one.unit.since) for one in diagnosis.failed_units]
+    return [replace(one, meanwhile=evidence.meanwhile.get(one.service, ())) for one in failures]
 
 
 def add_likely_cause_to_unit(failed: FailedUnit, causes: Causes) -> FailedUnit:
@@ -474,8 +473,8 @@ def add_likely_cause_to_unit(failed: FailedUnit, causes: Causes) -> FailedUnit:
     if failed.cause is not None and failed.cause.is_cause:
         return failed
     lines = causes.evidence.own.get(service, ())
-    telling = _find_telling([line for line in lines if line.kind != SYSTEMD and not is_of_unnamed_unit(line)])
-    failure = FailureContext(service, None, failed.unit.since)
+    telling = _find_telling([line for line in lines if line.kind != SYSTEMD])
+    failure = FailureContext(service, None, failed.unit.since, causes.evidence.meanwhile.get(service, ()))
     ranked = rank_lines(causes.evidence.notable, [failure], causes.known_lines)
     cause = likely_cause(service, telling, failed.cause, causes.doubtful.get(service, ()), ranked)
     if telling is None and cause is not None and cause.is_pointer:
@@ -521,6 +520,6 @@ def _add_telling(trouble: Trouble, causes: Causes) -> Trouble:
 
 
 def _is_of_run(line: LogLine, run: Run) -> bool:
-    if line.kind == SYSTEMD or line.time is None or is_of_unnamed_unit(line):
+    if line.kind == SYSTEMD or line.time is None:
         return False
     return is_between(line.time, run.started or run.first_entry, run.ended)

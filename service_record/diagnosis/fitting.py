@@ -31,7 +31,6 @@ from service_record.diagnosis.evidence.log_lines import (
     SYSTEMD,
     LinePlace,
     LogLine,
-    is_of_unnamed_unit,
     is_own_line,
     matches_source,
 )
@@ -195,6 +194,7 @@ class CauseMatcher:
         self._texts = _trouble_texts(trouble) if trouble is not None else {}
         self._known: dict[str, Match | None] = {}
         """Rule name -> its certain match, for conditions that refer to other rules."""
+        self._meanwhile = evidence.meanwhile.get(trouble.service, ()) if trouble is not None else ()
         self._lines = self._run_lines()
         message = self._texts.get("message", b"")
         self._message_tests = book.patterns.tests(message) if message else set[int]()
@@ -203,20 +203,14 @@ class CauseMatcher:
         }
 
     def _run_lines(self) -> tuple[LogLine, ...]:
-        """Return the lines that the failed service logged during the failed run, latest first."""
+        """Return the lines of the failed run, latest first: of the service, then of its programs."""
         trouble = self._trouble
         if trouble is None:
             return ()
-        lines = self._evidence.own.get(trouble.service, ())
+        lines = (*self._meanwhile, *self._evidence.own.get(trouble.service, ()))
         first = trouble.run_started and trouble.run_started - _CLOCK_SLACK
         last = trouble.ended and trouble.ended + _CLOCK_SLACK
-        own = [
-            line
-            for line in lines
-            if is_between(line.time, first, last)
-            and not (is_of_unnamed_unit(line) and (first is None or line.time is None))
-        ]
-        return tuple(reversed(own))
+        return tuple(line for line in reversed(lines) if is_between(line.time, first, last))
 
     def candidates(self) -> list[int]:
         """Return the positions of the rules that can fit, in order.
@@ -342,12 +336,13 @@ class CauseMatcher:
         """Return the nearest match of a line test: the service's own lines first, then other sources."""
         if test.where - test.elsewhere:
             own = self._match_message(test) or self._match_own_lines(test, rule)
-            if own is not None and not (rule.heals and self._continued_after(own.by, test)):
+            if own is not None and rule.heals and self._continued_after(own.by, test):
+                own = replace(own, doubt=_SERVICE_CONTINUED)
+            if own is not None and own.doubt is None:
                 return own
             if own is not None:
                 elsewhere = self._match_elsewhere(test, rule) if test.elsewhere else None
-                is_certain = elsewhere is not None and not elsewhere.doubt
-                return elsewhere if is_certain else replace(own, doubt=_SERVICE_CONTINUED)
+                return elsewhere if elsewhere is not None and not elsewhere.doubt else own
         if not test.elsewhere and rule.rank is not Rank.CAUSE:
             return None
         if not any(test is one.lines for one in rule.unless):
@@ -382,7 +377,7 @@ class CauseMatcher:
         found = (self._find_in_lines(one, self._lines, test, Proximity.OWN_LINE) for one in test.patterns)
         matches = list(chain.from_iterable(islice(lines, _MOST_COMPARED) for lines in found))
         best = min(matches, key=lambda match: says_it_continues(match.line or ""), default=None)
-        if best is None or best.by is None or not is_of_unnamed_unit(best.by):
+        if best is None or best.by is None or best.by not in self._meanwhile:
             return best
         return replace(best, doubt=OF_UNNAMED_UNIT) if rule.rank is Rank.CAUSE else None
 

@@ -71,6 +71,8 @@ class FailureContext(msgspec.Struct, frozen=True):
     service: str
     started: datetime | None = None
     ended: datetime | None = None
+    meanwhile: tuple[LogLine, ...] = ()
+    """Lines that the service's programs probably logged (see `Evidence.meanwhile`)."""
 
 
 def rank_lines(
@@ -86,6 +88,10 @@ def rank_lines(
     ranked = []
     first_of_program: dict[str, NotableLine] = {}
     lines = list(lines)
+    places = {one.line.place for one in lines}
+    # The last lines before a failure are worth reading, whatever words they have.
+    last = (line for failure in failures for line in failure.meanwhile[-MOST_SHOWN:])
+    lines += [NotableLine(line, 1, "") for line in last if line.place not in places]
     for one in lines:
         name = one.line.name
         if name not in first_of_program or _time(one) < _time(first_of_program[name]):
@@ -157,7 +163,7 @@ def is_shallow(text: str) -> bool:
 def _score_closeness(one: NotableLine, failure: FailureContext) -> float:
     """Return the score for the writer and the time of a line relative to a failure."""
     line = one.line
-    score = 3.0 if is_own_line(line, failure.service) else 0.0
+    score = 3.0 if is_own_line(line, failure.service) else 2.0 if line in failure.meanwhile else 0.0
     if failure.service in line.text:
         score += 0.5
     last = one.last_time or line.time

@@ -260,6 +260,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """Number of a line test -> the lines that match it, earliest first."""
     own: Mapping[str, tuple[LogLine, ...]] = msgspec.field(default_factory=dict)
     """Service -> the lines that it logged itself, earliest first."""
+    meanwhile: Mapping[str, tuple[LogLine, ...]] = msgspec.field(default_factory=dict)
+    """Service -> the lines of other programs during its failed runs, in a journal without units. The service
+    probably ran these programs."""
     ends: Mapping[str, tuple[int, LogLine | None]] = msgspec.field(default_factory=dict)
     """File -> its number of lines, and its last line."""
     facts: KnownFacts = msgspec.field(default_factory=KnownFacts)

@@ -63,6 +63,41 @@ def test_line_of_a_script_points_to_the_cause(line: str, cause: str, tmp_path: P
     assert first.endswith(f"failed: setup: exit 1; points to: {cause}")
 
 
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        (
+            "apt-get[745]: E: The repository 'http://deb.lab sid Release' does not have a Release file.",
+            "the package mirror does not have the repository http://deb.lab sid Release",
+        ),
+        (
+            "curl[745]: curl: (35) OpenSSL SSL_connect: SSL_ERROR_SYSCALL in connection to files.lab:443",
+            "curl: curl: (35) OpenSSL SSL_connect: SSL_ERROR_SYSCALL in connection to files.lab:443",
+        ),
+    ],
+)
+def test_line_of_a_new_program_points_to_the_cause(line: str, cause: str, tmp_path: Path) -> None:
+    journal = SCRIPT_FAILED.format(line="setting up").replace(
+        "setting up\n", f"setting up\nJan 03 10:00:01 node1 {line}\n"
+    )
+    assert analyze(journal, tmp_path).endswith(f"failed: setup: exit 1; points to: {cause}")
+
+
+def test_last_lines_of_a_failed_run_are_shown(tmp_path: Path) -> None:
+    file = tmp_path / "journal.txt"
+    file.write_text(SCRIPT_FAILED.format(line="3 of 9 parts are here"))
+    assert "bash: 3 of 9 parts are here" in service_record("analyze", "--from", file, COLUMNS="300").out
+
+
+@pytest.mark.parametrize("earlier", ["chronyd[745]: started", "systemd[1]: Started chronyd.service - NTP."])
+def test_line_of_a_running_daemon_is_not_the_cause(earlier: str, tmp_path: Path) -> None:
+    line = "chronyd[745]: E: The repository 'x' does not have a Release file."
+    journal = f"Jan 03 09:59:00 node1 {earlier}\n" + SCRIPT_FAILED.format(line="setting up").replace(
+        "setting up\n", f"setting up\nJan 03 10:00:01 node1 {line}\n"
+    )
+    assert analyze(journal, tmp_path).endswith("failed: setup: exit 1")
+
+
 def test_script_that_ran_earlier_is_not_the_cause(tmp_path: Path) -> None:
     first = analyze(SCRIPT_FAILED.format(line="setting up"), tmp_path)
     assert first.endswith("failed: setup: exit 1")

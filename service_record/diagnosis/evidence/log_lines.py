@@ -373,11 +373,6 @@ _OTHER_NAMES: Final = {
 """Unit -> other names under which its programs log: `kubelet` of OpenShift logs as `kubenswrapper`."""
 _KINDS_THAT_LOG: Final = (".service", ".mount", ".swap")
 """Suffixes of the units for which systemd runs programs."""
-SCRIPT_RUNNERS: Final = (
-    *("bash", "dash", "env", "java", "node", "perl", "python", "python3", "ruby", "sh", "sudo"),
-    *("timeout", "flock", "docker", "podman", "curl", "wget"),
-)
-"""Programs that many units run as their command. A log without units does not show for which unit one ran."""
 _SCRIPT: Final = r"\.(?:sh|py)$"
 
 
@@ -570,11 +565,6 @@ def is_own_line(line: LogLine, service: str) -> bool:
     if line.host or line.kind in {KERNEL, SYSTEMD, CONTAINERS}:
         return False
     return service in line.services or _is_written_by(line, service)
-
-
-def is_of_unnamed_unit(line: LogLine) -> bool:
-    """Return True if a program that many units run wrote the line, and the log does not name the unit."""
-    return not line.unit and not line.services and line.name in SCRIPT_RUNNERS
 
 
 def _is_written_by(line: LogLine, unit: str) -> bool:

@@ -28,7 +28,7 @@ from service_record.diagnosis.evidence.log_lines import (
     JOURNAL,
     KERNEL,
     OTHER,
-    SCRIPT_RUNNERS,
+    SYSTEMD,
     Era,
     LinePlace,
     LogLine,
@@ -36,8 +36,8 @@ from service_record.diagnosis.evidence.log_lines import (
     classify_file,
     find_home,
     find_top,
-    is_of_unnamed_unit,
     log_line,
+    program_names,
     split_sections,
 )
 from service_record.diagnosis.evidence.notable import NOTABLE, NotableLines
@@ -83,8 +83,16 @@ _UNIT_LISTINGS: Final = frozenset(
 _WITH_UNITS: Final = frozenset({JOURNAL, INSTALLER, KERNEL, OTHER})
 """Kinds of files that can have lines of systemd about units. Consoles have them as well."""
 
-_UNNAMED: Final = ""
-"""The key for lines of programs that run for many units, in `Scanner._own`."""
+_FAILED: Final = (
+    rb"(?i)systemd\[1\]: (?P<unit>[\w:.\\@-]+\.(?:service|mount|swap)): "
+    rb"(?:\w+ process exited, code=(?!exited, status=0)|Failed with result|Unit entered failed)"
+)
+"""Lines of systemd about the end of a failed run."""
+_STARTED: Final = rb"systemd\[1\]: (?:Start(?:ing|ed)|Mount(?:ing|ed)|Activating swap) %b(?:\s|\.{3})"
+_MAX_RUN_BYTES: Final = 1 << 14
+"""The lines that other programs logged during a failed run are searched this far before its end."""
+_SERVICE_NAME: Final = rb"([\w:.\\@-]+)\.service"
+_PROGRAM_LINE: Final = rb"(?m)^[^\n;]{0,80}? (?P<program>[A-Za-z(][\w.@()-]{0,40})\[(?P<pid>\d{1,10})\]: "
 
 _Tag = TypeVar("_Tag")
 
@@ -142,12 +150,12 @@ class Scanner:
             # step EXEC`. Other lines with such a pid are from user managers, with services of users.
             + rb")(?:\.service)?: | systemd\[\d+\]: ("
             + names
-            + rb")\.service: Failed (?:at step|to) |(?m:^| )("
-            + b"|".join(name.encode() for name in SCRIPT_RUNNERS)
-            + rb")\[\d+\]: ",
+            + rb")\.service: Failed (?:at step|to) ",
             options,
         )
         self._unit_lines: deque[tuple[LogStream, int, bytes]] = deque(maxlen=_MAX_UNIT_LINES)
+        self._meanwhile: dict[str, dict[tuple[LogStream, int], bytes]] = {}
+        """Service -> file and number -> a line that another program logged during a failed run."""
         self._has_systemd = False
         self._kernel: tuple[KnownFact, ...] = ()
         self._logged: Any = re2.compile(LOGGED, options)
@@ -170,6 +178,8 @@ class Scanner:
         self._notable = NotableLines()
         self._programs: set[bytes] = set()
         self._lines = 0
+        self._before = b""
+        """The end of the block before the current one."""
         self._kinds: set[str] = set()
 
     def read(self, path: str, read: Callable[[int], bytes]) -> None:
@@ -192,6 +202,7 @@ class Scanner:
         self._kinds.add(stream.kind)
         read = convert_to_lines(stream.form, read)
         rest, number, last = b"", 0, b""
+        self._before = b""
         while chunk := read(_BLOCK_BYTES):
             block = rest + chunk
             end = block.rfind(b"\n") + 1
@@ -201,6 +212,7 @@ class Scanner:
             rest, block = block[end:], block[:end]
             number = self._search_block(stream, block, number)
             last = block
+            self._before = block[-_MAX_RUN_BYTES:]
         if rest:
             number = self._search_block(stream, rest, number)
             last = rest
@@ -243,8 +255,9 @@ class Scanner:
             if own is None:
                 own = self._own[service, stream] = deque(maxlen=_OWN_KEPT)
             own.append((line, raw))
-        for line, raw, _ in _number_lines(block, number + 1, self._find_systemd_lines(stream, block)):
+        for line, raw, start in _number_lines(block, number + 1, self._find_systemd_lines(stream, block)):
             self._unit_lines.append((stream, line, raw))
+            self._keep_lines_of_run(stream, line, raw, self._before + block[:start])
         return number + block.count(b"\n") + (not block.endswith(b"\n"))
 
     def _note_boots(self, stream: LogStream, block: bytes, number: int) -> None:
@@ -280,13 +293,38 @@ class Scanner:
         while match := self._writer.search(block, at):
             start, end = block.rfind(b"\n", 0, match.start()) + 1, end_of_line(block, match.end())
             name = match[2] or match[3] or match[4] or match[5]
-            service = name.decode() if name else _UNNAMED if match[6] else self._pids.get(match[1])
+            service = name.decode() if name else self._pids.get(match[1])
             if service is not None and match.end() <= start + _MAX_LINE_BYTES:
                 yield start, end, service
             at = end + 1
 
-    def _find_systemd_lines(self, stream: LogStream, block: bytes) -> Iterator[tuple[int, int, None]]:
-        """Yield the start and the end of each line of systemd about a unit, in files of the latest boot."""
+    def _keep_lines_of_run(self, stream: LogStream, number: int, raw: bytes, before: bytes) -> None:
+        """Keep the lines of new processes if systemd logged the end of a failed run in line `number`.
+
+        `before` is the text before this line. A process is new if it logged nothing before the run started.
+        In a journal without units, such a process probably belongs to the unit.
+        """
+        failed = re.search(_FAILED, raw)
+        if failed is None:
+            return
+        before = before[-_MAX_RUN_BYTES:]
+        starts = list(re.finditer(_STARTED % re.escape(failed["unit"]), before))
+        if not starts:
+            return
+        begin = starts[-1].start()
+        earlier = set(re.findall(_PROGRAM_LINE, before[:begin]))
+        lines = before[begin:].split(b"\n")[1:-1]
+        service = failed["unit"].removesuffix(b".service").decode(errors="replace")
+        kept = self._meanwhile.setdefault(service, {})
+        for at, text in enumerate(lines, number - len(lines)):
+            program = re.match(_PROGRAM_LINE, text)
+            if program is not None and program.groups() not in earlier:
+                kept[stream, at] = text
+        while len(kept) > _OWN_KEPT:
+            del kept[next(iter(kept))]
+
+    def _find_systemd_lines(self, stream: LogStream, block: bytes) -> Iterator[tuple[int, int, int]]:
+        """Yield start, end, and start again, of lines of systemd about units, in files of the latest boot."""
         if stream.kind not in _WITH_UNITS or stream.host or stream.is_earlier_boot:
             return
         # systemd before version 249 logs "Starting DESCRIPTION" without the unit. Such a line only proves
@@ -295,7 +333,7 @@ class Scanner:
         at = 0
         while match := self._logged.search(block, at):
             start, end = block.rfind(b"\n", 0, match.start()) + 1, end_of_line(block, match.end())
-            yield start, end, None
+            yield start, end, start
             at = end + 1
 
     def _own_texts(self) -> Iterator[tuple[str, str, str]]:
@@ -348,6 +386,22 @@ class Scanner:
             stream = msgspec.structs.replace(stream, is_earlier_boot=True)
         return log_line(stream, number, raw, self._era)
 
+    def _parse_meanwhile(self) -> dict[str, tuple[LogLine, ...]]:
+        """Return service -> the lines that programs of no known unit logged during its failed runs."""
+        units = {unit for _, _, raw in self._unit_lines for unit in re.findall(_SERVICE_NAME, raw)}
+        programs = {name for unit in units for name in program_names(unit.decode(errors="replace"))}
+        return {
+            service: tuple(
+                line
+                for line in _sort_lines(self._parse_line(*place, raw) for place, raw in kept.items())
+                if line.kind not in {SYSTEMD, KERNEL}
+                and not line.unit
+                and not line.services
+                and line.name not in programs
+            )
+            for service, kept in self._meanwhile.items()
+        }
+
     def evidence(self) -> Evidence:
         """Parse the collected lines and return all evidence."""
         lines: dict[int, list[LogLine]] = {}
@@ -357,9 +411,6 @@ class Scanner:
         own: dict[str, list[LogLine]] = {}
         for (service, stream), own_lines in self._own.items():
             own.setdefault(service, []).extend(self._parse_line(stream, *one) for one in own_lines)
-        unnamed = [line for line in own.pop(_UNNAMED, ()) if is_of_unnamed_unit(line)]
-        for service in self._services.difference(self._pids.values()) if unnamed else ():
-            own.setdefault(service, []).extend(unnamed)
         return Evidence(
             lines={test: _sort_lines(groups) for test, groups in lines.items()},
             own={service: _sort_lines(groups) for service, groups in own.items()},
@@ -367,6 +418,7 @@ class Scanner:
                 stream.path: (count, log_line(stream, count, last, self._era))
                 for stream, (count, last) in self._ends.items()
             },
+            meanwhile=self._parse_meanwhile(),
             unit_logs=read_logs(_sort_lines(log_line(*one, self._era) for one in self._unit_lines)),
             programs=frozenset(self._program_names()),
             facts=self._add_stated(read_facts(self._own_texts()))
