@@ -4,6 +4,7 @@ import resource
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from shutil import copytree
 from typing import Final
 
 import pytest
@@ -22,14 +23,24 @@ BUSY: Final = 2
 PAGE_BYTES: Final = 2 << 20
 
 VERBS: Final = {
-    "show": ["show"],
-    "analyze": ["analyze"],
-    "timeline": ["timeline"],
-    "show-json": ["show", "--output", "json"],
-    "analyze-html": ["analyze", "--output", "html"],
-    "timeline-html": ["timeline", "--output", "html"],
-    "traces": ["export", "--to", "otlp"],
+    "show": ["show", "--from", "PLACE"],
+    "show-json": ["show", "--output", "json", "--from", "PLACE"],
+    "analyze": ["analyze", "--from", "PLACE"],
+    "analyze-html": ["analyze", "--output", "html", "--from", "PLACE"],
+    "timeline": ["timeline", "--from", "PLACE"],
+    "timeline-html": ["timeline", "--output", "html", "--from", "PLACE"],
+    "diff": ["diff", "PLACE", "PLACE"],
+    "validate": ["validate", "PLACE"],
+    "triage": ["triage", "PLACE"],
+    "bundle": ["bundle", "--redact", "PLACE", "--output", "NEW"],
+    "rotate": ["rotate", "--from", "COPY", "--max-size", "64K"],
+    "lines": ["export", "--to", "jsonl", "--from", "PLACE"],
+    "chart": ["export", "--to", "chrome-trace", "--from", "PLACE"],
+    "traces": ["export", "--to", "otlp", "--from", "PLACE"],
+    "junit": ["export", "--to", "junit", "--from", "PLACE"],
+    "metrics": ["export", "--to", "prometheus", "--from", "PLACE"],
 }
+"""Each verb that reads records. PLACE has them, COPY has them too and may be changed, NEW is a new file."""
 
 
 def run(number: int, boot: int) -> list[Entry]:
@@ -72,8 +83,15 @@ def sources(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def seconds_and_bytes(verb: str, directory: Path) -> tuple[float, int]:
     """Return the processor time of a verb, and the length of what it writes."""
+    arguments = {
+        "PLACE": directory,
+        "COPY": directory.with_name(f"{directory.name}{verb}"),
+        "NEW": directory.with_suffix(".tar.gz"),
+    }
+    if "COPY" in VERBS[verb]:
+        copytree(directory, arguments["COPY"])
+    command = [*PROGRAM, *(str(arguments.get(part, part)) for part in VERBS[verb])]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [*PROGRAM, *VERBS[verb], "--from", str(directory)]
     done = subprocess.run(command, env=environment(), check=False, stdout=subprocess.PIPE)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.returncode in {0, 1}

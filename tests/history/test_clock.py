@@ -26,7 +26,7 @@ def test_a_clock_that_goes_on_has_no_step() -> None:
     assert steps(a=[*run(0, 5), *run(100, 9000, 1.5)], b=run(50, 60, 0.7)) == ()
 
 
-def test_a_step_is_told_once_with_the_closest_entries_of_any_service() -> None:
+def test_clock_step_is_reported_once() -> None:
     found = steps(
         a=run(0, 500, ahead_at_end=FIVE_HOURS),
         b=[*run(10, 90), *run(100, 400, ahead=FIVE_HOURS)],
@@ -38,7 +38,7 @@ def test_a_step_is_told_once_with_the_closest_entries_of_any_service() -> None:
     assert step.after == entry(at=100 + FIVE_HOURS).time
 
 
-def test_a_clock_set_back_and_again_has_two_steps() -> None:
+def test_clock_set_back_twice_has_two_steps() -> None:
     found = steps(a=[*run(0, 10), *run(20, 30, -60), *run(40, 50, 3.456)])
     assert [(step.seconds, step.uptime) for step in found] == [(-60, UPTIME + 20), (63.46, UPTIME + 40)]
 

@@ -40,7 +40,7 @@ def steps(*runs: Run) -> list[tuple[str, float, float, float]]:
     return [(link.service, link.started, round(link.ready, 3), link.gap) for link in chain]
 
 
-def test_chain_goes_back_over_the_units_that_were_ready_last() -> None:
+def test_chain_follows_the_units_ready_last() -> None:
     assert steps(
         unit("multi-user.target", 5.5, 5.501),
         unit("app", 3.25, 5.5),
@@ -62,7 +62,7 @@ def test_last_target_of_the_boot_ends_the_chain() -> None:
     assert steps(unit("a", 0.5, 1.5), unit("b", 0.7, 4.5))[-1][0] == "b"
 
 
-def test_unit_may_be_ready_a_millisecond_after_the_start_of_the_next() -> None:
+def test_chain_tolerates_a_millisecond() -> None:
     assert [name for name, *_ in steps(unit("a", 0.5, 1.001), unit("b", 1.0, 2.5))] == ["a", "b"]
     assert [name for name, *_ in steps(unit("a", 0.5, 1.002), unit("b", 1.0, 2.5))] == ["b"]
 
@@ -71,7 +71,7 @@ def test_units_that_started_at_once_are_named_once() -> None:
     assert [name for name, *_ in steps(unit("a", 1.5, 1.5), unit("b", 1.5, 1.5))] == ["b", "a"]
 
 
-def test_first_good_run_of_a_unit_from_a_journal_counts() -> None:
+def test_first_good_run_of_a_unit_counts() -> None:
     assert steps(
         unit("a", 0.5, 0.9, outcome=Outcome.FAILURE),
         unit("a", 1.5, 1.9),
@@ -90,6 +90,6 @@ def test_whole_seconds_have_no_chain() -> None:
     assert steps() == []
 
 
-def test_start_up_ends_when_the_last_unit_is_ready() -> None:
+def test_startup_ends_when_last_unit_is_ready() -> None:
     assert startup_end(critical_chain([unit("a", 0.5, 1.5), unit("b", 1.5, 2.5)])) == 2.5
     assert startup_end(()) is None

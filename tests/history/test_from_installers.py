@@ -235,7 +235,7 @@ def test_journal_has_each_event_of_curtin_twice(write: Callable[[str], str]) -> 
     )
 
 
-def test_step_of_a_killed_run_of_curtin_begins_again() -> None:
+def test_step_of_killed_curtin_begins_again() -> None:
     killed = "".join(
         f"start: cmd-install/stage-extract/builtin/cmd-extract: {text}\n" for text in ("command", "image")
     )
@@ -314,7 +314,7 @@ def test_thread_of_anaconda_fails_with_its_exception() -> None:
     assert (location.line, location.function) == (410, "run_installation")
 
 
-def test_clock_set_back_makes_no_stage_of_a_day() -> None:
+def test_clock_set_back_makes_no_day_long_stage() -> None:
     text = """\
 12:00:00,000 INF threading: Running Thread: AnaTimeThread (1)
 12:00:05,000 INF threading: Thread Done: AnaTimeThread (1)
@@ -425,7 +425,7 @@ def test_last_error_of_packaging_counts(end: str, outcome: Outcome) -> None:
     assert run.stages[0].outcome is Outcome.SUCCESS
 
 
-def test_run_of_cloud_init_fails_with_the_message_of_its_module() -> None:
+def test_cloud_init_fails_with_its_module_message() -> None:
     text = CLOUD_INIT.replace(
         "2026-06-21 11:12:36,700",
         "2026-06-21 11:12:36,650 - modules.py[INFO]: Skipping modules 'snap'\n2026-06-21 11:12:36,700",
@@ -459,7 +459,7 @@ def test_other_logs_are_of_no_installer(path: str) -> None:
     assert find_installer(path, "Nov 21 10:00:00 node program[7]: start: nothing\n") is None
 
 
-def test_stages_of_a_log_are_in_the_run_of_the_journal(tmp_path: Path) -> None:
+def test_stages_of_a_log_join_the_journal_run(tmp_path: Path) -> None:
     journal = """\
 2026-06-21T11:12:34+00:00 node systemd[1]: Starting cloud-final.service - Execute cloud user/final scripts...
 2026-06-21T11:12:37+00:00 node systemd[1]: cloud-final.service: Main process exited, code=exited, status=1/FAILURE
@@ -477,7 +477,7 @@ def test_stages_of_a_log_are_in_the_run_of_the_journal(tmp_path: Path) -> None:
     assert [stage["name"] for stage in final[0]["stages"]] == ["config-scripts-user", "config-final_message"]
 
 
-def test_failure_without_message_in_an_open_run_of_the_journal(tmp_path: Path) -> None:
+def test_failure_without_message_in_open_journal_run(tmp_path: Path) -> None:
     (tmp_path / "journal.txt").write_text(
         f"-- Boot {'c' * 32} --\n"
         "2026-06-21T11:12:34+00:00 node systemd[1]: Starting cloud-final.service - Execute scripts...\n"
@@ -520,5 +520,5 @@ def test_impossible_times_are_ignored(path: str, text: str, outcome: Outcome) ->
     assert only_run(read(path, text), "cloud-init").outcome is outcome
 
 
-def test_stage_of_cloud_init_with_an_impossible_start_is_ignored() -> None:
+def test_cloud_init_stage_with_impossible_start_is_ignored() -> None:
     assert list(read_cloud_init_status(b'{"v1": {"init": {"start": 1e300}}}')) == []

@@ -143,7 +143,7 @@ def test_impossible_exit_status_is_ignored() -> None:
     assert (run.outcome, run.facts.exit_code) == (Outcome.FAILURE, None)
 
 
-def test_stop_that_fails_ends_the_run_of_its_description() -> None:
+def test_failed_stop_ends_the_described_run() -> None:
     text = old_text(
         "Starting The agent...",
         "Started The agent.",
@@ -172,7 +172,7 @@ def test_systemd_219_names_the_unit_after_its_description() -> None:
     assert len(history.services) == 1
 
 
-def test_timer_with_the_description_of_its_service_is_no_run() -> None:
+def test_timer_sharing_a_description_is_no_run() -> None:
     text = old_text(
         "Started Daily clean-up.",
         "Starting Daily clean-up...",
@@ -205,7 +205,7 @@ def test_service_that_ends_the_system_succeeds() -> None:
     assert (reboot.outcome, reboot.duration, target.outcome) == (Outcome.SUCCESS, 1.0, Outcome.SUCCESS)
 
 
-def test_reason_of_systemd_is_the_message_of_a_unit_without_lines() -> None:
+def test_systemd_reason_replaces_missing_unit_lines() -> None:
     text = TEXT.replace("pull.sh[40]: pulling", "(pull)[40]: pull.service: Failed at step EXEC: No such file")
     text = text.replace("pull.sh[40]: registry: connection refused", "systemd[1]: a.service: Failed to fork")
     (pull,) = runs(read(text), "pull")
@@ -302,7 +302,7 @@ def test_time_is_when_the_message_was_sent() -> None:
     assert run.duration == pytest.approx(0.4, abs=0.01)
 
 
-def test_line_with_an_empty_line_in_it_ends_no_entry() -> None:
+def test_empty_line_inside_a_message_ends_no_entry() -> None:
     message = "first\n\n_PID=1\nlast"
     data = b"MESSAGE\n" + len(message).to_bytes(8, "little") + message.encode()
     before, after = (
@@ -373,7 +373,7 @@ def test_runs_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> N
     assert any(run.left_out for run in found)
 
 
-def test_left_out_runs_are_counted_if_the_name_of_the_unit_comes_last(
+def test_left_out_runs_are_counted_with_late_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("service_record.history.from_journal._MAX_RUNS", 3)
@@ -533,7 +533,7 @@ def test_second_boot_of_a_console_is_another_boot(tmp_path: Path) -> None:
     ("path", "message"),
     [("x/bootstrap/journals/pull.log", "no space left"), ("x/messages.log", None)],
 )
-def test_lines_in_the_journal_of_one_unit_are_its_own(path: str, message: str | None) -> None:
+def test_lines_of_a_unit_journal_are_its_own(path: str, message: str | None) -> None:
     text = """\
 Nov 21 10:00:01 node systemd[1]: Starting pull.service - Pull...
 Nov 21 10:00:02 node sh[7]: no space left

@@ -42,7 +42,7 @@ def as_started_by(entries: list[Entry], pid: int, **fields: object) -> list[Entr
     return [replace(one, pid=pid, **fields) for one in entries]
 
 
-def test_a_failed_run_knows_its_stage_its_line_and_its_exit_status() -> None:
+def test_failed_run_has_stage_line_and_exit_status() -> None:
     failed = run(*failed_run("second", stack=("12 main /usr/local/bin/job.sh",)))
     assert (failed.outcome, failed.in_stage, failed.duration) == (Outcome.FAILURE, "second", 10)
     assert failed.facts.location == Location(12, "main", "/usr/local/bin/job.sh")
@@ -56,7 +56,7 @@ def test_a_file_name_with_blanks_is_one_file() -> None:
     assert failed.facts.location == Location(7, "f", "/opt/my script.sh")
 
 
-def test_a_failed_stage_that_the_service_went_on_after_is_not_blamed() -> None:
+def test_handled_failure_is_not_blamed() -> None:
     failed = run(
         entry(),
         entry(Phase.STAGE_START, 1, stage="check"),
@@ -69,7 +69,7 @@ def test_a_failed_stage_that_the_service_went_on_after_is_not_blamed() -> None:
     assert [stage.outcome for stage in failed.stages] == [Outcome.FAILURE, Outcome.SUCCESS]
 
 
-def test_a_failure_within_a_stage_that_succeeds_is_not_blamed() -> None:
+def test_failure_inside_a_successful_stage_is_not_blamed() -> None:
     failed = run(
         entry(),
         entry(Phase.STAGE_START, 1, stage="outer"),
@@ -81,7 +81,7 @@ def test_a_failure_within_a_stage_that_succeeds_is_not_blamed() -> None:
     assert failed.in_stage is None
 
 
-def test_of_stages_that_fail_one_after_the_other_the_last_is_blamed() -> None:
+def test_last_of_consecutive_failed_stages_is_blamed() -> None:
     stages = [
         entry(phase, at, stage=name, result=result)
         for at, name in enumerate(["check", "pull"])
@@ -90,13 +90,13 @@ def test_of_stages_that_fail_one_after_the_other_the_last_is_blamed() -> None:
     assert run(entry(), *stages, entry(Phase.SERVICE_END, 5, **FAILURE)).in_stage == "pull"
 
 
-def test_the_line_of_a_failed_stage_does_not_explain_a_signal() -> None:
+def test_line_of_failed_stage_does_not_explain_signal() -> None:
     *start, _ = failed_run("pull")
     assert run(*start, entry(Phase.SERVICE_END, 11, **FAILURE)).facts.location is not None
     assert run(*start, entry(Phase.SERVICE_END, 11, signal="KILL", **FAILURE)).facts.location is None
 
 
-def test_the_innermost_of_the_stages_that_fail_together_is_blamed() -> None:
+def test_innermost_of_failed_stages_is_blamed() -> None:
     line = {"error_line": "3 inner job.py"}
     failed = run(
         entry(),
@@ -113,7 +113,7 @@ def test_the_innermost_of_the_stages_that_fail_together_is_blamed() -> None:
 @pytest.mark.parametrize(
     ("result", "expected"), [(Result.SUCCESS, Outcome.SUCCESS), (Result.FAILURE, Outcome.FAILURE)], ids=str
 )
-def test_a_stage_left_open_comes_to_what_its_run_came_to(result: Result, expected: Outcome) -> None:
+def test_open_stage_has_the_outcome_of_its_run(result: Result, expected: Outcome) -> None:
     (stage,) = run(
         entry(), entry(Phase.STAGE_START, 1, stage="a"), entry(Phase.SERVICE_END, 4, result=result)
     ).stages
@@ -154,7 +154,7 @@ def test_attempts_count_from_one_in_each_boot() -> None:
     assert [r.attempt for r in runs(*starts)] == [1, 2, 1]
 
 
-def test_a_stage_recorded_by_another_process_of_the_invocation_belongs_to_its_run() -> None:
+def test_stage_of_another_process_belongs_to_the_invocation() -> None:
     stage = [entry(Phase.STAGE_START, 1, stage="a", pid=9), entry(Phase.STAGE_END, 2, stage="a", pid=9)]
     assert [s.name for s in run(entry(), *stage, entry(Phase.SERVICE_END, 3)).stages] == ["a"]
 
@@ -168,7 +168,7 @@ def test_what_the_exit_helper_adds_amends_the_run() -> None:
     assert ended.duration == 5
 
 
-def test_a_signal_that_systemd_saw_corrects_a_success_and_what_was_open_in_it() -> None:
+def test_signal_from_systemd_overrides_recorded_success() -> None:
     wrong = entry(Phase.SERVICE_END, 5, exit_code=0)
     right = entry(Phase.SERVICE_END, 6, signal="TERM", service_result="timeout", **FAILURE)
     ended = run(entry(), entry(Phase.STAGE_START, 1, stage="wait"), wrong, right)
@@ -186,23 +186,21 @@ PLACE = {"error_line": "3 main f.sh", "command": "pull", "stack": ("3 main f.sh"
     [({"exit_code": 9}, True), ({"service_result": "oom-kill"}, True), ({"signal": "KILL"}, False)],
     ids=["status", "systemd's result", "signal"],
 )
-def test_what_is_known_of_an_end_stays_when_it_is_amended_unless_a_signal_explains_it(
-    later: dict[str, object], explained: bool
-) -> None:
+def test_amended_end_keeps_its_facts_except_after_signals(later: dict[str, object], explained: bool) -> None:
     ends = [entry(Phase.SERVICE_END, at, **FAILURE, **more) for at, more in ((5, PLACE), (6, later))]
     facts = run(entry(), *ends).facts
     assert (facts.location is not None, facts.command is not None, bool(facts.stack)) == (explained,) * 3
     assert facts.exit_code == (later.get("exit_code", 1) if explained else None)
 
 
-def test_a_signal_that_the_service_survived_is_not_how_it_ended() -> None:
+def test_survived_signal_is_not_the_end() -> None:
     interrupted = entry(Phase.STAGE_END, 2, stage="ask", signal="INT", **FAILURE)
     ended = entry(Phase.SERVICE_END, 3, exit_code=1, **FAILURE)
     facts = run(entry(), entry(Phase.STAGE_START, 1, stage="ask"), interrupted, ended).facts
     assert (facts.signal, facts.exit_code) == (None, 1)
 
 
-def test_an_unknown_signal_does_not_hide_a_known_one() -> None:
+def test_unknown_signal_does_not_hide_a_known_one() -> None:
     ends = [entry(Phase.SERVICE_END, 5, signal=signal, **FAILURE) for signal in ("TERM", "unknown")]
     assert run(entry(), *ends).facts.signal == "TERM"
 
@@ -212,7 +210,7 @@ def test_systemd_contradicts_a_success() -> None:
     assert run(entry(), entry(Phase.SERVICE_END, 1), contradiction).outcome is Outcome.FAILURE
 
 
-def test_an_end_without_a_start_is_a_run_without_a_start() -> None:
+def test_end_without_start_is_a_run() -> None:
     lost = run(entry(Phase.SERVICE_END, 3, **FAILURE))
     assert (lost.started, lost.outcome, lost.duration) == (None, Outcome.FAILURE, None)
 
@@ -249,7 +247,7 @@ def test_the_process_tells_running_from_interrupted(alive: bool | None, expected
     assert asked == [(PID, 60)]
 
 
-def test_process_of_the_service_counts_and_not_that_of_its_pre_command() -> None:
+def test_pid_is_of_the_service_not_its_pre_command() -> None:
     entries = [
         entry("pre-command start", pid=7, pre_command="prepare"),
         entry("pre-command end", 1, pid=7, pre_command="prepare", result="success"),
@@ -262,26 +260,26 @@ def test_process_of_the_service_counts_and_not_that_of_its_pre_command() -> None
     assert (live.outcome, gone.outcome) == (Outcome.RUNNING, Outcome.INTERRUPTED)
 
 
-def test_a_process_of_another_boot_is_not_asked_for() -> None:
+def test_liveness_ignores_processes_of_other_boots() -> None:
     def is_alive(_pid: int, _uptime: float | None) -> bool | None:
         raise AssertionError
 
     assert run(entry(), liveness=Liveness(OTHER_BOOT, is_alive=is_alive)).outcome is Outcome.RUNNING
 
 
-def test_a_run_of_an_earlier_boot_of_this_host_is_interrupted() -> None:
+def test_open_run_of_an_earlier_boot_is_interrupted() -> None:
     liveness = Liveness(OTHER_BOOT, is_at_home=True)
     assert run(entry(), liveness=liveness).outcome is Outcome.INTERRUPTED
 
 
-def test_a_later_boot_interrupts_the_runs_of_every_service() -> None:
+def test_later_boot_interrupts_all_services() -> None:
     later = [entry(at=500, boot_id=OTHER_BOOT)]
     history = build_history([("early", [entry()]), ("late", later)])
     assert [s.outcome for s in history.services] == [Outcome.INTERRUPTED, Outcome.RUNNING]
     assert history.boots == (BOOT_ID, OTHER_BOOT)
 
 
-def test_a_later_run_interrupts_the_one_before_and_its_stage() -> None:
+def test_later_run_interrupts_open_run_and_stage() -> None:
     first, second = runs(
         entry(), entry(Phase.STAGE_START, 1, stage="a"), entry(at=9, pid=2, invocation_id=OTHER_INVOCATION)
     )
@@ -293,7 +291,7 @@ def test_a_later_run_interrupts_the_one_before_and_its_stage() -> None:
     assert second.outcome is Outcome.RUNNING
 
 
-def test_a_run_that_goes_on_beside_a_later_one_is_running() -> None:
+def test_run_beside_a_later_one_is_running() -> None:
     beside = entry(at=5, pid=2, invocation_id=OTHER_INVOCATION)
     first, _ = runs(entry(), beside, entry(Phase.STAGE_START, 6, stage="a"))
     assert first.outcome is Outcome.RUNNING
@@ -304,7 +302,7 @@ def command(phase: Phase, at: float, name: str = "prepare", **fields: object) ->
     return entry(phase, at, pid=99, **{field: name}, **fields)
 
 
-def test_a_pre_command_is_part_of_the_run_that_follows() -> None:
+def test_pre_command_belongs_to_the_next_run() -> None:
     whole = run(
         command(Phase.PRE_COMMAND_START, 0),
         entry(Phase.STAGE_START, 1, stage="unpack", pre_command="prepare", pid=99),
@@ -318,7 +316,7 @@ def test_a_pre_command_is_part_of_the_run_that_follows() -> None:
     assert (whole.outcome, whole.duration, whole.stages) == (Outcome.SUCCESS, 5, ())
 
 
-def test_a_service_whose_pre_command_fails_has_failed_in_it() -> None:
+def test_failed_pre_command_fails_the_service() -> None:
     line = {"error_line": "4 main prepare.sh"}
     failed = run(command(Phase.PRE_COMMAND_START, 0), command(Phase.PRE_COMMAND_END, 1, **FAILURE, **line))
     assert (failed.outcome, failed.in_command, failed.started) == (Outcome.FAILURE, "prepare", None)
@@ -331,7 +329,7 @@ def test_a_service_whose_pre_command_fails_has_failed_in_it() -> None:
     [([command(Phase.PRE_COMMAND_END, 1, **FAILURE)], Outcome.FAILURE), ([], Outcome.INTERRUPTED)],
     ids=["failed", "interrupted"],
 )
-def test_a_pre_command_decides_although_a_post_command_came_after_it(
+def test_pre_command_decides_despite_later_post_command(
     before: list[Entry], outcome: Outcome, result: Result
 ) -> None:
     after = [
@@ -342,7 +340,7 @@ def test_a_pre_command_decides_although_a_post_command_came_after_it(
     assert (whole.outcome, whole.in_command) == (outcome, "prepare")
 
 
-def test_of_a_run_that_recorded_only_commands_a_failed_post_command_is_the_failure() -> None:
+def test_failed_post_command_fails_a_run_of_commands() -> None:
     commands = [
         *(command(Phase.PRE_COMMAND_START, 0), command(Phase.PRE_COMMAND_END, 1)),
         *(
@@ -355,7 +353,7 @@ def test_of_a_run_that_recorded_only_commands_a_failed_post_command_is_the_failu
     assert (whole.outcome, whole.in_command) == (Outcome.FAILURE, "sweep")
 
 
-def test_of_post_commands_alone_the_first_that_fails_is_the_failure() -> None:
+def test_first_failed_post_command_is_the_failure() -> None:
     first, last = (
         [
             command(Phase.POST_COMMAND_START, at, name),
@@ -366,19 +364,19 @@ def test_of_post_commands_alone_the_first_that_fails_is_the_failure() -> None:
     assert run(*first, *last).in_command == "sweep"
 
 
-def test_a_failed_pre_command_that_systemd_ignores_leaves_a_success() -> None:
+def test_ignored_pre_command_failure_leaves_success() -> None:
     commands = command(Phase.PRE_COMMAND_START, 0), command(Phase.PRE_COMMAND_END, 1, **FAILURE)
     assert run(*commands, entry(at=2), entry(Phase.SERVICE_END, 3)).outcome is Outcome.SUCCESS
 
 
-def test_a_failed_pre_command_explains_only_the_failure_of_a_service_that_did_not_start() -> None:
+def test_failed_pre_command_explains_only_services_not_started() -> None:
     commands = command(Phase.PRE_COMMAND_START, 0), command(Phase.PRE_COMMAND_END, 1, **FAILURE)
     end = entry(Phase.SERVICE_END, 3, **FAILURE)
     assert run(*commands, entry(at=2), end).in_command is None
     assert run(*commands, end).in_command == "prepare"
 
 
-def test_a_failed_post_command_makes_a_failure_of_the_run() -> None:
+def test_failed_post_command_fails_the_run() -> None:
     failed = run(
         *[entry(), entry(Phase.SERVICE_END, 1, exit_code=0)],
         *[
@@ -390,14 +388,14 @@ def test_a_failed_post_command_makes_a_failure_of_the_run() -> None:
     assert failed.facts.exit_code == 4
 
 
-def test_a_post_command_without_an_end_is_interrupted_by_the_next_run() -> None:
+def test_next_run_interrupts_an_open_post_command() -> None:
     sweep = command(Phase.POST_COMMAND_START, 2, "sweep")
     first, _ = runs(entry(), entry(Phase.SERVICE_END, 1), sweep, entry(at=9, invocation_id=OTHER_INVOCATION))
     assert [c.outcome for c in first.commands] == [Outcome.INTERRUPTED]
     assert first.outcome is Outcome.SUCCESS
 
 
-def test_each_try_of_a_failing_pre_command_is_a_run_also_without_ids() -> None:
+def test_each_failing_pre_command_is_a_run() -> None:
     one = [
         upstream_entry(Phase.PRE_COMMAND_START, 0, pre_command="pause"),
         upstream_entry(Phase.PRE_COMMAND_END, 1, pre_command="pause", **FAILURE),
@@ -417,21 +415,21 @@ def test_upstreams_runs_pair_in_order() -> None:
     ]
 
 
-def test_what_upstream_records_behind_an_end_is_of_another_run() -> None:
+def test_upstream_entries_after_an_end_start_another_run() -> None:
     ended, other = runs(*upstream_run(0), upstream_entry(Phase.SERVICE_END, 9, **FAILURE))
     assert (ended.outcome, other.outcome, other.has_no_start) == (Outcome.SUCCESS, Outcome.FAILURE, True)
 
 
 @pytest.mark.parametrize("later", [0, 1], ids=["in one second", "as the second changes"])
-def test_upstreams_script_that_is_sourced_twice_starts_one_run(later: int) -> None:
+def test_upstream_script_sourced_twice_starts_one_run(later: int) -> None:
     assert len(runs(upstream_entry(), *upstream_run(later))) == 1
 
 
-def test_upstreams_script_that_starts_two_seconds_later_was_started_anew() -> None:
+def test_upstream_start_two_seconds_later_is_another_run() -> None:
     assert len(runs(upstream_entry(), *upstream_run(2))) == 2
 
 
-def test_upstreams_run_without_an_end_is_interrupted_by_the_next() -> None:
+def test_next_upstream_run_interrupts_an_open_one() -> None:
     assert [r.outcome for r in runs(upstream_entry(), *upstream_run(10))] == [
         Outcome.INTERRUPTED,
         Outcome.SUCCESS,
@@ -441,20 +439,18 @@ def test_upstreams_run_without_an_end_is_interrupted_by_the_next() -> None:
 @pytest.mark.parametrize(
     ("make", "line"), [(upstream_entry, None), (entry, 1)], ids=["upstream's guess", "ours"]
 )
-def test_line_1_is_believed_only_of_a_recorder_that_knows_it(
-    make: Callable[..., Entry], line: int | None
-) -> None:
+def test_line_1_of_upstream_is_unknown(make: Callable[..., Entry], line: int | None) -> None:
     failed = run(make(), make(Phase.SERVICE_END, 5, error_line="1 inner job.sh", **FAILURE))
     assert failed.facts.location == Location(line, "inner", "job.sh")
 
 
-def test_boots_follow_each_record_though_the_clock_was_wrong_at_boot() -> None:
+def test_boot_order_follows_records_despite_wrong_clock() -> None:
     one = {"a": "2026-01-01T00:00:00Z", "b": "1970-01-01T00:00:09Z"}
     other = {"b": "1970-01-01T00:00:10Z", "c": "2026-01-03T00:00:00Z"}
     assert boots_in_order([other, one]) == ("a", "b", "c")
 
 
-def test_records_that_contradict_each_other_fall_back_to_the_clock() -> None:
+def test_contradicting_boot_orders_fall_back_to_clock() -> None:
     assert boots_in_order([{"b": "2", "a": "1"}, {"a": "1", "b": "2"}]) == ("a", "b")
 
 
@@ -488,9 +484,7 @@ def stopped_run(end: dict[str, object]) -> list[Entry]:
     ],
     ids=lambda value: " ".join(map(str, value.values())) if isinstance(value, dict) else str(value),
 )
-def test_a_stop_is_told_from_a_death_and_its_stage_comes_to_the_same(
-    end: dict[str, object], expected: Outcome
-) -> None:
+def test_stop_and_death_differ_for_run_and_stage(end: dict[str, object], expected: Outcome) -> None:
     found = run(*stopped_run(end))
     assert found.outcome is expected
     assert [stage.outcome for stage in found.stages] == [expected]
@@ -503,12 +497,12 @@ def test_a_stop_is_told_from_a_death_and_its_stage_comes_to_the_same(
 
 
 @pytest.mark.parametrize("signal", ["KILL", "SEGV"])
-def test_a_death_that_its_recorder_names_is_a_failure_without_systemd_too(signal: str) -> None:
+def test_signal_named_by_recorder_is_a_failure(signal: str) -> None:
     found = run(entry(), entry(Phase.SERVICE_END, 5, signal=signal, **FAILURE))
     assert found.outcome is Outcome.FAILURE
 
 
-def test_a_stage_that_was_open_at_a_stop_was_stopped() -> None:
+def test_open_stage_of_stopped_run_is_stopped() -> None:
     facts = {"signal": "TERM", "service_result": "success"}
     found = run(
         entry(), entry(Phase.STAGE_START, 1, stage="serve"), entry(Phase.SERVICE_END, 5, **FAILURE, **facts)
@@ -520,7 +514,7 @@ def test_a_stage_that_was_open_at_a_stop_was_stopped() -> None:
     )
 
 
-def test_a_handled_failure_is_not_where_a_service_was_stopped() -> None:
+def test_handled_failure_is_not_the_place_of_a_stop() -> None:
     found = run(
         entry(),
         entry(Phase.STAGE_START, 1, stage="check"),
@@ -531,7 +525,7 @@ def test_a_handled_failure_is_not_where_a_service_was_stopped() -> None:
     assert [stage.outcome for stage in found.stages] == [Outcome.FAILURE]
 
 
-def test_the_stage_that_ended_with_a_contradicted_success_failed_with_it() -> None:
+def test_stage_fails_with_its_contradicted_success() -> None:
     found = run(
         entry(),
         entry(Phase.STAGE_START, 1, stage="first"),
@@ -546,7 +540,7 @@ def test_the_stage_that_ended_with_a_contradicted_success_failed_with_it() -> No
     assert found.stages[1].facts.exit_code == 6
 
 
-def test_a_pre_command_that_was_stopped_decides_the_run() -> None:
+def test_stopped_pre_command_decides_the_run() -> None:
     cut = {"signal": "unknown", **FAILURE}
     found = run(
         command(Phase.PRE_COMMAND_START, 0),
@@ -556,7 +550,7 @@ def test_a_pre_command_that_was_stopped_decides_the_run() -> None:
     assert (found.outcome, found.in_command, len(found.commands)) == (Outcome.STOPPED, "prepare", 1)
 
 
-def test_a_failed_post_command_makes_a_failure_of_a_stop() -> None:
+def test_failed_post_command_fails_a_stopped_run() -> None:
     found = run(
         entry(),
         entry(Phase.SERVICE_END, 5, signal="TERM", service_result="success", **FAILURE),
@@ -566,7 +560,7 @@ def test_a_failed_post_command_makes_a_failure_of_a_stop() -> None:
     assert (found.outcome, found.in_command) == (Outcome.FAILURE, "tidy-up")
 
 
-def test_the_latest_boot_is_the_one_that_runs_although_it_has_recorded_nothing() -> None:
+def test_running_boot_is_latest_without_entries() -> None:
     at_home = Liveness(boot_id=OTHER_BOOT, is_at_home=True)
     elsewhere = Liveness(boot_id=OTHER_BOOT)
     assert build_history([("job", [entry()])], at_home).latest_boot == OTHER_BOOT
@@ -591,7 +585,7 @@ def seen_running(**fields: object) -> Run:
     return Run(**known | fields)  # type: ignore[arg-type]
 
 
-def test_a_run_that_only_systemd_knows_of_is_the_latest_of_its_service() -> None:
+def test_run_known_only_to_systemd_is_latest() -> None:
     recorded = build_history([("job", failed_run()), ("other", failed_run())])
     known = with_running(recorded, [seen_running(), seen_running(service="new", invocation_id="3f" * 16)])
     assert [(service.name, service.runs[-1].attempt) for service in known.services] == [
@@ -603,14 +597,14 @@ def test_a_run_that_only_systemd_knows_of_is_the_latest_of_its_service() -> None
     ]
 
 
-def test_a_run_that_has_recorded_its_start_is_not_told_by_systemd() -> None:
+def test_recorded_run_is_not_repeated_from_systemd() -> None:
     recorded = build_history([("job", failed_run())])
     invocation = recorded.services[0].runs[0].invocation_id
     assert with_running(recorded, [seen_running(invocation_id=invocation)]) == recorded
     assert with_running(recorded, [seen_running(service="renamed", invocation_id=invocation)]) == recorded
 
 
-def test_a_service_that_recorded_only_its_pre_command_runs_while_systemd_says_so() -> None:
+def test_service_with_only_a_pre_command_runs_per_systemd() -> None:
     commands = [command(Phase.PRE_COMMAND_START, 0), command(Phase.PRE_COMMAND_END, 1)]
     recorded = build_history([("job", commands)])
     invocation = recorded.services[0].runs[0].invocation_id
@@ -626,7 +620,7 @@ def test_entries_without_times_are_read_in_their_order() -> None:
     assert not run.has_no_start
 
 
-def test_a_run_has_the_times_that_its_entries_have() -> None:
+def test_run_has_the_times_of_its_entries() -> None:
     first, *middle, last = failed_run("pull")
     record = [replace(first, timestamp=None), *middle, replace(last, timestamp=None, uptime=None)]
     (run,) = build_history([("job", record)]).services[0].runs
@@ -651,13 +645,13 @@ PARALLEL = [
 ]
 
 
-def test_stages_that_name_the_one_they_are_in_are_nested_as_they_say() -> None:
+def test_stages_are_nested_by_their_parent() -> None:
     (run,) = build_history([("job", PARALLEL)]).services[0].runs
     assert [(stage.name, stage.depth) for stage in run.stages] == [("a", 0), ("b", 0), ("a1", 1)]
     assert [stage.name for stage in nested(run.stages)] == ["a", "a1", "b"]
 
 
-def test_executions_of_one_name_at_the_same_time_are_told_apart_by_their_ids() -> None:
+def test_concurrent_stages_are_distinguished_by_id() -> None:
     def of(phase: str, at: float, stage_id: str, **fields: object) -> Entry:
         return entry(phase, at, stage="pull", stage_id=stage_id, **fields)
 
@@ -676,7 +670,7 @@ def test_executions_of_one_name_at_the_same_time_are_told_apart_by_their_ids() -
     ]
 
 
-def test_of_much_damage_the_first_pieces_are_held_abridged_and_the_others_counted() -> None:
+def test_only_first_damaged_pieces_are_kept() -> None:
     long = Malformed(1, "a" * 3072 + "b" * 50_000 + "c" * 1024, "not an entry")
     others = [Malformed(line, "x", "not an entry") for line in range(2, 1502)]
     (service,) = build_history([("job", [long, *others])]).services
@@ -696,21 +690,21 @@ def of_program(number: int) -> list[Entry]:
     return [replace(one, invocation_id=f"{number:032x}") for one in run]
 
 
-def test_a_run_that_others_have_followed_is_amended_by_what_comes_later() -> None:
+def test_late_entries_amend_an_earlier_run() -> None:
     late = entry(Phase.SERVICE_END, 9, signal="KILL", invocation_id=f"{0:032x}", **FAILURE)
     first, second = runs(*of_program(0), *of_program(1), late)
     assert (first.outcome, first.facts.signal) == (Outcome.FAILURE, "KILL")
     assert (second.outcome, second.facts.signal) == (Outcome.SUCCESS, None)
 
 
-def test_a_run_without_an_end_is_over_when_another_follows_its_last_entry() -> None:
+def test_open_run_is_over_when_another_follows() -> None:
     first = f"{9:032x}"
     again = entry(Phase.STAGE_START, 9, stage="wait", invocation_id=first)
     record = [entry(invocation_id=first), *of_program(0), again, *of_program(1)]
     assert [run.outcome for run in runs(*record)] == [Outcome.INTERRUPTED, Outcome.SUCCESS, Outcome.SUCCESS]
 
 
-def test_a_command_that_comes_late_is_not_running_when_another_run_followed() -> None:
+def test_late_command_is_not_running_after_another_run() -> None:
     late = entry(Phase.POST_COMMAND_START, 9, post_command="clean", invocation_id=f"{0:032x}")
     first, _ = runs(*of_program(0), *of_program(1), late)
     assert first.commands[0].outcome is Outcome.INTERRUPTED
@@ -730,7 +724,7 @@ def test_a_command_that_comes_late_is_not_running_when_another_run_followed() ->
         (None, BOOT_ID, None, None),
     ],
 )
-def test_seconds_are_those_of_the_uptime_within_a_boot_and_of_the_clock_elsewhere(
+def test_seconds_use_uptime_within_a_boot(
     uptime: float | None, boot_id: str, clock: int | None, seconds: float | None
 ) -> None:
     end = entry(Phase.SERVICE_END, 7)
@@ -756,7 +750,7 @@ def several(**records: list[Entry]) -> History:
     return build_history(records.items())
 
 
-def test_the_latest_moment_of_records_is_of_their_latest_boot() -> None:
+def test_latest_moment_is_of_the_latest_boot() -> None:
     boots = several(
         a=[entry(at=900), entry(at=1000, uptime=9.0, boot_id=OTHER_BOOT, pid=2)],
         b=[entry(at=1005, uptime=7.0, boot_id=OTHER_BOOT)],
@@ -776,13 +770,13 @@ def boots_of_none() -> list[Entry]:
     return [replace(one, timestamp=None, uptime=None, boot_id=None) for one in failed_run()]
 
 
-def test_of_two_readings_at_one_uptime_the_last_tells_the_time_of_a_boot() -> None:
+def test_last_reading_of_an_uptime_dates_the_boot() -> None:
     found = several(a=[entry(at=3, uptime=5.0)], b=[entry(at=4, uptime=5.0)], c=[entry(at=1, uptime=4.0)])
     assert boot_times(found) == {BOOT_ID: (START - timedelta(seconds=1)).timestamp()}
     assert boot_times(several(a=[entry(uptime=0.5)])) == {BOOT_ID: START.timestamp() - 0.5}
 
 
-def test_of_programs_of_one_invocation_the_one_that_runs_decides_or_else_the_last_to_end() -> None:
+def test_running_or_last_program_of_invocation_decides() -> None:
     def deciding(*entries: Entry) -> int | None:
         (service,) = build_history([("job", entries)]).services
         (one,) = service.attempts
@@ -795,7 +789,7 @@ def test_of_programs_of_one_invocation_the_one_that_runs_decides_or_else_the_las
         assert deciding(*first, *second, entry(Phase.SERVICE_END, at, pid=2)) == expected
 
 
-def test_what_was_left_out_before_any_program_of_an_attempt_was_left_out_before_it() -> None:
+def test_rotation_counts_are_kept_for_every_program() -> None:
     gone = RunsLeftOut(failed=3, alike=2)
     record = [
         *[entry(pid=1, left_out=gone), entry(Phase.SERVICE_END, 1, pid=1, **FAILURE)],
@@ -807,7 +801,7 @@ def test_what_was_left_out_before_any_program_of_an_attempt_was_left_out_before_
     assert [(each.count, each.first.pid, each.last.pid) for each in repeats(service.runs)] == [(4, 1, 2)]
 
 
-def test_what_systemd_knows_is_of_a_new_run_where_the_record_has_more_than_commands() -> None:
+def test_systemd_adds_a_run_beside_more_than_commands() -> None:
     before = [command(Phase.PRE_COMMAND_START, 0), command(Phase.PRE_COMMAND_END, 1)]
     recorded = build_history([("job", before)])
     running = seen_running(invocation_id=INVOCATION_ID, uptime=5.0)
@@ -866,7 +860,7 @@ FRAMES = tuple(Location(line, "f", "f.sh") for line in range(5))
         (None, FRAMES[:0], FRAMES),
     ],
 )
-def test_a_place_knows_what_it_had_called_and_what_had_called_it(
+def test_frames_around_a_location_are_split(
     location: Location | None, inner: tuple[Location, ...], callers: tuple[Location, ...]
 ) -> None:
     assert Facts(location=location, stack=FRAMES).frames_around == (inner, callers)
@@ -883,7 +877,7 @@ def test_a_place_knows_what_it_had_called_and_what_had_called_it(
         ("9" * 5000 + " f job.sh", Location(None, "", "9" * 5000 + " f job.sh")),
     ],
 )
-def test_a_frame_that_names_no_line_function_and_file_is_shown_as_it_is(frame: str, place: Location) -> None:
+def test_frame_of_unknown_form_is_shown_unchanged(frame: str, place: Location) -> None:
     assert run(entry(), entry(Phase.SERVICE_END, 1, error_line=frame, **FAILURE)).facts.location == place
 
 
@@ -903,16 +897,14 @@ def test_what_has_no_time_comes_last() -> None:
     ],
     ids=str,
 )
-def test_only_a_recorder_alone_leaves_open_whether_a_stop_was_one(
-    end: dict[str, str], expected: bool
-) -> None:
+def test_stop_is_uncertain_only_without_systemd(end: dict[str, str], expected: bool) -> None:
     assert is_stop_or_kill(entry(Phase.SERVICE_END, 1, **FAILURE, **end)) is expected
     found = run(entry(), entry(Phase.SERVICE_END, 1, **FAILURE, **end))
     assert found.has_unclear_end is expected
     assert not run(entry()).has_unclear_end
 
 
-def test_end_without_a_result_is_neither_success_nor_failure() -> None:
+def test_end_without_result_is_unknown() -> None:
     found = run(entry(), entry(Phase.STAGE_START, 1, stage="first"), entry(Phase.SERVICE_END, 5, result=None))
 
     assert (found.outcome, found.has_unclear_end) == (Outcome.INTERRUPTED, True)
@@ -923,7 +915,7 @@ def test_end_without_a_result_is_neither_success_nor_failure() -> None:
     )
 
 
-def test_failures_of_stages_that_a_run_goes_on_after_are_counted_until_one_succeeds() -> None:
+def test_handled_failures_are_counted_until_a_success() -> None:
     def ended(at: int, name: str, result: Result, **fields: object) -> list[Entry]:
         return [
             entry(Phase.STAGE_START, at, stage=name, **fields),
@@ -958,7 +950,7 @@ def test_failures_of_stages_that_a_run_goes_on_after_are_counted_until_one_succe
     assert (first.command, first.count, first.stages) == (found.commands[0], 1, 1)
 
 
-def test_an_end_of_a_stage_without_its_start_is_a_stage_in_those_that_are_open() -> None:
+def test_stage_end_without_start_is_a_nested_stage() -> None:
     found = run(
         entry(),
         entry(Phase.STAGE_START, 1, stage="outer"),
@@ -974,7 +966,7 @@ def test_an_end_of_a_stage_without_its_start_is_a_stage_in_those_that_are_open()
     assert found.stages[1].ended == START + timedelta(seconds=2)
 
 
-def test_boots_of_records_that_share_none_are_in_the_order_of_their_clocks() -> None:
+def test_unrelated_boots_are_ordered_by_clock() -> None:
     later = several(
         a=[entry(at=9, boot_id=OTHER_BOOT)], b=[replace(entry(at=5), timestamp=None)], c=[entry(at=7)]
     )
@@ -984,7 +976,7 @@ def test_boots_of_records_that_share_none_are_in_the_order_of_their_clocks() -> 
     assert boots_in_order([{"z": ""}, {"b": "2"}, {"a": "2"}, {"z": ""}]) == ("a", "b", "z")
 
 
-def test_an_end_of_another_process_is_of_a_run_that_has_only_commands() -> None:
+def test_end_of_another_process_joins_run_of_commands() -> None:
     end = entry(Phase.SERVICE_END, 5, pid=2)
     first, second = runs(entry(pid=1), end)
     assert (first.outcome, second.outcome, second.has_no_start) == (Outcome.RUNNING, Outcome.SUCCESS, True)
@@ -994,7 +986,7 @@ def test_an_end_of_another_process_is_of_a_run_that_has_only_commands() -> None:
     assert (whole.outcome, len(whole.commands)) == (Outcome.SUCCESS, 1)
 
 
-def test_a_stage_of_another_process_outside_systemd_is_of_the_run_that_is_open() -> None:
+def test_stage_outside_systemd_joins_the_open_run() -> None:
     def of(phase: str, at: float, pid: int, **fields: object) -> Entry:
         return entry(phase, at, pid=pid, invocation_id=None, **fields)
 
@@ -1006,7 +998,7 @@ def test_a_stage_of_another_process_outside_systemd_is_of_the_run_that_is_open()
     assert [one.outcome for one in runs(start, replace(end, pid=2))] == [Outcome.INTERRUPTED, Outcome.SUCCESS]
 
 
-def test_what_amends_a_command_is_of_its_run_and_the_last_that_is_known_of_it() -> None:
+def test_amended_command_stays_in_its_run() -> None:
     ends = [command(Phase.PRE_COMMAND_END, at, exit_code=at, dropped=1, **FAILURE) for at in (1, 2)]
     found = run(command(Phase.PRE_COMMAND_START, 0), *ends)
     assert (len(found.commands), found.last_entry, found.dropped) == (1, START + timedelta(seconds=2), 2)

@@ -30,9 +30,7 @@ SELECTIONS = {
 
 
 @pytest.mark.parametrize(("selection", "services"), SELECTIONS.values(), ids=SELECTIONS)
-def test_runs_are_selected_and_services_without_any_are_left_out(
-    selection: Selection, services: list[str]
-) -> None:
+def test_services_without_selected_runs_are_left_out(selection: Selection, services: list[str]) -> None:
     history = build_history([("bad", BAD), ("good", GOOD)])
     assert sorted(service.name for service in selection.of(history).services) == services
 
@@ -56,7 +54,7 @@ def test_entries_are_selected_and_damage_always_is(selection: Selection, times: 
     assert pieces[-1] == damage
 
 
-def test_of_a_selected_stage_nothing_beside_it_is_shown() -> None:
+def test_selected_stage_is_shown_alone() -> None:
     def stage(at: int, name: str, **fields: object) -> list[Entry]:
         return [
             entry(Phase.STAGE_START, at, stage=name, **fields),
@@ -100,7 +98,7 @@ BOOTS = ("ab" * 16, "ac" * 16, "12345678" * 4)
         *[("ab", 0), ("ac" * 16, 1), ("acacacac-acac", 1), ("12345678", 2)],
     ],
 )
-def test_a_boot_is_found_by_its_number_or_the_beginning_of_its_id(prefix: str, place: int) -> None:
+def test_boot_is_found_by_number_or_id_prefix(prefix: str, place: int) -> None:
     assert find_boot(BOOTS, prefix) == BOOTS[place]
 
 

@@ -60,7 +60,7 @@ def whole(records: Records, service: str = "job") -> list[Entry]:
 
 
 @pytest.mark.parametrize("umask", [0, 0o022, 0o077], ids=oct)
-def test_the_first_entry_makes_directory_and_file_for_owner_and_group(tmp_path: Path, umask: int) -> None:
+def test_first_entry_makes_directory_and_file(tmp_path: Path, umask: int) -> None:
     records = Records(tmp_path / "new" / "records")
     before = os.umask(umask)
     try:
@@ -71,9 +71,7 @@ def test_the_first_entry_makes_directory_and_file_for_owner_and_group(tmp_path: 
     assert stat.S_IMODE(records.path("job").stat().st_mode) == 0o640
 
 
-def test_the_first_entry_of_an_array_makes_them_for_everybody_to_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_array_is_readable_for_everybody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SERVICE_RECORDS_LAYOUT", "array")
     records = Records(tmp_path / "new")
 
@@ -83,7 +81,7 @@ def test_the_first_entry_of_an_array_makes_them_for_everybody_to_read(
     assert stat.S_IMODE(records.path("job").stat().st_mode) == 0o644
 
 
-def test_entries_are_read_back_in_the_order_of_their_appending(records: Records) -> None:
+def test_entries_are_read_in_appended_order(records: Records) -> None:
     written = [entry("stage start", at, stage=f"stage {at}") for at in range(5)]
     writer = records.writer("job")
     assert all(writer.append(each) for each in written)
@@ -91,7 +89,7 @@ def test_entries_are_read_back_in_the_order_of_their_appending(records: Records)
     assert records.path("job").read_bytes().count(b"\n") == 5
 
 
-def test_a_second_writer_and_a_torn_tail_stay_apart(records: Records) -> None:
+def test_second_writer_does_not_join_torn_tail(records: Records) -> None:
     records.directory.mkdir()
     write_lines(records.path("job"), entry(), TORN)
     records.writer("job").append(entry(at=1))
@@ -99,9 +97,7 @@ def test_a_second_writer_and_a_torn_tail_stay_apart(records: Records) -> None:
 
 
 @pytest.mark.parametrize("before", [b"", b"\n"], ids=["empty-file", "file-with-something"])
-def test_no_write_is_longer_than_bash_and_the_kernel_keep_in_one_piece(
-    records: Records, before: bytes
-) -> None:
+def test_no_write_exceeds_the_atomic_size(records: Records, before: bytes) -> None:
     records.directory.mkdir()
     write_lines(records.path("job"), before)
     records.writer("job").append(entry("stage end", error_message="x" * 9000))
@@ -127,16 +123,14 @@ def put_read_fifo(path: Path) -> None:
 
 
 @pytest.mark.parametrize("put", [put_directory, put_link, os.mkfifo, put_read_fifo, put_socket])
-def test_what_is_no_file_is_not_written_to_and_does_not_block(
-    records: Records, put: Callable[[Path], None]
-) -> None:
+def test_irregular_file_is_neither_written_nor_blocks(records: Records, put: Callable[[Path], None]) -> None:
     records.directory.mkdir()
     put(records.path("job"))
     assert not records.writer("job").append(entry())
     assert not (records.directory.parent / "elsewhere").exists()
 
 
-def test_what_could_not_be_written_is_counted_in_the_next_entry_that_is(records: Records) -> None:
+def test_next_entry_counts_lost_entries(records: Records) -> None:
     writer = records.writer("job")
     writer.append(entry())
     records.path("job").rename(records.directory / "kept")
@@ -148,7 +142,7 @@ def test_what_could_not_be_written_is_counted_in_the_next_entry_that_is(records:
     assert whole(records) == [entry(), entry(at=3, dropped=2), entry(at=4)]
 
 
-def test_an_entry_cut_short_by_a_full_disk_costs_itself_only(records: Records) -> None:
+def test_full_disk_spoils_only_one_entry(records: Records) -> None:
     """RLIMIT_FSIZE stands in for the disk: the kernel writes what fits, then nothing."""
     writer = records.writer("job")
     writer.append(entry())
@@ -165,14 +159,14 @@ def test_an_entry_cut_short_by_a_full_disk_costs_itself_only(records: Records) -
     assert isinstance(damage, Malformed)
 
 
-def test_an_entry_that_cannot_be_put_into_json_is_a_lost_entry_not_an_error(records: Records) -> None:
+def test_unencodable_entry_is_lost_without_error(records: Records) -> None:
     writer = records.writer("job")
     assert not writer.append(entry("stage start", stage=object()))
     assert writer.append(entry())
     assert whole(records) == [entry(dropped=1)]
 
 
-def test_a_file_that_was_moved_away_is_made_anew(records: Records) -> None:
+def test_moved_file_is_created_again(records: Records) -> None:
     writer = records.writer("job")
     writer.append(entry())
     records.path("job").unlink()
@@ -222,7 +216,7 @@ def written_to_by_a_thread(writer: Writer) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_a_forked_child_writes_on_whatever_its_parents_threads_were_doing(records: Records) -> None:
+def test_forked_child_writes_despite_parent_threads(records: Records) -> None:
     writer = records.writer("job")
     with written_to_by_a_thread(writer):
         for number in range(50):
@@ -235,7 +229,7 @@ def test_a_forked_child_writes_on_whatever_its_parents_threads_were_doing(record
     assert [found.exit_code for found in whole(records) if found.stage == "child"] == list(range(50))
 
 
-def test_forked_child_does_not_count_losses_of_its_parent(records: Records) -> None:
+def test_forked_child_does_not_count_parent_losses(records: Records) -> None:
     writer = records.writer("job")
     assert not writer.append(entry("stage start", stage=object()))
     child = os.fork()
@@ -246,7 +240,7 @@ def test_forked_child_does_not_count_losses_of_its_parent(records: Records) -> N
     assert whole(records) == [entry()]
 
 
-def test_a_signal_handler_may_append_in_the_midst_of_an_append(records: Records) -> None:
+def test_signal_handler_may_append_during_append(records: Records) -> None:
     writer = records.writer("job")
     handled = list[bool]()  # a sum would lose what a handler adds within another
 
@@ -266,7 +260,7 @@ def test_a_signal_handler_may_append_in_the_midst_of_an_append(records: Records)
 
 
 @pytest.mark.slow
-def test_a_writer_killed_at_any_moment_leaves_at_most_one_torn_line_and_loses_nothing_before(
+def test_killed_writer_leaves_at_most_one_torn_line(
     records: Records,
 ) -> None:
     for kill in range(10):
@@ -303,7 +297,7 @@ def test_services_are_all_the_files_whoever_named_them(records: Records) -> None
 
 
 @pytest.mark.parametrize("service", ["kube.let", "-", "x.service", "a\nb", "x" * 250, "\udcff"])
-def test_a_record_that_another_recorder_named_is_read_under_that_name(records: Records, service: str) -> None:
+def test_record_named_by_another_recorder_is_read(records: Records, service: str) -> None:
     records.directory.mkdir()
     write_lines(records.directory / f"{service}.json", entry(stage="theirs"))
     records.writer(service).append(entry(stage="ours"))
@@ -322,13 +316,13 @@ def test_no_name_leads_out_of_the_directory(records: Records, service: str) -> N
     assert len(list(records.directory.iterdir())) == 2
 
 
-def test_no_directory_is_no_services_and_no_file_is_an_error(records: Records) -> None:
+def test_missing_directory_has_no_services(records: Records) -> None:
     assert records.services() == []
     with pytest.raises(FileNotFoundError):
         next(records.read("job"))
 
 
-def test_reading_what_is_no_file_is_an_error_and_does_not_block(records: Records) -> None:
+def test_irregular_file_is_an_error_and_never_blocks(records: Records) -> None:
     records.directory.mkdir()
     os.mkfifo(records.path("job"))
     with pytest.raises(OSError, match=r"job\.json: not a regular file"):
@@ -355,7 +349,7 @@ def test_reading_what_is_no_file_is_an_error_and_does_not_block(records: Records
         ("a\udcffb", "a?b"),
     ],
 )
-def test_a_name_of_any_kind_is_recorded_under_a_plain_one(name: str, recorded: str) -> None:
+def test_any_service_name_gets_a_plain_file(name: str, recorded: str) -> None:
     assert record_name(name) == recorded
     assert record_name(recorded) == recorded
 
@@ -368,9 +362,7 @@ def test_the_directory_is_the_environments_or_upstreams(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(("missing", "is_written"), [(0, True), (1, True), (2, False)])
-def test_an_entry_that_lacks_only_its_end_is_in_the_file(
-    records: Records, missing: int, is_written: bool
-) -> None:
+def test_entry_lacking_only_its_newline_counts(records: Records, missing: int, is_written: bool) -> None:
     writer = records.writer("job")
     writer.append(entry())
     size = records.path("job").stat().st_size
@@ -388,7 +380,7 @@ def test_an_entry_that_lacks_only_its_end_is_in_the_file(
 
 @pytest.mark.parametrize("sync", ["ends", "", "all"])
 @pytest.mark.parametrize("is_link", [False, True], ids=["directory", "link"])
-def test_only_ends_of_runs_and_failures_wait_for_the_disk_where_that_is_wanted(
+def test_only_run_ends_and_failures_are_synced(
     records: Records, monkeypatch: pytest.MonkeyPatch, sync: str, is_link: bool
 ) -> None:
     synced = []
@@ -414,9 +406,7 @@ def test_only_ends_of_runs_and_failures_wait_for_the_disk_where_that_is_wanted(
         assert synced == expected
 
 
-def test_a_file_that_may_not_be_written_is_one_of_the_inbox(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unwritable_record_goes_to_the_inbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only whom a directory's mode binds, not root, needs the inbox."""
     directory, inbox = tmp_path / "records", tmp_path / "inbox"
     monkeypatch.setenv("SERVICE_RECORDS_DIR", str(directory))
@@ -443,9 +433,7 @@ def test_a_file_that_may_not_be_written_is_one_of_the_inbox(
     assert writing_path("job") == record
 
 
-def test_a_file_of_the_inbox_counts_while_a_process_of_its_service_is_among_its_writers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_inbox_file_counts_only_with_service_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     me, nobody, service = os.getpid(), 2**22 + 1, "job-of-this-test"
     (tmp_path / "cgroup").write_text(f"0::/system.slice/{service}.service\n")
     parked, open_file = tmp_path / "inbox", os.open
@@ -478,7 +466,7 @@ def inbox_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "inbox"
 
 
-def test_user_gets_no_more_than_its_share_of_the_inbox(inbox_directory: Path) -> None:
+def test_inbox_is_limited_for_each_user(inbox_directory: Path) -> None:
     size = inbox.MAX_BYTES_OF_USER // 2
     line = entry(pid=1).to_line() + b"\n"
     for number in range(4):
@@ -522,7 +510,7 @@ def test_rest_of_the_inbox_is_reported_once(inbox_directory: Path) -> None:
 
 
 @pytest.mark.parametrize("behind", [b"", b"x"], ids=["empty", "torn"])
-def test_a_writer_that_may_write_and_not_read_begins_a_line(
+def test_write_only_writer_begins_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: bytes
 ) -> None:
     path = write_lines(tmp_path / "job.json", behind)
@@ -562,9 +550,7 @@ ARRAY = b'[\n{"a":1}\n]\n'
     ],
     ids=lambda value: repr(value)[:40],
 )
-def test_an_array_that_is_closed_is_extended_and_no_other(
-    tmp_path: Path, before: bytes, begins: bytes | None
-) -> None:
+def test_only_closed_array_is_extended(tmp_path: Path, before: bytes, begins: bytes | None) -> None:
     path = tmp_path / "job.json"
     path.write_bytes(before)
     with path.open("r+b") as file:
@@ -584,7 +570,7 @@ def test_an_array_that_is_closed_is_extended_and_no_other(
     ]
 
 
-def test_the_room_behind_an_array_is_used_before_more_is_made(tmp_path: Path) -> None:
+def test_room_behind_array_is_used_first(tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     path.write_bytes(b"")
     sizes = []
@@ -600,7 +586,7 @@ def test_the_room_behind_an_array_is_used_before_more_is_made(tmp_path: Path) ->
     assert sizes == expected
 
 
-def test_the_lock_of_an_array_is_waited_for_and_given_back(tmp_path: Path) -> None:
+def test_array_lock_is_awaited_and_released(tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     path.write_bytes(ARRAY)
     with path.open("r+b") as file, path.open("rb") as other:

@@ -50,7 +50,7 @@ each_bash = pytest.mark.parametrize("bash", bashes(), ids=str)
 
 
 @each_writer
-def test_a_new_file_is_a_closed_array_after_each_entry(writer: ArrayWriter, tmp_path: Path) -> None:
+def test_array_is_closed_after_each_entry(writer: ArrayWriter, tmp_path: Path) -> None:
     states = writer.append(tmp_path, 9)
 
     assert [len(elements(state)) for state in states] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
@@ -68,7 +68,7 @@ def test_an_entry_changes_nothing_before_it(writer: ArrayWriter, tmp_path: Path)
 
 
 @each_writer
-def test_an_entry_is_a_line_and_room_is_left_behind_the_bracket(writer: ArrayWriter, tmp_path: Path) -> None:
+def test_array_has_entry_lines_and_spare_room(writer: ArrayWriter, tmp_path: Path) -> None:
     for number, state in enumerate(writer.append(tmp_path, 9), start=1):
         assert len(state.rstrip(b" \n").split(b"\n")) == number + 2
         assert len(state) % 1024 == 0
@@ -76,7 +76,7 @@ def test_an_entry_is_a_line_and_room_is_left_behind_the_bracket(writer: ArrayWri
 
 
 @each_writer
-def test_no_sector_of_a_room_is_without_a_newline(writer: ArrayWriter, tmp_path: Path) -> None:
+def test_each_sector_of_room_has_a_newline(writer: ArrayWriter, tmp_path: Path) -> None:
     """Between the halves of two entries, after a loss of power, it would else be part of a text."""
     for state in writer.append(tmp_path, 9):
         behind = range(-(-len(state.rstrip(b" \n")) // 512) * 512, len(state), 512)
@@ -102,9 +102,7 @@ def test_the_lock_is_free_after_an_entry(writer: ArrayWriter, tmp_path: Path) ->
 
 @each_writer
 @pytest.mark.parametrize("layout", [LINES, NO_LAYOUT, {"SERVICE_RECORDS_LAYOUT": "pyramid"}], ids=str)
-def test_a_new_file_has_lines_unless_the_environment_says_array(
-    writer: ArrayWriter, layout: dict[str, str], tmp_path: Path
-) -> None:
+def test_new_file_has_lines_by_default(writer: ArrayWriter, layout: dict[str, str], tmp_path: Path) -> None:
     written = writer.append(tmp_path, 2, layout=layout)[-1]
 
     assert [json.loads(line)["phase"] for line in written.splitlines()] == ["service start", "stage start"]
@@ -222,9 +220,7 @@ EMPTY_OPEN_FORMS = {"an open array": b"[", "an open array and a newline": b"[\n"
 
 @each_bash
 @pytest.mark.parametrize("content", OPEN_FORMS.values(), ids=OPEN_FORMS)
-def test_the_exit_helper_makes_one_closed_array_and_no_copy(
-    bash: Bash, content: bytes, tmp_path: Path
-) -> None:
+def test_exit_helper_makes_one_closed_array(bash: Bash, content: bytes, tmp_path: Path) -> None:
     put(tmp_path, content + b"\n" + PARKED.to_line())
 
     assert run_exit_helper(tmp_path, bash) == [*JSON, PARKED.to_json()]
@@ -233,9 +229,7 @@ def test_the_exit_helper_makes_one_closed_array_and_no_copy(
 
 @each_bash
 @pytest.mark.parametrize("content", EMPTY_OPEN_FORMS.values(), ids=EMPTY_OPEN_FORMS)
-def test_the_exit_helper_closes_an_array_that_has_nothing_but_parked_lines(
-    bash: Bash, content: bytes, tmp_path: Path
-) -> None:
+def test_exit_helper_closes_array_of_parked_lines(bash: Bash, content: bytes, tmp_path: Path) -> None:
     put(tmp_path, content + b"\n" + PARKED.to_line())
 
     assert run_exit_helper(tmp_path, bash) == [PARKED.to_json()]
@@ -244,9 +238,7 @@ def test_the_exit_helper_closes_an_array_that_has_nothing_but_parked_lines(
 
 @each_writer
 @pytest.mark.parametrize("form", ["not closed", "on one line", "a line behind upstream's", "lines behind []"])
-def test_entries_are_parked_in_order_where_there_is_no_closed_array(
-    writer: ArrayWriter, form: str, tmp_path: Path
-) -> None:
+def test_entries_are_parked_in_order(writer: ArrayWriter, form: str, tmp_path: Path) -> None:
     before = OPEN_FORMS[form]
     put(tmp_path, before)
 
@@ -260,7 +252,7 @@ def test_entries_are_parked_in_order_where_there_is_no_closed_array(
 
 
 @each_writer
-def test_the_array_is_extended_again_after_the_exit_helper(writer: ArrayWriter, tmp_path: Path) -> None:
+def test_array_is_extended_after_exit_helper(writer: ArrayWriter, tmp_path: Path) -> None:
     put(tmp_path, OPEN_FORMS["not closed"])
     writer.append(tmp_path)
     before = run_exit_helper(tmp_path)
@@ -298,7 +290,7 @@ def test_the_longest_entries_go_in(writer: ArrayWriter, tmp_path: Path) -> None:
     assert 4000 < max(len(line) for line in states[-1].split(b"\n")) <= 4096
 
 
-def test_both_writers_go_on_with_what_the_other_has_written(tmp_path: Path) -> None:
+def test_writers_continue_each_others_array(tmp_path: Path) -> None:
     for _ in range(2):
         for writer in WRITERS:
             state = writer.append(tmp_path, 2)[-1]
@@ -307,7 +299,7 @@ def test_both_writers_go_on_with_what_the_other_has_written(tmp_path: Path) -> N
     assert not damaged_of(tmp_path).exists()
 
 
-def test_a_reader_of_the_file_while_lines_are_parked_gets_every_entry(tmp_path: Path) -> None:
+def test_reader_gets_parked_entries(tmp_path: Path) -> None:
     parked = put(tmp_path, THREE + b"\n]" + ROOM + b"\n" + LAST + b"\n")
 
     with parked.open("rb") as stream:

@@ -29,7 +29,7 @@ def stages_of(entries: Iterable[Json]) -> Counter[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_many_writers_make_one_array_and_readers_see_one_at_every_moment(tmp_path: Path) -> None:
+def test_concurrent_writers_always_leave_one_array(tmp_path: Path) -> None:
     """But for a read in the midst of a write(2), of which a busy machine has more. An array that is open
     between two writes would be seen so by every other read.
     """

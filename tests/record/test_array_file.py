@@ -31,7 +31,7 @@ def filled(lines: list[bytes], size: int) -> bytes:
     return bytes(content)
 
 
-def test_an_array_grows_by_whole_blocks_whatever_the_length_of_its_entries(tmp_path: Path) -> None:
+def test_array_grows_by_whole_blocks(tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     for length in range(21, 1300):
         path.write_bytes(b"")
@@ -67,15 +67,13 @@ def full_disk(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("missing", "is_written"), [(0, True), (2, True), (3, False)])
-def test_an_entry_that_lacks_only_the_end_of_its_array_is_written(
-    path: Path, missing: int, is_written: bool
-) -> None:
+def test_entry_lacking_only_the_array_end_counts(path: Path, missing: int, is_written: bool) -> None:
     end = len(CLOSED.removesuffix(b"\n]\n")) + len(b",\n" + entry(at=40).to_line().rstrip() + b"\n]")
     with full_disk(end - missing):
         assert Writer(path).append(entry(at=40)) is is_written
 
 
-def test_a_new_array_on_a_full_disk_is_one_later(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_array_on_full_disk_recovers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.unlink()
     writer = Writer(path)
     with full_disk(4):
@@ -86,9 +84,7 @@ def test_a_new_array_on_a_full_disk_is_one_later(path: Path, monkeypatch: pytest
     assert [each["dropped"] for each in elements(path.read_bytes())] == [1]
 
 
-def test_a_writer_waits_for_the_lock_and_sleeps_meanwhile(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_writer_sleeps_while_waiting_for_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flock, tries = fcntl.flock, list[int]()
 
     def counted_flock(descriptor: int, operation: int) -> None:
@@ -117,9 +113,7 @@ def on_lock(monkeypatch: pytest.MonkeyPatch, do: Callable[[int], object]) -> Non
     monkeypatch.setattr(fcntl, "flock", flock_and_do)
 
 
-def test_the_lock_is_free_although_a_child_that_was_forked_meanwhile_has_the_file_open(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forked_child_does_not_keep_the_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copies: list[int] = []
     on_lock(monkeypatch, lambda descriptor: copies.append(os.dup(descriptor)))
     assert Writer(path).append(LATER[0])
@@ -130,7 +124,7 @@ def test_the_lock_is_free_although_a_child_that_was_forked_meanwhile_has_the_fil
 @pytest.mark.parametrize(
     "moment", ["before-the-lock", "before-the-size", "before-the-room", "after-the-write"]
 )
-def test_entry_of_a_signal_handler_is_moved_into_the_array(
+def test_signal_handler_entry_is_moved_into_array(
     path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     """Whenever the handler runs in the middle of an append."""

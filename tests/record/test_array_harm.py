@@ -85,7 +85,7 @@ def readable(content: bytes) -> list[Json]:
 
 @each_bash
 @each_service
-def test_a_service_that_records_in_an_array_is_as_without(bash: Bash, service: str, tmp_path: Path) -> None:
+def test_array_recording_does_not_change_the_service(bash: Bash, service: str, tmp_path: Path) -> None:
     recorded = run(bash, service, tmp_path)
 
     assert_unharmed(recorded, ended_without(bash, service))
@@ -97,7 +97,7 @@ def test_a_service_that_records_in_an_array_is_as_without(bash: Bash, service: s
 @each_bash
 @some_services
 @pytest.mark.parametrize("obstacle", OBSTACLES.values(), ids=OBSTACLES)
-def test_an_obstacle_in_the_place_of_the_record_harms_no_service(
+def test_obstacle_instead_of_record_harms_no_service(
     bash: Bash, service: str, obstacle: Callable[[Path], None], tmp_path: Path
 ) -> None:
     obstacle(tmp_path / "records")
@@ -139,9 +139,7 @@ def test_a_limit_of_the_shell_harms_no_service(bash: Bash, service: str, limit: 
 @two_services
 @needs_mount
 @pytest.mark.parametrize("left", [0, 1, 300, 1000, 1500, 2500, 3500])
-def test_on_a_full_file_system_the_array_stays_closed(
-    bash: Bash, service: str, left: int, tmp_path: Path
-) -> None:
+def test_array_stays_closed_on_a_full_disk(bash: Bash, service: str, left: int, tmp_path: Path) -> None:
     """The last block of the file has so many bytes left."""
     before = CLOSED.rstrip() + b" " * (4095 - left - len(CLOSED.rstrip())) + b"\n"
 
@@ -153,7 +151,7 @@ def test_on_a_full_file_system_the_array_stays_closed(
 
 @each_bash
 @needs_mount
-def test_what_a_full_file_system_swallowed_is_counted_once_there_is_room(bash: Bash, tmp_path: Path) -> None:
+def test_entries_lost_to_full_disk_are_counted(bash: Bash, tmp_path: Path) -> None:
     many = "for n in {1..20}; do record_service_stage_start $n; record_service_stage_success; done\n"
     then = "cat records/service.json >full.json; rm records/ballast\n"
 

@@ -46,9 +46,7 @@ each_bash = pytest.mark.parametrize("bash", bashes(), ids=str)
 
 
 @each_writer
-def test_without_the_lock_entries_are_kept_as_lines_and_only_the_first_waits_long(
-    writer: ArrayWriter, tmp_path: Path
-) -> None:
+def test_only_first_entry_waits_long_for_lock(writer: ArrayWriter, tmp_path: Path) -> None:
     with held_lock(put(tmp_path, CLOSED)):
         begun = time.monotonic()
         [*_, parked] = writer.append(tmp_path, ENTRIES)
@@ -61,9 +59,7 @@ def test_without_the_lock_entries_are_kept_as_lines_and_only_the_first_waits_lon
 
 
 @each_writer
-def test_the_exit_helper_takes_the_lines_in_once_the_lock_is_free(
-    writer: ArrayWriter, tmp_path: Path
-) -> None:
+def test_exit_helper_inserts_lines_when_lock_is_free(writer: ArrayWriter, tmp_path: Path) -> None:
     with held_lock(put(tmp_path, CLOSED)):
         [*_, parked] = writer.append(tmp_path, 3)
 
@@ -72,9 +68,7 @@ def test_the_exit_helper_takes_the_lines_in_once_the_lock_is_free(
 
 
 @each_bash
-def test_lines_that_are_parked_while_the_exit_helper_waits_are_taken_in_too(
-    bash: Bash, tmp_path: Path
-) -> None:
+def test_lines_parked_during_wait_are_inserted(bash: Bash, tmp_path: Path) -> None:
     """Another service of that name may still record."""
     record = put(tmp_path, CLOSED)
     with held_lock(record) as holder, ThreadPoolExecutor() as executor:
@@ -97,9 +91,7 @@ def test_lines_that_are_parked_while_the_exit_helper_waits_are_taken_in_too(
 @pytest.mark.parametrize(
     "missing", [["flock"], ["dd", "tail"], ["flock", "dd", "tail", "tr", "mkdir"]], ids=str
 )
-def test_without_a_program_entries_are_kept_as_lines_and_the_service_is_unharmed(
-    bash: Bash, missing: Sequence[str], tmp_path: Path
-) -> None:
+def test_entries_are_parked_without_lock_program(bash: Bash, missing: Sequence[str], tmp_path: Path) -> None:
     tmp_path.joinpath("with", "records").mkdir(parents=True)
     tmp_path.joinpath("without").mkdir()
     record = tmp_path / "with" / "records" / "service.json"
@@ -114,7 +106,7 @@ def test_without_a_program_entries_are_kept_as_lines_and_the_service_is_unharmed
 
 @each_bash
 @needs_mount
-def test_what_was_kept_without_a_program_is_taken_in_once_it_is_there(bash: Bash, tmp_path: Path) -> None:
+def test_entries_parked_without_program_are_inserted_later(bash: Bash, tmp_path: Path) -> None:
     put(tmp_path, CLOSED)
     run_without(["flock"], bash, tmp_path, SHIM)
 

@@ -54,9 +54,7 @@ DAMAGED = {
 
 @each_writer
 @pytest.mark.parametrize("damage", ["a torn entry", "NULs behind the newline", "foreign text"])
-def test_a_recorder_leaves_what_is_torn_alone_and_parks_its_entries(
-    writer: ArrayWriter, damage: str, tmp_path: Path
-) -> None:
+def test_writer_parks_entries_behind_a_torn_array(writer: ArrayWriter, damage: str, tmp_path: Path) -> None:
     before = DAMAGED[damage][0]
     put(tmp_path, before)
 
@@ -70,7 +68,7 @@ def test_a_recorder_leaves_what_is_torn_alone_and_parks_its_entries(
 
 @each_bash
 @pytest.mark.parametrize(("content", "torn"), DAMAGED.values(), ids=DAMAGED)
-def test_what_is_torn_is_replaced_and_a_copy_is_kept(
+def test_torn_array_is_replaced_with_a_copy_kept(
     bash: Bash, content: bytes, torn: bytes, tmp_path: Path
 ) -> None:
     put(tmp_path, content + b"\n" + PARKED.to_line())
@@ -101,9 +99,7 @@ def test_what_is_torn_is_replaced_and_a_copy_is_kept(
         ),
     ],
 )
-def test_a_whole_line_behind_a_torn_one_is_taken_in(
-    bash: Bash, content: bytes, torn: bytes, tmp_path: Path
-) -> None:
+def test_whole_line_after_a_torn_one_is_kept(bash: Bash, content: bytes, torn: bytes, tmp_path: Path) -> None:
     put(tmp_path, content)
 
     assert run_exit_helper(tmp_path, bash) == JSON
@@ -111,7 +107,7 @@ def test_a_whole_line_behind_a_torn_one_is_taken_in(
 
 
 @each_bash
-def test_a_line_glued_to_a_torn_one_is_in_the_copy(bash: Bash, tmp_path: Path) -> None:
+def test_line_joined_to_torn_one_is_copied(bash: Bash, tmp_path: Path) -> None:
     put(tmp_path, THREE + b"\n]\n" + TORN + LAST + b"\n")
 
     assert run_exit_helper(tmp_path, bash) == JSON[:3]
@@ -136,9 +132,7 @@ def cuts(content: bytes) -> range:
 
 @pytest.mark.slow
 @each_bash
-def test_an_entry_that_is_cut_behind_what_looks_like_its_end_is_in_the_copy(
-    bash: Bash, tmp_path: Path
-) -> None:
+def test_entry_cut_at_a_likely_end_is_copied(bash: Bash, tmp_path: Path) -> None:
     nested = entry("stage end", 20, error_message=ODD, extra={"nested": {"deep": [{}, {"a": "}"}]}, "no": []})
     content = CLOSED.rstrip(b"\n]") + b",\n" + nested.to_line().rstrip()
     [first, *_, last] = places = cuts(content)
@@ -156,9 +150,7 @@ def test_an_entry_that_is_cut_behind_what_looks_like_its_end_is_in_the_copy(
 
 @each_bash
 @pytest.mark.parametrize("cut", [1, 2, 3, 4, 40])
-def test_an_entry_that_is_cut_over_the_bracket_takes_none_with_it(
-    bash: Bash, cut: int, tmp_path: Path
-) -> None:
+def test_entry_cut_over_bracket_spoils_no_other(bash: Bash, cut: int, tmp_path: Path) -> None:
     text, closed = b",\n" + LAST, b"\n]\n" + ROOM
     put(tmp_path, THREE + text[:cut] + closed[cut:])
 
@@ -167,7 +159,7 @@ def test_an_entry_that_is_cut_over_the_bracket_takes_none_with_it(
 
 @each_bash
 @pytest.mark.parametrize("cut", [3, 4, 5, 10, 40, 400, 1300])
-def test_upstreams_array_that_is_torn_keeps_its_whole_entries(bash: Bash, cut: int, tmp_path: Path) -> None:
+def test_torn_upstream_array_keeps_whole_entries(bash: Bash, cut: int, tmp_path: Path) -> None:
     """Cut so many bytes before its end, which has 3 bytes that are not in its last entry."""
     torn = array(*UPSTREAM, upstream_entry("stage end", 2, error_message=ODD * 20))[:-cut]
     put(tmp_path, torn)
@@ -185,9 +177,7 @@ def test_upstreams_array_that_is_torn_keeps_its_whole_entries(bash: Bash, cut: i
     [b"[garbage " * 200_000, b"[" + b"\n" * 1_500_000, b"[" + b"x},\n" * 500_000],
     ids=["a line", "blank lines", "lines"],
 )
-def test_foreign_text_without_an_end_stays_as_it_is_and_lines_follow(
-    writer: ArrayWriter, garbage: bytes, tmp_path: Path
-) -> None:
+def test_unended_foreign_text_stays_before_lines(writer: ArrayWriter, garbage: bytes, tmp_path: Path) -> None:
     put(tmp_path, garbage)
 
     written = writer.append(tmp_path, 2)[-1]

@@ -50,9 +50,7 @@ CLEARING: list[tuple[Callable[[Path], Path | None], list[Callable[[Path], None]]
 
 
 @pytest.mark.parametrize("put", PUT)
-def test_what_is_in_the_way_is_moved_aside_and_what_is_of_the_kind_stays(
-    tmp_path: Path, put: Callable[[Path], None]
-) -> None:
+def test_obstacle_is_moved_aside(tmp_path: Path, put: Callable[[Path], None]) -> None:
     for kind, (clear, stays) in enumerate(CLEARING):
         path = tmp_path / str(kind) / "place"
         path.parent.mkdir()
@@ -66,14 +64,14 @@ def test_what_is_in_the_way_is_moved_aside_and_what_is_of_the_kind_stays(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
-def test_a_file_of_somebody_else_is_in_the_way(tmp_path: Path) -> None:
+def test_file_of_another_user_is_an_obstacle(tmp_path: Path) -> None:
     path = tmp_path / "place"
     put_file(path)
     os.chown(path, 1234, 1234)
     assert clear_the_way(path) == tmp_path / "place.damaged"
 
 
-def test_the_directory_of_all_that_cannot_be_looked_at_is_an_error(tmp_path: Path) -> None:
+def test_unreadable_directory_is_an_error(tmp_path: Path) -> None:
     put_file(tmp_path / "file")
     with pytest.raises(NotADirectoryError):
         clear_the_way_of_all(tmp_path / "file" / "place")
@@ -99,7 +97,7 @@ def test_of_what_is_set_aside_sixteen_are_kept(tmp_path: Path) -> None:
     assert set_aside(path) == tmp_path / "place.damaged"
 
 
-def test_a_file_is_written_whole_with_its_mode_and_nothing_beside_it(tmp_path: Path) -> None:
+def test_file_is_written_whole_with_its_mode(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "place"
     (tmp_path / "victim").write_text("precious")
     before = os.umask(0)
@@ -136,7 +134,7 @@ def test_a_file_that_is_not_whole_is_nowhere(tmp_path: Path) -> None:
     assert (path.read_bytes(), new.exists()) == (b"found", False)
 
 
-def test_a_copy_is_whole_for_root_alone_and_its_source_stays(tmp_path: Path) -> None:
+def test_copy_is_whole_and_private(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_bytes(b"x" * 3_000_000)
     source.chmod(0o644)
@@ -172,9 +170,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return made
 
 
-def test_a_file_is_on_the_disk_before_it_gets_its_name_and_the_name_is_afterwards(
-    tmp_path: Path, calls: list[str]
-) -> None:
+def test_file_is_synced_before_and_after_rename(tmp_path: Path, calls: list[str]) -> None:
     source, target = tmp_path / "source", tmp_path / "place" / "target"
     write_whole(target, b"x")
     assert calls == ["sync .target.new", "move .target.new to target", "sync place"]
@@ -188,7 +184,7 @@ def test_a_file_is_on_the_disk_before_it_gets_its_name_and_the_name_is_afterward
     assert calls == ["sync source", "move source to target", "sync place"]
 
 
-def test_a_file_is_moved_to_another_file_system_by_a_copy(tmp_path: Path, calls: list[str]) -> None:
+def test_move_to_another_file_system_copies(tmp_path: Path, calls: list[str]) -> None:
     if SHARED_MEMORY.stat().st_dev == tmp_path.stat().st_dev:
         pytest.skip("there is no other file system")
     with TemporaryDirectory(dir=SHARED_MEMORY) as directory:
@@ -201,7 +197,7 @@ def test_a_file_is_moved_to_another_file_system_by_a_copy(tmp_path: Path, calls:
     assert calls == ["sync source", "move source to target", *moved, place]
 
 
-def test_only_a_directory_has_names_to_sync_and_not_each_can(tmp_path: Path) -> None:
+def test_sync_accepts_directories_without_support(tmp_path: Path) -> None:
     put_file(tmp_path / "file")
     with pytest.raises(NotADirectoryError):
         sync_directory(tmp_path / "file")
@@ -210,7 +206,7 @@ def test_only_a_directory_has_names_to_sync_and_not_each_can(tmp_path: Path) -> 
     sync_names(Path("/proc"))
 
 
-def test_what_a_copy_left_is_removed_by_its_name(tmp_path: Path) -> None:
+def test_unfinished_copy_is_removed_by_name(tmp_path: Path) -> None:
     for name in (".a1.part", ".b1.part", ".a2", "a3.part"):
         put_file(tmp_path / name)
     (tmp_path / ".a4.part").mkdir()

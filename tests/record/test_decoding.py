@@ -84,7 +84,7 @@ def assert_read_alike(content: bytes, size: int = 1) -> None:
     assert list(map(repr, together)) == list(map(repr, carefully_read(content))), content
 
 
-def test_any_value_in_any_field_is_read_in_a_block_as_it_is_by_itself() -> None:
+def test_value_in_a_block_is_read_like_alone() -> None:
     for phase in ("stage start", "stage end"):
         for name in NAMES:
             for value in WORDS:
@@ -92,7 +92,7 @@ def test_any_value_in_any_field_is_read_in_a_block_as_it_is_by_itself() -> None:
                 assert_read_alike(line.encode())
 
 
-def test_any_time_is_read_in_a_block_as_it_is_by_itself() -> None:
+def test_time_in_a_block_is_read_like_alone() -> None:
     for time in TIMES:
         line = f'{{"timestamp":"{time}","phase":"stage start"}}\n'.encode()
         assert_read_alike(line)
@@ -105,12 +105,12 @@ def test_any_time_is_read_in_a_block_as_it_is_by_itself() -> None:
 @example(TWO_ON_THREE_LINES + b"torn\n", 600)
 @example(entry().to_line().rstrip() * 2 + b"\n{}\n{}\n", 1)
 @example(b"[\n" + b",\n".join([entry().to_line().rstrip()] * 3) + b"\n]\n", 1)
-def test_what_is_read_in_blocks_is_what_is_read_line_by_line(content: bytes, size: int) -> None:
+def test_blocks_are_read_like_single_lines(content: bytes, size: int) -> None:
     assert_read_alike(content, size)
 
 
 @given(LINES, st.sampled_from(["job", 'a "b"', "é\u202e", "\x7f", "caf\udce9"]))
-def test_what_is_written_in_blocks_is_what_is_written_entry_by_entry(content: bytes, service: str) -> None:
+def test_blocks_are_written_like_single_entries(content: bytes, service: str) -> None:
     written = []
     for record in ([read_entries(BytesIO(content), 1)], ([one] for one in carefully_read(content))):
         stream = BytesIO()
@@ -157,7 +157,7 @@ def test_what_writers_write_is_decoded_at_once(tmp_path: Path, written: list[Ent
     assert _decode(Records(tmp_path).path("job").read_bytes()) == written * 2
 
 
-def test_the_elements_of_an_array_with_one_to_a_line_are_decoded_at_once() -> None:
+def test_array_with_element_lines_is_decoded_at_once() -> None:
     elements = [entry("stage start", at, stage="a},") for at in range(30)]
     content = our_array(*elements)
     within = content[content.index(b"{") : content.rindex(b"}") + 1] + b"\n"
@@ -165,7 +165,7 @@ def test_the_elements_of_an_array_with_one_to_a_line_are_decoded_at_once() -> No
     assert_read_alike(content, 900)
 
 
-def test_damage_far_into_a_long_record_has_its_line() -> None:
+def test_late_damage_has_its_line_number() -> None:
     lines = [one.to_line() for number in range(9000) for one in failed_run(f"stage {number}")]
     torn = [len(lines) // 3, len(lines) // 3 + 1, len(lines) - 400, len(lines) - 1]
     for place in torn:

@@ -38,7 +38,7 @@ def test_line_is_what_json_writes(written: Entry) -> None:
 
 
 @given(entries(), st.integers(1024, 2 * MAX_LINE_BYTES))
-def test_a_line_fits_its_limit_and_keeps_the_structure(written: Entry, limit: int) -> None:
+def test_cut_line_keeps_its_structure(written: Entry, limit: int) -> None:
     line = written.to_line(limit)
     read = Entry.from_json(json.loads(line))
     assert len(line) <= limit
@@ -50,7 +50,7 @@ def test_a_line_fits_its_limit_and_keeps_the_structure(written: Entry, limit: in
         assert read == written
 
 
-def test_fields_stand_in_their_order_with_unknown_ones_last() -> None:
+def test_unknown_fields_are_written_last() -> None:
     end = entry(
         "stage end",
         extra={"newField": [1]},
@@ -77,7 +77,7 @@ def test_what_is_not_known_is_left_out() -> None:
     }
 
 
-def test_null_and_empty_text_mean_absent_in_an_optional_field() -> None:
+def test_null_and_empty_text_mean_absent() -> None:
     found = {
         "timestamp": timestamp(),
         "phase": "stage end",
@@ -89,7 +89,7 @@ def test_null_and_empty_text_mean_absent_in_an_optional_field() -> None:
     assert Entry.from_json(found) == Entry(timestamp=timestamp(), phase=Phase.STAGE_END)
 
 
-def test_the_last_byte_of_a_message_and_the_name_of_a_stage_outlive_all_else() -> None:
+def test_message_end_and_stage_name_outlast_the_rest() -> None:
     written = entry(
         "stage end",
         stage="third",
@@ -108,7 +108,7 @@ def test_the_last_byte_of_a_message_and_the_name_of_a_stage_outlive_all_else() -
     assert read.error_message.endswith("the last words")
 
 
-def test_the_oldest_end_of_a_message_goes_first_and_fills_the_line() -> None:
+def test_beginning_of_a_message_is_cut_first() -> None:
     written = entry("service end", error_message="x" * 5000 + "end", command="false", stack=("1 main /x",))
     line = written.to_line()
     read = Entry.from_json(json.loads(line))
@@ -116,7 +116,7 @@ def test_the_oldest_end_of_a_message_goes_first_and_fills_the_line() -> None:
     assert (read.command, read.stack, read.truncated) == ("false", ("1 main /x",), True)
 
 
-def test_a_long_name_is_cut_the_same_whatever_else_its_entry_carries() -> None:
+def test_long_name_is_cut_the_same_everywhere() -> None:
     start = entry("stage start", stage="s" * 300)
     end = entry("stage end", stage="s" * 300, error_message="m" * 9000)
     names = {Entry.from_json(json.loads(written.to_line())).stage for written in (start, end)}
@@ -143,7 +143,7 @@ def test_an_absurd_entry_fits_all_the_same(absurd: dict[str, Any]) -> None:
     assert Entry.from_json(json.loads(line)).truncated
 
 
-def test_what_json_cannot_carry_costs_the_unknown_fields_only() -> None:
+def test_only_unknown_fields_are_lost_to_json() -> None:
     nested: list[Any] = []
     for _ in range(100_000):
         nested = [nested]
@@ -209,9 +209,7 @@ def test_an_unknown_field_may_be_nested_deeply() -> None:
         pytest.param({"stack": [1]}, "stack: expected a list of texts, found a list", id="list-of-numbers"),
     ],
 )
-def test_what_is_no_entry_is_refused_in_one_line_that_names_the_field(
-    change: dict[str, Any], reason: str
-) -> None:
+def test_refusal_names_the_field_in_one_line(change: dict[str, Any], reason: str) -> None:
     found = {"timestamp": timestamp(), "phase": "stage end", "result": "success"} | change
     with pytest.raises(EntryError) as refused:
         Entry.from_json(found)
@@ -261,11 +259,11 @@ def test_a_value_is_described_in_a_few_words(value: object, said: str) -> None:
     assert describe_value(value) == said
 
 
-def test_the_runs_left_out_are_those_of_every_end() -> None:
+def test_left_out_runs_include_every_outcome() -> None:
     assert RunsLeftOut(succeeded=1, stopped=2, failed=4, alike=8, boots=16, boot_runs=32).runs == 7
 
 
-def test_of_a_long_damaged_text_the_beginning_and_the_end_are_shown() -> None:
+def test_long_damaged_text_is_shown_abridged() -> None:
     whole = Malformed(7, "x" * 4096, "not an entry")
     assert whole.abridge() is whole
     long = Malformed(7, "a" * 3072 + "b" + "c" * 1024, "not an entry")
@@ -296,7 +294,7 @@ def test_a_phase_is_a_start_or_an_end(phase: Phase) -> None:
     assert phase.is_end is not phase.is_start
 
 
-def test_a_start_with_a_result_is_no_entry_of_a_record() -> None:
+def test_start_with_a_result_is_malformed() -> None:
     line = json.dumps(entry("stage start").to_json() | {"result": "success"}).encode() + b"\n"
     (piece,) = read_entries(io.BytesIO(line))
     assert isinstance(piece, Malformed)
@@ -307,7 +305,7 @@ ENDED = {"timestamp": "2026-11-21T01:05:10.000Z", "phase": "service end"}
 
 @pytest.mark.parametrize("name", ["errorMessage", "errorLine", "command", "stage", "signal"])
 @pytest.mark.parametrize("character", ["x", "\n", "\u00e9", "\U0001f600"])
-def test_a_text_that_is_cut_fills_its_line_and_one_that_fits_is_whole(name: str, character: str) -> None:
+def test_cut_text_fills_its_line(name: str, character: str) -> None:
     text = character * 40
     whole = line_of({**ENDED, name: text})
     assert json.loads(whole)[name] == text
@@ -328,7 +326,19 @@ def test_a_text_that_is_cut_fills_its_line_and_one_that_fits_is_whole(name: str,
             assert marked - 40 * size + len("\u2026".encode()) + size > limit
 
 
-def test_what_gives_way_goes_no_further_than_it_must() -> None:
+def test_last_attributes_are_dropped_until_the_line_fits() -> None:
+    attributes = {f"key{number:02}": "v" * 20 for number in range(30)}
+    fields = {**ENDED, "command": "c" * 100, "attributes": attributes, "unknown": "u"}
+    line = line_of(fields, 600)
+    kept = json.loads(line)
+    names = list(attributes)[: len(kept["attributes"])]
+    assert kept["attributes"] == dict.fromkeys(names, "v" * 20)
+    assert 600 - len(",".join((line.decode(), f'"key99":"{"v" * 20}"'))) < 0 <= 600 - len(line)
+    assert ("command" in kept, kept["unknown"], kept["truncated"]) == (False, "u", True)
+    assert "attributes" not in json.loads(line_of(fields | {"attributes": {"key": "v" * 900}}, 300))
+
+
+def test_fields_are_cut_no_more_than_needed() -> None:
     frames = [f"{number} f job.sh" for number in range(30)]
     line = line_of({**ENDED, "stack": frames, "command": "true"}, 300)
     fields = json.loads(line)
@@ -352,7 +362,7 @@ def test_what_gives_way_goes_no_further_than_it_must() -> None:
     assert fields["errorLine"].endswith("e\u2026")
 
 
-def test_a_message_keeps_a_kilobyte_while_anything_else_can_give_way() -> None:
+def test_message_keeps_a_kilobyte_before_others() -> None:
     line = line_of({**ENDED, "errorMessage": "m" * 3000, "stack": ["1 main /x"] * 400, "command": "c" * 200})
     fields = json.loads(line)
     assert len(fields["errorMessage"].encode()) == 1024
@@ -365,7 +375,7 @@ def test_a_message_keeps_a_kilobyte_while_anything_else_can_give_way() -> None:
             assert fields[name] == "n" * min(size, most)
 
 
-def test_what_a_writer_adds_stands_in_its_place_and_all_else_where_it_was() -> None:
+def test_added_fields_get_their_place() -> None:
     fields = {"recorder": "x", "phase": "service end", "pid": 7, "zeta": 1}
     assert list(json.loads(line_of(fields))) == list(fields)
     assert list(json.loads(line_of({**fields, "dropped": 2}))) == [

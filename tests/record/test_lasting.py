@@ -77,7 +77,7 @@ def test_the_library_syncs_ends_and_failures(layout: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("asked", ["", "all", "1"])
-def test_nothing_waits_for_the_disk_unless_it_is_asked_for(asked: str, tmp_path: Path) -> None:
+def test_nothing_is_synced_by_default(asked: str, tmp_path: Path) -> None:
     variables = environment(tmp_path) | {"SERVICE_RECORDS_SYNC": asked, "PYTHONPATH": str(ROOT)}
     unsynced = [step for step in LASTING if not step.startswith("sync")]
 
@@ -89,7 +89,7 @@ def test_nothing_waits_for_the_disk_unless_it_is_asked_for(asked: str, tmp_path:
 
 
 @pytest.mark.slow
-def test_a_disk_that_does_not_answer_holds_a_shell_up_for_five_seconds(tmp_path: Path) -> None:
+def test_hanging_disk_delays_shell_five_seconds(tmp_path: Path) -> None:
     """The program that waits for it may wait on."""
     script = '"$BASH" -c \'. "$SHIM"\'\necho "$SECONDS" >ended\n'
     slow = ("strace", "-f", "-qq", "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=8s", "-o", "trace")
@@ -102,7 +102,7 @@ def test_a_disk_that_does_not_answer_holds_a_shell_up_for_five_seconds(tmp_path:
 
 
 @pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
-def test_a_disk_that_cannot_keep_an_end_harms_no_service(error: str, tmp_path: Path) -> None:
+def test_failing_sync_harms_no_service(error: str, tmp_path: Path) -> None:
     failing = ("strace", "-f", "-qq", "-e", "trace=fsync", "-e", f"inject=fsync:error={error}", "-o", "trace")
     variables = environment(tmp_path) | {"SERVICE_RECORDS_SYNC": "ends", "PYTHONPATH": str(ROOT)}
 

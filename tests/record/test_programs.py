@@ -46,7 +46,7 @@ def test_status_output_and_errors_are_returned() -> None:
     assert done == (3, b"out\n", b"error\n")
 
 
-def test_end_of_a_flood_is_kept_within_bounded_memory() -> None:
+def test_end_of_flood_fits_bounded_memory() -> None:
     # VmHWM is the peak of this process. ru_maxrss would also count the parent from before the exec.
     code = """if True:
         import os, re
@@ -111,7 +111,7 @@ def test_output_unread_at_the_deadline_is_an_error(tmp_path: Path) -> None:
         list(chunks)
 
 
-def test_output_is_read_in_pieces_up_to_a_size() -> None:
+def test_output_is_read_up_to_a_size() -> None:
     with reading(shell("printf abcdefg"), os.environ, Deadline(20), LIMIT) as (program, read):
         pieces = list(iter(lambda: read(3), b""))
     assert (pieces, program.status) == ([b"abc", b"def", b"g"], 0)
@@ -158,7 +158,7 @@ def test_program_reads_a_given_file() -> None:
         assert run(("cat",), os.environ, Deadline(20), LIMIT, stdin=stdin)[1] == b"input"
 
 
-def test_program_starts_in_the_root_directory_or_a_given_one(tmp_path: Path) -> None:
+def test_program_starts_in_given_directory(tmp_path: Path) -> None:
     assert run(("pwd",), os.environ, Deadline(20), LIMIT)[1] == b"/\n"
     inside = run(("pwd",), os.environ, Deadline(20), LIMIT, directory=str(tmp_path))[1]
     assert inside.decode().strip() == str(tmp_path.resolve())

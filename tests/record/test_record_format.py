@@ -77,9 +77,7 @@ def recorded(directory: Path, command: list[str]) -> list[dict[str, Any]]:
         pytest.param([sys.executable, "-c", RUN_SERVICE], 2, id="run"),
     ],
 )
-def test_every_line_a_recorder_writes_is_in_the_schema(
-    tmp_path: Path, command: list[str], phases: int
-) -> None:
+def test_recorded_lines_match_the_schema(tmp_path: Path, command: list[str], phases: int) -> None:
     lines = recorded(tmp_path, command)
     assert len(lines) == phases
     for line in lines:
@@ -88,7 +86,7 @@ def test_every_line_a_recorder_writes_is_in_the_schema(
         assert list(Entry.from_json(line).to_json()) == list(line)
 
 
-def test_what_a_long_entry_is_cut_to_is_in_the_schema() -> None:
+def test_cut_entry_matches_the_schema() -> None:
     frames = tuple(f"{line} run /usr/local/bin/job.sh" for line in range(1, 500))
     for written in failed_run(stage="é" * 300, error_message="m" * 9000, stack=frames, command="false " * 99):
         VALIDATOR.validate(json.loads(written.to_line()))
@@ -121,7 +119,7 @@ def test_the_schema_refuses_what_no_writer_may_write(change: dict[str, Any]) -> 
     assert not VALIDATOR.is_valid(end | change)
 
 
-def test_document_schema_and_reader_know_the_same_fields_in_the_same_order() -> None:
+def test_page_schema_and_reader_have_the_same_fields() -> None:
     documented = [row[0] for row in rows("An entry")]
     everything = {name: SCHEMA["properties"][name] for name in documented}
     assert list(SCHEMA["properties"]) == documented
@@ -158,7 +156,7 @@ def test_the_examples_of_the_document_are_true() -> None:
         assert f"{record_name(name)}.json" == file
 
 
-def test_a_recorder_names_itself_where_a_service_or_a_command_starts_and_nowhere_else(tmp_path: Path) -> None:
+def test_recorder_is_named_only_at_starts(tmp_path: Path) -> None:
     lines = recorded(tmp_path, [sys.executable, "-c", PYTHON_SERVICE])
     starts = ["service start", "pre-command start"]
     assert [line["phase"] for line in lines if "recorder" in line] == starts

@@ -77,7 +77,7 @@ def behave(program: Path, script: str) -> None:
     program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >"$0.arguments"\n{script}\n')
 
 
-def test_the_journal_tail_is_that_of_one_invocation_and_this_process(journalctl: Path) -> None:
+def test_journal_tail_is_of_invocation_and_process(journalctl: Path) -> None:
     behave(journalctl, "printf 'one\\n\\ntwo \\377\\n'")
     assert systemd.journal_tail("1f" * 16, timeout=60) == "one\n\ntwo \ufffd"
     arguments = Path(f"{journalctl}.arguments").read_text().splitlines()
@@ -89,29 +89,27 @@ def test_the_journal_tail_is_that_of_one_invocation_and_this_process(journalctl:
 @pytest.mark.parametrize(
     "script", ["exit 1", "echo broken; exit 1", "exit 0", "echo", "kill -9 $$", "sleep 60"], ids=str
 )
-def test_a_journal_that_has_nothing_to_say_is_none_and_soon(journalctl: Path, script: str) -> None:
+def test_empty_journal_returns_none_soon(journalctl: Path, script: str) -> None:
     behave(journalctl, script)
     started = time.monotonic()
     assert systemd.journal_tail("1f" * 16, timeout=0.5) is None
     assert time.monotonic() - started < 30
 
 
-def test_what_was_said_last_is_brought_into_the_journals_files_before_it_is_read(journalctl: Path) -> None:
+def test_journal_is_synced_before_it_is_read(journalctl: Path) -> None:
     behave(journalctl, 'case $1 in --sync) : >"$0.synced" ;; *) test -e "$0.synced" && echo last ;; esac')
     assert systemd.journal_tail("1f" * 16, timeout=60) == "last"
 
 
 @pytest.mark.parametrize("fate", ["exit 1", "sleep 60"], ids=["refused", "without an answer"])
-def test_a_journal_that_cannot_be_brought_up_to_date_is_read_all_the_same(
-    journalctl: Path, fate: str
-) -> None:
+def test_journal_is_read_after_a_failed_sync(journalctl: Path, fate: str) -> None:
     behave(journalctl, f"case $1 in --sync) {fate} ;; *) echo earlier ;; esac")
     started = time.monotonic()
     assert systemd.journal_tail("1f" * 16, timeout=4) == "earlier"
     assert time.monotonic() - started < 30
 
 
-def test_without_an_invocation_or_a_journalctl_there_is_no_journal_tail(
+def test_no_journal_tail_without_invocation_or_journalctl(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert systemd.journal_tail(None) is None
@@ -162,7 +160,7 @@ def unit(name: str, **properties: str) -> str:
     return "".join(f"{key}={value}\n" for key, value in ({"Id": name} | known | properties).items())
 
 
-def test_the_services_that_run_are_those_with_our_drop_in_and_a_process() -> None:
+def test_running_services_have_drop_in_and_process() -> None:
     command = {"MainPID": "0", "ControlPID": "9"}
     output = "\n".join(
         [
@@ -186,7 +184,7 @@ def test_the_services_that_run_are_those_with_our_drop_in_and_a_process() -> Non
     assert all(abs(one.started.timestamp() - began - one.uptime) < 1 for one in found)
 
 
-def test_a_process_is_alive_while_it_is_the_one_that_was_there() -> None:
+def test_reused_pid_is_not_alive() -> None:
     me = os.getpid()
     uptime = some(systemd.uptime())
     assert systemd.is_alive(me, None)

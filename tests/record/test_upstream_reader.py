@@ -51,7 +51,7 @@ REFUSED = {
 }
 
 
-def test_a_closed_array_is_read_by_both_of_upstreams_readers_and_nothing_else_by_either() -> None:
+def test_upstream_readers_read_only_closed_arrays() -> None:
     with Faults() as faults:
         for name, content in CLOSED.items():
             with faults.of(name):
@@ -64,7 +64,7 @@ def test_a_closed_array_is_read_by_both_of_upstreams_readers_and_nothing_else_by
 
 
 @pytest.mark.parametrize("behind", [b"[" + START + b"]", START, b"garbage", b"\0"])
-def test_what_stands_behind_the_array_is_lost_to_one_reader_and_stops_the_other(behind: bytes) -> None:
+def test_upstream_readers_fail_on_text_after_array(behind: bytes) -> None:
     upstream = reader(job=b"[" + START + b"]\n" + behind)
 
     assert upstream.judge("job").starts == 1
@@ -72,7 +72,7 @@ def test_what_stands_behind_the_array_is_lost_to_one_reader_and_stops_the_other(
         upstream.attempts("job")
 
 
-def test_attempts_are_counted_by_the_times_of_their_starts() -> None:
+def test_attempts_are_counted_by_start_times() -> None:
     upstream = reader(job=array(*(upstream_entry(at=at) for at in (0, 0, 5))))
 
     assert (upstream.judge("job").starts, upstream.attempts("job")) == (3, 2)
@@ -80,7 +80,7 @@ def test_attempts_are_counted_by_the_times_of_their_starts() -> None:
         reader(job=b'[{"phase":"service start"}]').attempts("job")
 
 
-def test_members_that_are_called_like_a_record_are_read_and_of_one_name_the_later() -> None:
+def test_later_member_of_a_name_is_read() -> None:
     names = ("job.json", "a.b.json", "job.json.tmp", "job.json.damaged", "below/other.json", ".json")
     members = {f"{WITHIN}/{name}": array(upstream_entry()) for name in names}
     assert UpstreamReader(members | {"services/x.json": b"["}).services == ["below/other", "job"]
@@ -125,14 +125,14 @@ JUDGED: dict[str, tuple[Iterable[Entry], Judgement]] = {
 }
 
 
-def test_the_last_entry_decides_of_success_and_the_last_failed_end_of_the_stage() -> None:
+def test_last_entry_decides_success_in_upstream() -> None:
     with Faults() as faults:
         for name, (entries, judgement) in JUDGED.items():
             with faults.of(name):
                 assert reader(job=array(*entries)).judge("job") == judgement
 
 
-def test_only_release_image_and_then_bootkube_are_complained_of() -> None:
+def test_upstream_reports_only_release_image_and_bootkube() -> None:
     good, bad, hanging = array(*succeeded()), array(*failed_run("second")), array(*HANGING)
 
     assert reader(**{"release-image": bad, "bootkube": bad}).complaint() == "release-image failed"
@@ -143,7 +143,7 @@ def test_only_release_image_and_then_bootkube_are_complained_of() -> None:
     assert reader(**{"release-image": good, "bootkube": good, "kubelet": bad}).complaint() is None
 
 
-def test_fields_of_upstream_are_taken_whatever_their_case_and_others_are_nothing() -> None:
+def test_upstream_fields_ignore_case() -> None:
     fields = {"Timestamp": "t", "PHASE": "service start", "ownFacts": [1]}
 
     assert reader(job=json.dumps([fields]).encode()).entries("job") == [
