@@ -66,12 +66,12 @@ class Address:
 
 
 def is_host_name(name: str) -> bool:
-    """Return whether a collector accepts this as the name of a host."""
+    """Return True if a collector accepts this as the name of a host."""
     return _HOST_NAME.fullmatch(name) is not None
 
 
 def is_collector(place: str) -> bool:
-    """Return whether the text names a collector as a place to read from."""
+    """Return True if the text is the address of a collector to read from."""
     return place.startswith(("collector://", "collector+http://", "collector+https://"))
 
 
@@ -98,7 +98,7 @@ def environment_path(variable: str) -> Path | None:
 
 
 def read_token(file: Path | None = None) -> str:
-    """Return the token in that file, or in the first of the usual places with one.
+    """Return the token in that file, or else in the first usual place that exists.
 
     Raises CollectorError.
     """

@@ -38,7 +38,7 @@ from service_record.http.proxies import Proxies, proxy_for, split_url
 from service_record.version import __version__
 
 
-class _TryAgain(Exception):  # noqa: N818 - no error: it tells the retry library to go on
+class _TryAgain(Exception):  # noqa: N818  # makes the retry library try again
     def __init__(self, outcome: Outcome) -> None:
         super().__init__()
         self.outcome = outcome
@@ -76,7 +76,7 @@ class Transport:
         self._secrets = tuple({*filter(None, secrets), *map(unquote, filter(None, secrets))})
         self._headers = {
             "User-Agent": f"service-record/{__version__}",
-            "Accept-Encoding": "identity",  # an error page that unpacks to gigabytes is not worth reading
+            "Accept-Encoding": "identity",  # an error page could unpack to gigabytes
             **(headers or {}),
         }
         _silence()
@@ -96,7 +96,7 @@ class Transport:
     def _open_pool(
         self, url: str, ca_bundle: Path | None, proxies: Proxies, *, keeps_connections: bool
     ) -> httpcore2.ConnectionPool:
-        trust = trusted(ca_bundle)
+        trust = make_trust(ca_bundle)
         options: dict[str, Any] = {
             "ssl_context": trust,
             "max_connections": None,
@@ -217,7 +217,7 @@ def _attempts(
     return stamina.retry_context(
         on=judge,
         attempts=tries,
-        timeout=None,  # `judge` knows what is left
+        timeout=None,  # `judge` knows the remaining time
         wait_initial=policy.first_wait,
         wait_max=policy.longest_wait,
         wait_jitter=policy.jitter,
@@ -236,7 +236,7 @@ def acknowledged(reply: Reply, statuses: Container[int]) -> Outcome:
 
 
 def _is_spent(request: Request, outcome: Outcome) -> bool:
-    """Return whether a file was sent for this answer. Another try would send all of it again."""
+    """Return True if a part of a file was sent before this answer. Another try would send it all again."""
     return isinstance(request.file, Path) and isinstance(outcome, Answered) and outcome.sent > 0
 
 
@@ -292,15 +292,14 @@ def system_trust() -> ssl.SSLContext:
     return context
 
 
-def trusted(ca_bundle: Path | None) -> ssl.SSLContext:
+def make_trust(ca_bundle: Path | None) -> ssl.SSLContext:
     """Return a client's context that trusts the system's authorities, and those of the bundle, if any.
 
     Raises FaultySettingError.
     """
     context = system_trust()
-    # As the agents on the same hosts trust, Go's way: every certificate of the bundle, whether it calls
-    # itself an authority or not, and also chains of service CAs that lack extensions which strict
-    # verification asks for.
+    # Trust what the agents on the same hosts trust, which are written in Go: each certificate in the bundle
+    # counts as an authority, and a chain may lack extensions that strict verification needs.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if ca_bundle is None:

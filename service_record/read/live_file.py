@@ -114,12 +114,12 @@ class Following:
 
     def _read_tail(self, read: ReadAt, size: int) -> _FollowedTail | None:
         """Read the part of the file that may have new pieces; None if the file changed between two reads."""
-        standing = self._count_placed_marks(read)
-        expected = self._marks[standing:]
-        mark = self._marks[standing - 1] if standing else _Mark(0)
+        unchanged = self._count_placed_marks(read)
+        expected = self._marks[unchanged:]
+        mark = self._marks[unchanged - 1] if unchanged else _Mark(0)
         length = _ALL_BYTES if expected else mark.length + size
         data = read(mark.start, length)
-        if standing and hash(data[: mark.length]) != mark.digest:
+        if unchanged and hash(data[: mark.length]) != mark.digest:
             return None
         rest = data[mark.length :]
         return _FollowedTail(rest, mark.start + mark.length, mark.line, expected, len(data) < length)
@@ -153,8 +153,8 @@ class Following:
         unknown = [located for located, index in zip(pieces, met, strict=True) if index is None]
         new = unknown if final else self._drop_recent(unknown, now, written)
         waiting = unknown[len(new)] if len(new) < len(unknown) else None
-        standing = next((place for place, one in enumerate(pieces) if one is waiting), len(pieces))
-        self._marks = unchanged + _update_marks(pieces, met, tail.expected, standing)
+        shown = next((place for place, one in enumerate(pieces) if one is waiting), len(pieces))
+        self._marks = unchanged + _update_marks(pieces, met, tail.expected, shown)
         if len(self._marks) > 2 * _MAX_MARKS:
             self._marks = self._marks[-_MAX_MARKS:]
             self._is_trimmed = True
@@ -168,9 +168,9 @@ class Following:
         for place in (_place(located) for located in unknown if located.wait_seconds > 0):
             self._since[place] = since.get(place, min(written, now))
         for count, located in enumerate(unknown):
-            ripe = self._since.get(_place(located), now) + located.wait_seconds
-            if ripe > now:
-                self.due = ripe
+            ready_at = self._since.get(_place(located), now) + located.wait_seconds
+            if ready_at > now:
+                self.due = ready_at
                 return unknown[:count]
         return unknown
 

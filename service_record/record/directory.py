@@ -28,7 +28,7 @@ OWN_REPORTS: Final = (
 )
 """Files with our own output: in bundles, and as sos and the must-gather image name them."""
 RECORD_DIRECTORIES: Final = ("bootstrap/services", "var/log/openshift")
-"""The directories of records in a log bundle, and in agent-gather's output, below whatever directory."""
+"""The directories of records in log bundles and in the output of agent-gather, below any directory."""
 
 UNFINISHED_SUFFIX: Final = ".tmp"
 """The suffix of the new file with which upstream's shim replaces a record."""
@@ -36,7 +36,7 @@ UNFINISHED_SUFFIX: Final = ".tmp"
 LISTINGS: Final = ("failed-units.txt", "systemctl_list-units_--failed")
 """Files with the output of `systemctl list-units --failed`, in bundles and in sos reports."""
 
-_DEFAULT_INBOX: Final = "/dev/shm/service-record"  # noqa: S108  # of the drop-in; root's, and sticky
+_DEFAULT_INBOX: Final = "/dev/shm/service-record"  # noqa: S108  # as the drop-in has it; root owns it, and it is sticky
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 

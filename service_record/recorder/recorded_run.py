@@ -32,7 +32,7 @@ _execution_numbers: Final = iter(range(1, 1 << 62))  # next() of it is safe betw
 
 
 class Kind:
-    """The kinds of parts. A phase is one of these and `start` or `end`."""
+    """The kinds of parts. A phase is a kind and `start` or `end`."""
 
     SERVICE = "service"
     STAGE = "stage"
@@ -41,10 +41,10 @@ class Kind:
 
 
 class Part:
-    """A run, a command or a stage: all that a start and an end entry belong to.
+    """A run, a command or a stage: each has an entry for its start and one for its end.
 
-    Parts are compared by identity: two stages of the same name are two parts. The run, with everything that
-    is open in it, ends with a part that is `whole`.
+    Parts are compared by identity: two stages of the same name are two parts. A `whole` part is all that this
+    process does: when it ends, the open parts of the run end with it.
     """
 
     __slots__ = ("attributes", "kind", "post_command", "pre_command", "stage", "whole")
@@ -78,7 +78,7 @@ class Part:
         return cls(kind=Kind.STAGE, stage=check_name(name, Kind.STAGE), attributes=attributes)
 
     def place_within(self, around: Part) -> Part:
-        """Make a stage belong to the command that `around` is, or is part of; to none if it is in none."""
+        """Put a stage into the command, if any, that `around` is or belongs to."""
         self.pre_command, self.post_command = around.pre_command, around.post_command
         return self
 
@@ -132,7 +132,7 @@ class RecordedRun:
         fields with both in an entry.
         """
         self.open_parts = self._open.keys()
-        """The parts that are open, whoever is to end them."""
+        """The open parts, including those that another process will end."""
         self._journal: tuple[int, str | None] | None = None
         self._writer: Writer | None = None
 

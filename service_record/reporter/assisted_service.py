@@ -1,7 +1,8 @@
 """The only calls that the reporter makes to an assisted-service: read and report the stage, upload logs.
 
 It never registers a host, never gets `instructions` and never reports the stage `Failed`: each would change
-how the service treats the host. Where its OpenAPI document differs from the service, the service counts.
+how the service treats the host. Where the service differs from its OpenAPI document, these calls follow the
+service.
 """
 
 import uuid
@@ -104,8 +105,8 @@ class AssistedService(Connections):
             raise ValueError(
                 "the stage Failed ends the installation of the whole cluster: it is never reported"
             )
-        words = info.replace("\0", "")[:MAX_INFO_CHARACTERS]
-        body = {"current_stage": stage, "progress_info": words}
+        text = info.replace("\0", "")[:MAX_INFO_CHARACTERS]
+        body = {"current_stage": stage, "progress_info": text}
         url = self._host_url("progress")
         request = Request(method="PUT", url=url, json=body, again=_ASK_AGAIN_FOR_PROGRESS)
         return acknowledged(self._transport.call(request), _GOOD)
@@ -115,7 +116,7 @@ class AssistedService(Connections):
 
         `sent` of the result counts the bytes of all tries.
         """
-        if isinstance(file, Path) and (refused := not_sendable(file, SERVICE_LIMIT)):
+        if isinstance(file, Path) and (refused := check_sendable(file, SERVICE_LIMIT)):
             return refused
         name = file.name if isinstance(file, Path) else "probe.tar.gz"
         params = {"logs_type": logs_type, "host_id": self._service.host_id}
@@ -149,7 +150,7 @@ def base_url(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, path + BASE_PATH, "", ""))
 
 
-def not_sendable(path: Path, most: int | None = None) -> Unreachable | None:
+def check_sendable(path: Path, most: int | None = None) -> Unreachable | None:
     """Return an outcome with the reason if the file is unreadable or too large, else None."""
     try:
         size = path.stat().st_size

@@ -22,7 +22,7 @@ from service_record.http.answers import Answered, Outcome, RetryPolicy, Unreacha
 from service_record.http.attempt import Request
 from service_record.http.transport import Transport, acknowledged
 from service_record.record.atomic_write import place_copy, remove_torn
-from service_record.reporter.assisted_service import AssistedService, not_sendable, succeeded
+from service_record.reporter.assisted_service import AssistedService, check_sendable, succeeded
 from service_record.reporter.host_view import View
 from service_record.reporter.policy.round_context import HOST, HOST_BOOT, Shipment
 from service_record.reporter.settings import COLLECTOR, Settings
@@ -90,7 +90,7 @@ def upload_boot_logs(
     Unless `is_known` (the service accepted this type before), a small archive is uploaded first, because a
     service that refuses the type may leave a large upload on its disk forever.
     """
-    if refused := not_sendable(bundle):
+    if refused := check_sendable(bundle):
         return refused
     if is_known:
         return service.upload(bundle, HOST_BOOT, tries)
@@ -162,7 +162,7 @@ def _put(url: str, bundle: Path, settings: Settings, retry_policy: RetryPolicy, 
             secrets=[value for value in values if len(value) >= _MIN_SECRET_CHARACTERS],
         )
     ) as transport:
-        if refused := not_sendable(bundle):
+        if refused := check_sendable(bundle):
             return refused
         # No Content-Type: some stores include it in the signature, and would refuse any other.
         reply = transport.call(Request(method="PUT", url=url, file=bundle), tries=tries)

@@ -27,7 +27,7 @@ from service_record.http.answers import (
 )
 from service_record.http.deadline import LEAVE_SECONDS
 from service_record.http.proxies import Proxies, proxy_for
-from service_record.http.transport import trusted
+from service_record.http.transport import make_trust
 from service_record.reporter.assisted_service import MAX_LIST_BYTES, AssistedService, base_url
 from service_record.reporter.host_view import MAX_INFO_CHARACTERS, HostView, NoHost, Refused, find_host
 from service_record.reporter.policy.round_context import DENIED_ROUNDS, DENIED_SECONDS, MOST_TRIES
@@ -637,7 +637,7 @@ def test_unknown_authority_is_not_trusted_or_retried(authority: Authority) -> No
 
 
 def test_ca_bundle_is_trusted_in_addition_to_the_system(authority: Authority, bundle: Path) -> None:
-    before, after = trusted(None).cert_store_stats(), trusted(authority.certificate).cert_store_stats()
+    before, after = make_trust(None).cert_store_stats(), make_trust(authority.certificate).cert_store_stats()
     assert after["x509"] == before["x509"] + 1
     with AssistedServer(certificate=authority.issue("127.0.0.1")) as server:
         host = server.rules.add_host()

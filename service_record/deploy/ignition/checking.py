@@ -1,6 +1,6 @@
-"""Judges whether a config is safe to merge: nothing in it is overlooked, or given another meaning. Pure.
+"""Check that merging a config neither loses a part of it nor changes the meaning of one. Pure.
 
-Whether Ignition takes the rest of it, `ignition-validate` says; see `reading`.
+`ignition-validate` checks everything else; see `reading`.
 """
 
 import posixpath
@@ -16,11 +16,11 @@ from service_record.deploy.ignition.reading import (
     Config,
     ConfigFault,
     Item,
-    faults_of_path,
+    check_path,
+    find_duplicates,
     items,
-    minor_of,
+    parse_minor,
     quoted,
-    twice,
 )
 
 UNITS: Final = "/etc/systemd/system"
@@ -113,7 +113,7 @@ _READ: Final = {
     )
     for name in shape.__struct_encode_fields__
 }
-"""The names that merging reads, by their small letters: Ignition takes them in any."""
+"""Lower-case name -> name, of each field that merging reads: Ignition ignores the case of names."""
 
 _LATER: Final = {
     "kernelArguments": 3,
@@ -124,24 +124,28 @@ _LATER: Final = {
     "openOptions": 4,
     "cex": 5,
 }
-"""Field -> the minor version that has it first. An older one passes over it, and the merged one would not."""
-_LATER_OF_PEOPLE: Final = 2
-"""The minor version since which users and groups have `shouldExist`; partitions always have it."""
+"""Field -> the first minor version that has it.
+
+Ignition ignores such a field in an older config. In the merged config, whose version may be newer, it would
+take effect.
+"""
+_LATER_FOR_ACCOUNTS: Final = 2
+"""The first minor version in which users and groups have `shouldExist`. Partitions always have it."""
 
 
 def check(config: Config) -> tuple[ConfigFault, ...]:
-    """Return the faults that keep a config from being merged; if its shape is wrong, the shape alone."""
+    """Return the faults because of which a config cannot be merged; after a wrong type, only that fault."""
     ignition = config.get("ignition")
     if not isinstance(ignition, dict):
         return (ConfigFault("ignition", 'is missing; a config begins {"ignition": {"version": "3.4.0"}}'),)
     try:
-        minor = minor_of(ignition.get("version"))
+        minor = parse_minor(ignition.get("version"))
         msgspec.convert(config, _MergedConfig)
     except msgspec.ValidationError as error:
-        return (_fault_of_shape(error),)
+        return (_parse_type_error(error),)
     except ValueError as error:
         return (ConfigFault("ignition.version", str(error)),)
-    return (*_faults_of_fields(config, minor), *_faults_of_nodes(config))
+    return (*_check_fields(config, minor), *_check_paths(config))
 
 
 def insist(config: Config) -> None:
@@ -160,7 +164,7 @@ def insist_on_assisted_service(config: Config) -> None:
 
 
 def is_unit_name(name: str) -> bool:
-    """Return whether Ignition treats a file of this name as a unit."""
+    """Return True if Ignition treats a file of this name as a unit."""
     return posixpath.splitext(name)[1] in _EXTENSIONS
 
 
@@ -183,13 +187,13 @@ def content_of(resource: dict[str, Any]) -> bytes | None:
     return urls.decompressed(data) if resource.get("compression") else data
 
 
-def _fault_of_shape(error: msgspec.ValidationError) -> ConfigFault:
+def _parse_type_error(error: msgspec.ValidationError) -> ConfigFault:
     what, _, where = str(error).partition(" - at `$")
     return ConfigFault(where.strip(".`"), what[:1].lower() + what[1:])
 
 
-def _faults_of_fields(config: Config, minor: int) -> Iterator[ConfigFault]:
-    """Yield fields in other letters, and those of later versions."""
+def _check_fields(config: Config, minor: int) -> Iterator[ConfigFault]:
+    """Yield faults of fields with the wrong case, and of fields that a later version introduced."""
     pending: list[tuple[str, Any]] = [("", config)]
     while pending:
         where, value = pending.pop()
@@ -200,7 +204,7 @@ def _faults_of_fields(config: Config, minor: int) -> Iterator[ConfigFault]:
         for name, inner in value.items():
             place = f"{where}.{name}" if where else name
             correct = _READ.get(name.lower(), name)
-            since = _LATER_OF_PEOPLE if _is_of_people(where, name) else _LATER.get(name, minor)
+            since = _LATER_FOR_ACCOUNTS if _is_existence_of_account(where, name) else _LATER.get(name, minor)
             if correct != name:
                 yield ConfigFault(quoted(place).strip("'"), f"is taken for {correct}; write that")
             elif since > minor and inner is not None:
@@ -209,16 +213,16 @@ def _faults_of_fields(config: Config, minor: int) -> Iterator[ConfigFault]:
             pending.append((place, inner))
 
 
-def _is_of_people(where: str, name: str) -> bool:
+def _is_existence_of_account(where: str, name: str) -> bool:
     return name == "shouldExist" and where.startswith("passwd.")
 
 
-def _faults_of_nodes(config: Config) -> Iterator[ConfigFault]:
+def _check_paths(config: Config) -> Iterator[ConfigFault]:
     nodes = [item for kind in KINDS for item in items(config, f"storage.{kind}")]
     for where, node in nodes:
-        yield from faults_of_path(f"{where}.path", node["path"])
-    yield from twice([(f"{where}.path", node["path"]) for where, node in nodes], "path")
-    yield from _faults_of_ways(config, nodes)
+        yield from check_path(f"{where}.path", node["path"])
+    yield from find_duplicates([(f"{where}.path", node["path"]) for where, node in nodes], "path")
+    yield from _check_parents(config, nodes)
     written = dict(unit_paths(config))
     for where, node in nodes:
         if node["path"] in written:
@@ -227,8 +231,8 @@ def _faults_of_nodes(config: Config) -> Iterator[ConfigFault]:
             )
 
 
-def _faults_of_ways(config: Config, nodes: list[Item]) -> Iterator[ConfigFault]:
-    """Yield paths below a file, where nothing can be, and below a link, where Ignition writes nothing."""
+def _check_parents(config: Config, nodes: list[Item]) -> Iterator[ConfigFault]:
+    """Yield faults of paths below a file, or below a link: Ignition does not write there."""
     ends = {
         node["path"]: (kind, where)
         for kind, place in (("file", "files"), ("link", "links"))

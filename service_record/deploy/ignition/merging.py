@@ -12,7 +12,7 @@ from service_record.deploy.ignition.reading import (
     ConfigFault,
     at,
     items,
-    minor_of,
+    parse_minor,
     quoted,
     read_config,
 )
@@ -98,7 +98,7 @@ def _inner(resource: dict[str, Any]) -> Config | None:
 
 def _faults_of_version(base: Config, version: str) -> Iterator[ConfigFault]:
     """Yield what Ignition ignored in the base's version, and would obey in the higher one."""
-    before, after = minor_of(base["ignition"]["version"]), minor_of(version)
+    before, after = parse_minor(base["ignition"]["version"]), parse_minor(version)
     if not before < _SPECIAL_BITS <= after:
         return
     for kind in ("files", "directories"):

@@ -159,7 +159,7 @@ def at(config: dict[str, Any], path: str) -> Any:
     return value
 
 
-def twice(values: list[tuple[str, object]], what: str) -> Iterator[ConfigFault]:
+def find_duplicates(values: list[tuple[str, object]], what: str) -> Iterator[ConfigFault]:
     """Yield those of some places and values whose value came before."""
     first: dict[object, str] = {}
     for where, value in values:
@@ -169,7 +169,7 @@ def twice(values: list[tuple[str, object]], what: str) -> Iterator[ConfigFault]:
             first[value] = where
 
 
-def faults_of_path(where: str, path: str) -> Iterator[ConfigFault]:
+def check_path(where: str, path: str) -> Iterator[ConfigFault]:
     """Yield the reasons why Ignition would not accept a path of something on the host."""
     if not path:
         yield ConfigFault(where, "is empty")
@@ -197,7 +197,7 @@ DEFAULT_FOR_ASSISTED_SERVICE: Final = TAKEN_BY_ASSISTED_SERVICE[-1]
 _SEMANTIC: Final = re.compile(r"\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?", re.ASCII)
 
 
-def minor_of(version: object) -> int:
+def parse_minor(version: object) -> int:
     """Return the minor version of 3.x. Raises ValueError, with the reason, for other versions."""
     if not isinstance(version, str) or not version:
         raise ValueError("no version; write one such as 3.4.0")
