@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 import msgspec
-import wcwidth
 
 from service_record.record.visible import UNSEEN, visible
 
@@ -39,9 +38,22 @@ def split_lines(text: str) -> list[str]:
     return [visible(line.removesuffix("\r")) for line in text.rstrip("\n").split("\n")]
 
 
+# ASCII and the signs of our own pages. `wcwidth` takes 15 ms or more to load, a fifth of `show`, and most
+# pages have no other characters.
+_NARROW: Final = re.compile(r"[ -~━│─├└✓✗●▲■→\xd7·…]*")
+
+
 def cell_len(text: str) -> int:
     """Return the width of a text in terminal cells. A Chinese character, for example, takes two."""
-    return len(text) if text.isascii() else wcwidth.wcswidth(text)
+    if _is_narrow(text):
+        return len(text)
+    import wcwidth
+
+    return wcwidth.wcswidth(text)
+
+
+def _is_narrow(text: str) -> bool:
+    return text.isascii() or _NARROW.fullmatch(text) is not None
 
 
 def set_cell_size(text: str, width: int) -> str:
@@ -54,6 +66,10 @@ def set_cell_size(text: str, width: int) -> str:
 
 def chop_cells(text: str, width: int) -> list[str]:
     """Return the text in pieces of at most `width` cells each, or of one character if that is wider."""
+    if _is_narrow(text) and width > 0:
+        return [text[start : start + width] for start in range(0, len(text), width)] or [""]
+    import wcwidth
+
     pieces = [""]
     room = width
     for character in text:
@@ -71,7 +87,7 @@ def wrap(text: str, width: int) -> tuple[str, ...]:
     """Return the text in lines of at most `width` cells, broken between words if it has any."""
     if cell_len(text) <= width:
         return (text,)
-    if text.isascii() or all(cell_len(character) == 1 for character in text):
+    if _is_narrow(text) or all(cell_len(character) == 1 for character in text):
         return tuple(textwrap.wrap(text, width, replace_whitespace=False, break_on_hyphens=False))
     return tuple(chop_cells(text, width))
 

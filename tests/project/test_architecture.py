@@ -241,6 +241,7 @@ print(*sys.modules)
     [
         ("timeline --from {0}", {"re2", "jinja2", "jsonlines"}),
         ("diff {0} {0}", {"re2", "jsonlines"}),
+        ("show --from {0}", {"re2", "wcwidth", "service_record.history.from_journal"}),
         ("show --output jsonl --from {0}", {"re2", "jinja2", "yaml", "service_record.diagnosis"}),
         ("export --to array --from {0}", {"re2", "yaml", "service_record.diagnosis"}),
         ("validate {0}", {"re2", "yaml", "service_record.diagnosis"}),
