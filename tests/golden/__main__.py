@@ -4,7 +4,16 @@ import json
 import sys
 
 from bench.table import replace_between
-from tests.golden.outputs import EXIT_CODES, GOLDEN, REPOSITORY, TABLES, exit_codes, golden_files, said, table
+from tests.golden.outputs import (
+    EXIT_CODES,
+    GOLDEN,
+    REPOSITORY,
+    TABLE_PAGE,
+    exit_codes,
+    golden_files,
+    said,
+    table,
+)
 from tests.schemas import SCHEMAS, host_schema
 
 expected = dict(golden_files())
@@ -17,6 +26,5 @@ for path, arguments in expected.items():
 for left in {path for path in GOLDEN.glob("*/*") if path.parent.name != "__pycache__"} - set(expected):
     left.unlink()
 EXIT_CODES.write_text(exit_codes())
-for page, verbs in TABLES:
-    replace_between(REPOSITORY / page, "examples", table(verbs))
+replace_between(TABLE_PAGE, "examples", table())
 (SCHEMAS / "host.schema.json").write_text(json.dumps(host_schema(), indent=2) + "\n")

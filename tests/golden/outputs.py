@@ -19,8 +19,8 @@ from tests.golden.followed import followed
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 PLACE: Final = REPOSITORY / "docs" / "examples"
 GOLDEN: Final = REPOSITORY / "tests" / "golden"
-TABLES: Final = (("docs/examples/README.md", ("show", "analyze")), ("docs/analyze.md", ("analyze",)))
-"""Pages with a table of the examples, and the verbs whose first lines it has."""
+TABLE_PAGE: Final = PLACE / "README.md"
+"""The page with the table of the examples."""
 
 _VERBS: Final = ("show", "analyze", "timeline")
 _FORMS: Final = {"table": ".txt", "wide": "-wide.txt"}
@@ -147,8 +147,9 @@ def _exported(*arguments: str) -> str:
         return "".join(f"==> {file.name} <==\n{file.read_text()}" for file in files)
 
 
-def table(verbs: tuple[str, ...]) -> str:
-    """The examples, what happened in each, and the first line of these verbs on it, in Markdown."""
+def table() -> str:
+    """Return a Markdown table of the examples, with the first lines of `show` and `analyze`."""
+    verbs = ("show", "analyze")
     rows = [("example", "what happened", *(f"`{verb}`" for verb in verbs))]
     rows += [
         (f"`{Path(source).name}`", _happened(name), *(_first_line(verb, source) for verb in verbs))
