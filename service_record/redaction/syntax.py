@@ -394,19 +394,22 @@ def _unescaped_part(view: UnescapedText, start: int, end: int) -> UnescapedText:
     return unescape(part, is_quoted=True) or part
 
 
-_FLOW_LIST: Final = re.compile(
-    rb"([A-Za-z0-9_.-]{1,64})[\"']?[ \t]*[:=][ \t]*\[([^\[\]{}\n]+)\](?=[ \t\r]*(?:[,;})#]|\Z))"
-)
+_FLOW_LIST: Final = re.compile(rb"[:=][ \t]*\[([^\[\]{}\n]+)\](?=[ \t\r]*(?:[,;})#]|\Z))")
+_FLOW_NAME: Final = re.compile(rb"[A-Za-z0-9_.-]+\Z")
 _FLOW_ITEM: Final = re.compile(rb"[ \t]*(?:\"([^\"]*)\"|'([^']*)'|([^\s,\"']+))[ \t]*(?:,|\Z)")
 
 
 def list_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
     """Yield the name of the items and the span of each item of lists in one line, as in YAML and Python."""
+    end = 0
     for each in _FLOW_LIST.finditer(text):
-        name = _item_name(each[1])
-        position, end = each.span(2)
-        while (item := _FLOW_ITEM.match(text, position, end)) is not None:
-            yield name, *item.span(item.lastindex or 0)
+        # A pattern that begins with the name would try each letter of the line.
+        before = text[end : each.start()].rstrip(b" \t")
+        before = before[:-1] if before.endswith((b'"', b"'")) else before
+        name = _FLOW_NAME.search(before[-_MAX_NAME_BYTES:])
+        position, end = each.span(1)
+        while name is not None and (item := _FLOW_ITEM.match(text, position, end)) is not None:
+            yield _item_name(name[0]), *item.span(item.lastindex or 0)
             position = item.end()
 
 
