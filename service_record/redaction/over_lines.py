@@ -464,6 +464,8 @@ class ValueFollower:
 def _skip_prefix(head: bytes, line: bytes) -> int | None:
     """Return the offset after the prefix `head`; None if this line has another prefix. Digits may differ."""
     words = head.split()
+    if line.translate(ZEROS_FOR_DIGITS).split(None, len(words))[: len(words)] != words:
+        return None  # most lines, in a tenth of the time of the pattern
     match = _words_pattern(len(words)).match(line)
     if match is None:
         return None
