@@ -62,6 +62,7 @@ class Finder:
         If not `is_exact`, also returns some lines that differ from such a line only in their digits.
         """
         match, size = self._match, len(text)
+        table = None if is_exact else ZEROS_FOR_DIGITS
         lines: list[tuple[int, int]] = []
         seen: set[bytes] = set()
         position = 0
@@ -75,12 +76,12 @@ class Finder:
             if end < 0:
                 end = size
             lines.append((start, end))
-            if start == position > 0 and not is_exact:
+            if start == position > 0:
                 # The hot path for logs that repeat a few lines with a match. To compare the next line with
                 # these takes a quarter of the time of a search.
-                seen.add(text[start:end].translate(ZEROS_FOR_DIGITS))
+                seen.add(text[start:end].translate(table))
                 while (after := text.find(b"\n", end + 1)) >= 0:
-                    if text[end + 1 : after].translate(ZEROS_FOR_DIGITS) not in seen:
+                    if text[end + 1 : after].translate(table) not in seen:
                         break
                     lines.append((end + 1, after))
                     end = after
