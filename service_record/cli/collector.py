@@ -152,7 +152,7 @@ def _check_proxies(proxies: Iterable[str]) -> None:
 
 
 def _secret_in(file: Path | None) -> bytes:
-    from service_record.collector.ingest.webhook import read_secret
+    from service_record.collector.ingest.senders import read_secret
 
     try:
         return read_secret(file) if file else b""
@@ -172,7 +172,7 @@ def notices_command(file: Path) -> None:
     require_extra("collector")
     require_extra("notices")
     from service_record.collector.domain.destinations import DestinationError
-    from service_record.collector.ingest.people import try_all
+    from service_record.collector.ingest.senders import try_all
     from service_record.collector.process import NoticesError, read_destinations
 
     try:

@@ -23,10 +23,9 @@ from service_record.collector.ingest.baselines import FleetCounts, LearnedBaseli
 from service_record.collector.ingest.housekeeping import Housekeeper, KeepLimits
 from service_record.collector.ingest.incoming import Incoming
 from service_record.collector.ingest.notifying import NewsSender, Notifier
-from service_record.collector.ingest.people import senders
 from service_record.collector.ingest.refusals import Refusals
 from service_record.collector.ingest.rounds import Indexer, Judge, Sweeper
-from service_record.collector.ingest.webhook import WebhookSender, read_secret
+from service_record.collector.ingest.senders import WebhookSender, make_senders, read_secret
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store import bundle_rows
 from service_record.collector.store.database import Database, Listening, sqlite_url
@@ -212,7 +211,7 @@ def _senders(
 ) -> Mapping[str, NewsSender]:
     """Return the sender for each destination. Raises NoticesError."""
     try:
-        by_name = dict(senders(destinations))
+        by_name = dict(make_senders(destinations))
     except DestinationError as error:
         raise NoticesError(f"{settings.notices}: {error}") from None
     if settings.webhook:

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from service_record.collector.domain.host_states import ALL_STAGES, limit_of
-from service_record.collector.domain.installation_rules import CallRefused, Installation, progressed
+from service_record.collector.assisted.host_states import ALL_STAGES, limit_of
+from service_record.collector.assisted.installation_rules import CallRefused, Installation, progressed
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.schema import events, hosts, steps
 from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, STAGES, new_id

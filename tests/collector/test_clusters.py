@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from service_record.collector.domain.cluster_states import ClusterState
-from service_record.collector.domain.host_states import HostState
+from service_record.collector.assisted.cluster_states import ClusterState
+from service_record.collector.assisted.host_states import HostState
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.schema import cluster_logs, clusters
 from tests.assisted_contract import assert_contract_kept

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from service_record.collector.serving_settings import CollectorSettings
-from service_record.collector.store.last_words import MOST_SERVICES
+from service_record.collector.store.record_rows import MOST_SERVICES
 from service_record.collector.store.schema import last_words
 from service_record.http.collector_answers import LONGEST_LINE, MOST_LINES
 from tests.collector.browsing import signed_in

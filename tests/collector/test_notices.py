@@ -26,7 +26,7 @@ from service_record.collector.domain.destinations import (
 )
 from service_record.collector.domain.verdicts import FleetVerdict, cause_of
 from service_record.collector.ingest.notifying import SEND_SECONDS, Notifier
-from service_record.collector.ingest.people import senders
+from service_record.collector.ingest.senders import make_senders
 from service_record.collector.process import Collector, NoticesError, read_destinations
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store import administration
@@ -162,7 +162,7 @@ class Desk:
         """Run one round of each destination."""
         destinations = parse_destinations(text)
         filters = {one.name: one for one in destinations.all}
-        for name, sender in senders(destinations).items():
+        for name, sender in make_senders(destinations).items():
             database, writer = self.collector.database, self.collector.writer
             one = Notifier(
                 database,
@@ -287,7 +287,7 @@ def test_url_secrets_are_not_logged_or_shown(
     file = tmp_path / "notices.toml"
     file.write_text(destination("ops", f"slack://{SECRET}"))
     with pytest.raises(DestinationError) as caught:
-        senders(read_destinations(file))
+        make_senders(read_destinations(file))
 
     shown = capfd.readouterr()
     assert '"destination": "gone"' in log.getvalue()

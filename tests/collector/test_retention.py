@@ -11,17 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import func, insert, select, update
 
+from service_record.collector.assisted import cluster_rows
+from service_record.collector.assisted.cluster_rows import NewObject
+from service_record.collector.assisted.installation_rules import Event
+from service_record.collector.assisted.installations import Arrival
 from service_record.collector.domain.access import Grant, TokenKind
-from service_record.collector.domain.installation_rules import Event
 from service_record.collector.domain.reports import step_of
 from service_record.collector.domain.retention import StoredBuild, plan
 from service_record.collector.ingest.housekeeping import Housekeeper, KeepLimits, orphans
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
-from service_record.collector.store import bundle_rows, cluster_rows, purge, reporting
+from service_record.collector.store import (
+    bundle_rows,
+    purge,
+    reporting,
+)
 from service_record.collector.store import host_rows as shown
-from service_record.collector.store.cluster_rows import NewObject
-from service_record.collector.store.installations import Arrival
 from service_record.collector.store.reporting import FIRST_KEPT, Report, record_steps
 from service_record.collector.store.schema import (
     audit,

@@ -5,12 +5,12 @@ from itertools import product
 
 import pytest
 
-from service_record.collector.domain.assisted_reports import (
+from service_record.collector.assisted.assisted_reports import (
     apply_event,
     parse_cluster_state,
     parse_operator_event,
 )
-from service_record.collector.domain.cluster_states import (
+from service_record.collector.assisted.cluster_states import (
     CLUSTER_MOVES,
     STATES_BY_WORD,
     ClusterHost,
@@ -21,8 +21,8 @@ from service_record.collector.domain.cluster_states import (
     next_state,
     reason_of,
 )
-from service_record.collector.domain.host_states import MEANINGS, HostState, Position, Signal, move_of
-from service_record.collector.domain.installation_rules import Event, Installation, registered, signalled
+from service_record.collector.assisted.host_states import MEANINGS, HostState, Position, Signal, move_of
+from service_record.collector.assisted.installation_rules import Event, Installation, registered, signalled
 from tests.assisted_contract import load, openapi_file
 
 START = 1_800_000_000.0

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import select
 
+from service_record.collector.assisted.installations import Arrival, arrive
 from service_record.collector.domain.access import Grant, TokenKind
 from service_record.collector.domain.reports import step_of
 from service_record.collector.domain.silence import Absence, count_from
@@ -16,7 +17,6 @@ from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.absences import note_beat
 from service_record.collector.store.administration import put_host
 from service_record.collector.store.fleet import Filters, fleet
-from service_record.collector.store.installations import Arrival, arrive
 from service_record.collector.store.reporting import Accepted, Report, record_steps
 from service_record.collector.store.schema import hosts, notices
 from tests.collector.browsing import signed_in

@@ -7,9 +7,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from service_record.collector.assisted.host_states import limit_of
 from service_record.collector.domain.progress import Progress, advance, begins_build, ended, first
 from service_record.collector.domain.reports import step_of
-from service_record.collector.domain.silence import SilenceBasis, SilenceBudgets, Took, of_stage
+from service_record.collector.domain.silence import SilenceBasis, SilenceBudgets, Took
 from service_record.collector.domain.steps import ReportedStep
 from service_record.collector.domain.verdicts import (
     FleetVerdict,
@@ -31,7 +32,7 @@ class Host:
     """A host that reports steps, by default one minute apart."""
 
     now: float = START
-    known: HostFacts = field(default_factory=lambda: HostFacts(first_seen=START, heard_at=START))
+    known: HostFacts = field(default_factory=lambda: HostFacts(heard_at=START))
     budgets: SilenceBudgets = field(default_factory=SilenceBudgets)
 
     def says(self, name: str, status: str = "", after: float = MINUTE, **fields: object) -> "Host":
@@ -249,9 +250,11 @@ def test_complete_build_is_done_until_the_next() -> None:
     assert (host.verdict().verdict, host.known.progress.number) == ("progressing", 2)  # type: ignore[union-attr]
 
 
-def installed(stage: str, status: str = "installing-in-progress", **fields: object) -> Host:
+def installed(
+    stage: str, status: str = "installing-in-progress", *, limit: float = 60 * MINUTE, info: str = ""
+) -> Host:
     host = Host()
-    installation = InstallationSeen(stage=stage, status=status, updated_at=START, **fields)  # type: ignore[arg-type]
+    installation = InstallationSeen(stage=stage, status=status, info=info, updated_at=START, limit=limit)
     host.known = replace(host.known, installation=installation)
     return host
 
@@ -272,9 +275,8 @@ def installed(stage: str, status: str = "installing-in-progress", **fields: obje
 def test_installation_stage_has_assisted_service_limit(
     stage: str, is_single_node: bool, minutes: int
 ) -> None:
-    host = installed(stage, is_single_node=is_single_node)
+    host = installed(stage, limit=limit_of(stage, is_single_node=is_single_node))
 
-    assert of_stage(stage, is_single_node=is_single_node).seconds == minutes * MINUTE
     assert host.verdict(minutes * MINUTE - 1).verdict == "progressing"
     assert host.verdict(minutes * MINUTE).verdict == "stuck"
 
@@ -378,7 +380,8 @@ class Judged(RuleBasedStateMachine):
     @rule(stage=st.sampled_from(["Rebooting", "Joined", "Done"]))
     def install(self, stage: str) -> None:
         self.host.now += 1
-        found = InstallationSeen(stage=stage, status="installing-in-progress", updated_at=self.host.now)
+        at, status = self.host.now, "installing-in-progress"
+        found = InstallationSeen(stage=stage, status=status, updated_at=at, limit=limit_of(stage))
         self.host.known = replace(self.host.known, installation=found, heard_at=self.host.now)
 
     @rule(after=st.sampled_from([1.0, 900.0, 86_400.0]))

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from sqlalchemy import case, func, insert, select, update
 
 from service_record.collector.domain.destinations import DestinationFilter
-from service_record.collector.ingest import notifying, webhook
+from service_record.collector.ingest import notifying, senders
 from service_record.collector.ingest.notifying import LEASE_SECONDS, Notifier
-from service_record.collector.ingest.webhook import WebhookSender
+from service_record.collector.ingest.senders import WebhookSender
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store import administration
@@ -289,7 +289,7 @@ def test_message_is_dropped_after_many_tries() -> None:
 
 
 def test_secret_is_plain_text_or_whsec_base64() -> None:
-    assert webhook.secret_of(b"plain text\n") == b"plain text"
-    assert webhook.secret_of(b"whsec_" + base64.b64encode(SECRET) + b"\n") == SECRET
+    assert senders.secret_of(b"plain text\n") == b"plain text"
+    assert senders.secret_of(b"whsec_" + base64.b64encode(SECRET) + b"\n") == SECRET
     with pytest.raises(ValueError, match="base64"):
-        webhook.secret_of(b"whsec_%%%")
+        senders.secret_of(b"whsec_%%%")

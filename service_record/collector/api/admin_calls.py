@@ -21,10 +21,14 @@ from service_record.collector.api.operation import (
     operation,
 )
 from service_record.collector.api.serving import Serving, caller, host_name
+from service_record.collector.assisted import installations
+from service_record.collector.assisted.host_states import HostState
+from service_record.collector.assisted.installation_rules import Mapped
 from service_record.collector.domain.access import GROUP_PATTERN, Grant, TokenKind, expiry_of, scope_of
-from service_record.collector.domain.host_states import HostState
-from service_record.collector.domain.installation_rules import Mapped
-from service_record.collector.store import administration, installations, tokens
+from service_record.collector.store import (
+    administration,
+    tokens,
+)
 from service_record.collector.store.administration import Noted
 from service_record.collector.store.tokens import TokenShown
 from service_record.http.address import HOST_PATTERN

@@ -33,12 +33,12 @@ from service_record.collector.api.operation import Operation
 from service_record.collector.api.operations import OPERATIONS
 from service_record.collector.api.requests import NUMBER
 from service_record.collector.api.serving import REFUSED, Serving, guarded, refusal_of
-from service_record.collector.domain.installation_rules import CallRefused
+from service_record.collector.assisted import cluster_page
+from service_record.collector.assisted.installation_rules import CallRefused
 from service_record.collector.logs import fault_of, log
 from service_record.collector.process import Collector
 from service_record.collector.store.row_writer import Unavailable
 from service_record.collector.web import (
-    cluster_page,
     events,
     fleet_page,
     host_page,

@@ -17,19 +17,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service_record.collector.api.answering import Created, Download, JsonAnswer, NoContent, Refusal
-from service_record.collector.api.assisted_calls import id_in_path
 from service_record.collector.api.operation import HOSTS, READERS, TEXT, Short, operation
 from service_record.collector.api.requests import receive
 from service_record.collector.api.serving import Serving, caller, host_name, plain_body
+from service_record.collector.assisted import cluster_rows, installations
+from service_record.collector.assisted.assisted_calls import id_in_path
+from service_record.collector.assisted.cluster_rows import NewObject
+from service_record.collector.assisted.installation_rules import CLUSTER_LOGS, LOGS_TYPES, CallRefused, is_id
+from service_record.collector.assisted.installations import Arrival, group_of
 from service_record.collector.domain.access import Forbidden, Grant, TokenKind
-from service_record.collector.domain.installation_rules import CLUSTER_LOGS, LOGS_TYPES, CallRefused, is_id
 from service_record.collector.domain.steps import readable
 from service_record.collector.ingest.incoming import Arriving
 from service_record.collector.logs import fault_of, log
-from service_record.collector.store import bundle_rows, cluster_rows, installations
+from service_record.collector.store import (
+    bundle_rows,
+)
 from service_record.collector.store.bundle_rows import BundleAdded
-from service_record.collector.store.cluster_rows import NewObject
-from service_record.collector.store.installations import Arrival, group_of
 from service_record.collector.store.objects import NoSuchObject, ObjectError, new_key
 from service_record.http.collector_answers import ShownBundle
 from service_record.redaction import LeakError, refuse_template_leaks

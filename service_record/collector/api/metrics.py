@@ -28,11 +28,11 @@ from service_record.collector.api.answering import (
 )
 from service_record.collector.api.operation import ANYBODY, READERS, operation
 from service_record.collector.api.serving import Serving, caller
+from service_record.collector.assisted.cluster_rows import count_by_status
 from service_record.collector.logs import fault_of, log
 from service_record.collector.process import Collector
 from service_record.collector.store import notices
 from service_record.collector.store.absences import sum_absences
-from service_record.collector.store.cluster_rows import count_by_status
 from service_record.collector.store.dialects import inserting
 from service_record.collector.store.fleet import Filters, count_by_verdict
 from service_record.collector.store.schema import counters

@@ -22,7 +22,7 @@ from service_record.collector.domain.mutes import (
 )
 from service_record.collector.domain.steps import LONGEST_NAME
 from service_record.collector.store.administration import note
-from service_record.collector.store.mute_rows import active_mutes, add_mute, end_mute
+from service_record.collector.store.notices import active_mutes, add_mute, end_mute
 from service_record.http.address import HOST_PATTERN
 
 

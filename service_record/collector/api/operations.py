@@ -10,11 +10,8 @@ from starlette.requests import Request
 
 from service_record.collector.api import (  # noqa: F401  # their decorators add the operations
     admin_calls,
-    assisted_calls,
     bundle_calls,
-    cluster_calls,
     host_calls,
-    last_words_calls,
     metrics,
     mute_calls,
     record_calls,
@@ -23,6 +20,10 @@ from service_record.collector.api import (  # noqa: F401  # their decorators add
 from service_record.collector.api.answering import JsonAnswer
 from service_record.collector.api.openapi import document
 from service_record.collector.api.operation import OPERATIONS, READERS, operation
+from service_record.collector.assisted import (  # noqa: F401  # their decorators add the operations
+    assisted_calls,
+    cluster_calls,
+)
 
 __all__ = ["OPERATIONS", "openapi_document"]
 

@@ -14,15 +14,15 @@ from service_record.collector.api.answering import Refusal
 from service_record.collector.api.guard import Guard
 from service_record.collector.api.operation import READERS, Handler, Operation
 from service_record.collector.api.requests import parse_query, read_body, read_fields
+from service_record.collector.assisted.installation_rules import CallRefused
+from service_record.collector.assisted.installations import TakenId, group_of
 from service_record.collector.domain.access import Forbidden, Grant
-from service_record.collector.domain.installation_rules import CallRefused
 from service_record.collector.domain.reports import UnreadableReport
 from service_record.collector.domain.steps import readable
 from service_record.collector.ingest.incoming import TooMany
 from service_record.collector.logs import fault_of, log
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
-from service_record.collector.store.installations import TakenId, group_of
 from service_record.collector.store.objects import ObjectError
 from service_record.collector.store.record_rows import TooMuch
 from service_record.collector.store.reporting import ReusedKeyError

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from service_record.collector.domain.host_states import limit_of
 from service_record.collector.domain.statistics import percentile
 
 DEFAULT: Final = 15 * 60.0
@@ -126,8 +125,3 @@ class SilenceBudgets:
             if len(seconds := sorted(alike)) >= FEWEST:
                 return seconds
         return ()
-
-
-def of_stage(stage: str, *, is_single_node: bool) -> SilenceBudget:
-    """Return the time that a stage of an assisted-service's installation may take."""
-    return SilenceBudget(limit_of(stage, is_single_node=is_single_node), SilenceBasis.STAGE)

@@ -18,7 +18,6 @@ from service_record.collector.domain.silence import (
     SilenceBudget,
     SilenceBudgets,
     count_from,
-    of_stage,
 )
 from service_record.collector.domain.steps import StepStatus
 from service_record.diagnosis.budget import DEFAULT_SECONDS
@@ -73,14 +72,14 @@ class InstallationSeen:
     status: str
     info: str = ""
     updated_at: float
-    is_single_node: bool = False
+    limit: float
+    """The seconds that its stage may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
     """The facts by which a host is judged. Times are seconds since 1970 by the collector's clock."""
 
-    first_seen: float
     heard_at: float
     """The time of the latest report: a step, a stage, record entries or a bundle."""
     group: str = ""
@@ -282,7 +281,7 @@ def _latest(facts: HostFacts, budgets: SilenceBudgets) -> tuple[str, float, Sile
     progress, installation = facts.progress, _installation(facts)
     since = max(facts.heard_at, progress.updated_at if progress else 0.0)
     if installation is not None and (progress is None or installation.updated_at >= progress.updated_at):
-        budget = of_stage(installation.stage, is_single_node=installation.is_single_node)
+        budget = SilenceBudget(installation.limit, SilenceBasis.STAGE)
         what = f"stage {installation.stage}" if installation.stage else f"state {installation.status}"
         return f"{what} was reported", max(since, installation.updated_at), budget
     if progress is not None and progress.label:

@@ -12,9 +12,8 @@ from sqlalchemy import Connection
 from service_record.collector.domain.build_days import DAY, DEFAULT_DAYS, BuildSeries, build_series
 from service_record.collector.domain.silence import SilenceBudgets, Took
 from service_record.collector.domain.statistics import StepStatistics, statistics
-from service_record.collector.store import judging
-from service_record.collector.store.build_rows import read_ended_builds
 from service_record.collector.store.database import Database
+from service_record.collector.store.earlier_builds import read_durations, read_ended_builds, read_executions
 from service_record.collector.store.fleet import Filters, count_by_verdict
 
 _FRESH: Final = 60.0
@@ -67,7 +66,7 @@ class LearnedBaselines:
         old = [label for label in undefined if self._took.get(label, (0.0,))[0] < now - _FRESH]
         if old:
             with self._database.reading() as connection:
-                self._took |= {label: (now, judging.took(connection, label)) for label in old}
+                self._took |= {label: (now, read_durations(connection, label)) for label in old}
         took = {label: self._took[label][1] for label in undefined}
         return SilenceBudgets(default=self._default, given=self._given, took=took)
 
@@ -100,7 +99,7 @@ class LearnedBaselines:
         began = time.monotonic()
         groups, releases, by, days = question
         with self._database.reading() as connection:
-            executions = judging.executions(connection, groups, releases)
+            executions = read_executions(connection, groups, releases)
             builds = read_ended_builds(connection, groups, releases, now - days * DAY)
         steps = statistics(executions, by_group="group" in by, by_release="release" in by)
         answer = Statistics(steps, len(executions), build_series(builds, by, days, now))

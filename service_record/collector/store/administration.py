@@ -9,10 +9,10 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Connection, delete, insert, select, update
 
+from service_record.collector.assisted.cluster_rows import refresh
 from service_record.collector.domain.access import Forbidden, Grant, TokenKind, presented
 from service_record.collector.domain.progress import Progress
 from service_record.collector.store import tokens
-from service_record.collector.store.cluster_rows import refresh
 from service_record.collector.store.dialects import inserting, write_rows
 from service_record.collector.store.judging import UPDATE_VERDICTS, final_verdicts
 from service_record.collector.store.reporting import build_row

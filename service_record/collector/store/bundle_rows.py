@@ -10,14 +10,14 @@ from typing import Any, BinaryIO, Final
 import msgspec
 from sqlalchemy import Connection, delete, func, insert, or_, select, update
 
+from service_record.collector.assisted.cluster_rows import NewObject
+from service_record.collector.assisted.installations import Arrival, arrive, group_of
 from service_record.collector.domain.records_page import Analysis
 from service_record.collector.domain.steps import readable
 from service_record.collector.domain.summary_of_records import RecordsLook
 from service_record.collector.domain.verdicts import RecordsVerdict
 from service_record.collector.store import record_rows
-from service_record.collector.store.cluster_rows import NewObject
 from service_record.collector.store.dialects import inserting
-from service_record.collector.store.installations import Arrival, arrive, group_of
 from service_record.collector.store.schema import analyses, bundle_services, bundles, hosts, installations
 from service_record.collector.store.selecting import columns_of, rows_as
 from service_record.http.collector_answers import ShownBundle

@@ -7,8 +7,8 @@ from typing import Final, TypeVar
 import msgspec
 from sqlalchemy import BigInteger, ColumnElement, Connection, Table, case, func, literal, select
 
-from service_record.collector.domain.host_states import meaning_of
-from service_record.collector.domain.installation_rules import Installation
+from service_record.collector.assisted.host_states import meaning_of
+from service_record.collector.assisted.installation_rules import Installation
 from service_record.collector.domain.progress import Progress, repeated
 from service_record.collector.store.absences import read_absences
 from service_record.collector.store.schema import (

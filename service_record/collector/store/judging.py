@@ -1,9 +1,6 @@
-"""Find the hosts whose verdict is due, judge them and store the verdicts. Each host is judged by one process.
+"""Find the hosts whose verdict is due, judge them and store the verdicts; each by one process."""
 
-Time limits are learnt from the latest builds only, so that queries do not become slower over the years.
-"""
-
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, Final
@@ -11,14 +8,12 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, select
 
-from service_record.collector.domain import installation_rules
-from service_record.collector.domain.access import is_within
-from service_record.collector.domain.host_states import Signal
+from service_record.collector.assisted import installation_rules
+from service_record.collector.assisted.cluster_rows import refresh
+from service_record.collector.assisted.host_states import Signal
 from service_record.collector.domain.mutes import has_news
 from service_record.collector.domain.progress import Progress
-from service_record.collector.domain.silence import SilenceBudgets, Took, count_from
-from service_record.collector.domain.statistics import Execution
-from service_record.collector.domain.steps import StepStatus
+from service_record.collector.domain.silence import SilenceBudgets, count_from
 from service_record.collector.domain.verdicts import (
     FleetVerdict,
     HostFacts,
@@ -29,10 +24,9 @@ from service_record.collector.domain.verdicts import (
     judge,
     judge_overtaken,
 )
-from service_record.collector.store.cluster_rows import refresh
 from service_record.collector.store.dialects import ManyRows, among, ask, is_among, is_sqlite, write_rows
-from service_record.collector.store.mute_rows import active_mutes
-from service_record.collector.store.schema import builds, durations, hosts, installations, notices
+from service_record.collector.store.notices import active_mutes
+from service_record.collector.store.schema import builds, hosts, installations, notices
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +105,6 @@ def final_verdicts(
 
 def _final_verdict(row: Any, progress: Progress, *, is_judged: bool) -> dict[str, Any]:
     facts = HostFacts(
-        first_seen=row.first_seen,
         heard_at=progress.updated_at,
         progress=progress,
         records=_records(row) if progress.number == row.build else None,
@@ -167,7 +160,6 @@ def _label_of(facts: HostFacts) -> str:
 
 def _host_facts(row: Any, budgets: SilenceBudgets, now: float) -> HostFacts:
     return HostFacts(
-        first_seen=row.first_seen,
         heard_at=_heard_at(row),
         group=row.group,
         release=row.release,
@@ -202,7 +194,7 @@ def _installation(row: Any, budgets: SilenceBudgets, now: float) -> Installation
         status=columns.status if move is None else move.to.value,
         info=(columns.status_info if move is None else move.info) or columns.info,
         updated_at=columns.stage_updated_at,
-        is_single_node=columns.is_single_node,
+        limit=columns.limit,
     )
 
 
@@ -293,7 +285,7 @@ def _is_due(is_on_sqlite: bool) -> ColumnElement[bool]:
 
 @cache
 def _due(is_on_sqlite: bool) -> Select[Any]:
-    names = ("id", "name", "group", "release", "first_seen", "last_seen", "build", "updated_at", "progress")
+    names = ("id", "name", "group", "release", "last_seen", "build", "updated_at", "progress")
     return (
         select(
             *(hosts.c[name] for name in (*names, "verdict", "reason", "cause", "verdict_since")),
@@ -327,62 +319,3 @@ UPDATE_VERDICTS: Final = ManyRows(builds, ["verdict", "reason"], keys={"host_id"
 _INSERT_NOTICES: Final = ManyRows(
     notices, ["host_id", "build", "verdict", "before", "reason", "reason_before", "at"]
 )
-
-
-LATEST: Final = 1_000
-"""Number of latest executions of a step from which its budget is learnt."""
-LATEST_OF_ALL: Final = 50_000
-"""Number of latest executions from which statistics are made."""
-_FAILED: Final = StepStatus.FAILED.value
-_GOOD: Final = (StepStatus.DONE.value, StepStatus.REPORTED.value)
-
-
-def took(connection: Connection, label: str) -> tuple[Took, ...]:
-    """Return the durations of successful executions of a step.
-
-    Only the longest of each build is used, so that a loop does not dominate.
-    """
-    latest = (
-        select(
-            durations.c.host_id,
-            durations.c.build,
-            durations.c.seconds,
-            durations.c.group,
-            durations.c.release,
-        )
-        .where(durations.c.label == label, durations.c.status.in_(_GOOD), durations.c.seconds.is_not(None))
-        .order_by(durations.c.ended_at.desc())
-        .limit(LATEST)
-    )
-    longest: dict[tuple[int, int], Took] = {}
-    for host_id, build, seconds, group, release in connection.execute(latest):
-        previous = longest.get((host_id, build))
-        if previous is None or previous.seconds < seconds:
-            longest[host_id, build] = Took(seconds, group, release)
-    return tuple(longest.values())
-
-
-def executions(connection: Connection, groups: Iterable[str], releases: Iterable[str]) -> list[Execution]:
-    """Return the latest executions of all steps in these groups, their subgroups, and these releases.
-
-    Without groups or releases, all are included.
-    """
-    wanted_groups, of_releases = tuple(groups), frozenset(releases)
-    latest = (
-        select(
-            durations.c.label,
-            durations.c.group,
-            durations.c.release,
-            durations.c.seconds,
-            durations.c.status,
-            durations.c.signature,
-        )
-        .order_by(durations.c.id.desc())
-        .limit(LATEST_OF_ALL)
-    )
-    return [
-        Execution(label, group, release, seconds, status == _FAILED, signature)
-        for label, group, release, seconds, status, signature in connection.execute(latest).fetchall()
-        if (not wanted_groups or any(is_within(group, one) for one in wanted_groups))
-        and (not of_releases or release in of_releases)
-    ]

@@ -1,4 +1,4 @@
-"""Notices of changed verdicts in the database, with a delivery row for each notice and destination.
+"""Notices of changed verdicts in the database, and mutes. Each notice has a row for each destination.
 
 A delivery is claimed by one process at a time, and is never repeated once it was accepted. Notices with the
 same cause that wait for the same destination are combined in a digest, which stays the same when it is sent
@@ -9,11 +9,12 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Connection, Select, delete, func, select, update
+from sqlalchemy import Connection, Select, delete, func, insert, select, update
 
 from service_record.collector.domain.destinations import DestinationFilter, Notice
+from service_record.collector.domain.mutes import Mute, MuteKind, MuteScope
 from service_record.collector.store.dialects import inserting
-from service_record.collector.store.schema import deliveries, hosts, notices
+from service_record.collector.store.schema import deliveries, hosts, mutes, notices
 from service_record.diagnosis.failures import signature
 
 STALE_SECONDS: Final = 86_400.0
@@ -151,3 +152,29 @@ def put_off(connection: Connection, destination: str, ids: Collection[int], next
 def forget(connection: Connection, before: float) -> int:
     """Delete notices from before a time, delivered or not. Return their number."""
     return connection.execute(delete(notices).where(notices.c.at < before)).rowcount
+
+
+def active_mutes(connection: Connection, now: float) -> tuple[Mute, ...]:
+    """Return the mutes in force, the latest first."""
+    query = select(mutes).where(mutes.c.until > now).order_by(mutes.c.id.desc())
+    return tuple(
+        Mute(**{**row, "kind": MuteKind(row["kind"]), "scope": MuteScope(row["scope"])})
+        for row in connection.execute(query).mappings()
+    )
+
+
+def add_mute(connection: Connection, new: Mute) -> int:
+    """Store a mute and return its id; the id in `new` is ignored. Deletes expired mutes."""
+    connection.execute(delete(mutes).where(mutes.c.until <= new.made_at))
+    names = ("kind", "scope", "subject", "until", "by", "note", "made_at")
+    row = {name: getattr(new, name) for name in names}
+    number: int = connection.execute(insert(mutes).values(row).returning(mutes.c.id)).scalar_one()
+    return number
+
+
+def end_mute(connection: Connection, number: int) -> tuple[str, str] | None:
+    """End a mute. Return its scope and subject, or None if it does not exist."""
+    row = connection.execute(
+        delete(mutes).where(mutes.c.id == number).returning(mutes.c.scope, mutes.c.subject)
+    ).one_or_none()
+    return None if row is None else (row.scope, row.subject)

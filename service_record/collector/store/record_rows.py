@@ -1,4 +1,4 @@
-"""Live service records: the stored bytes of record files, in order.
+"""Live service records: the stored bytes of record files, in order, and the last lines of services.
 
 Each file is stored from its beginning without gaps. Small pieces are merged into one row, so that a record
 that is sent entry by entry does not become one row for each entry.
@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, case, delete, func, insert, select, update
 
-from service_record.collector.store.installations import Arrival, arrive
-from service_record.collector.store.schema import chunks, hosts
-from service_record.http.collector_answers import Piece
+from service_record.collector.assisted.installations import Arrival, arrive, lock_or_make_host
+from service_record.collector.store.dialects import inserting
+from service_record.collector.store.schema import chunks, hosts, last_words
+from service_record.http.collector_answers import LastWords, Piece
 
 MOST_FILES: Final = 2_000
 """Limit for one host, files that replaced others included."""
@@ -164,3 +165,30 @@ def data_at(connection: Connection, places: Sequence[int | None]) -> bytes:
     query = select(chunks.c.id, chunks.c.data).where(chunks.c.id.in_([place for place in places if place]))
     by_id = {row.id: row.data for row in connection.execute(query)}
     return b"".join(b"\n" if place is None else by_id.get(place, b"") for place in places)
+
+
+MOST_SERVICES: Final = 16
+"""Services of one host whose lines are stored. Together they take at most about 128 KB of text."""
+
+
+def write_last_words(connection: Connection, arrival: Arrival, words: LastWords, text: str) -> None:
+    """Replace the stored lines of a service with `text`. An empty text deletes them. Raises Forbidden.
+
+    This does not count as a report of the host: a host whose service only prints that it waits is stuck.
+    """
+    host = lock_or_make_host(connection, arrival)
+    due_at = case((hosts.c.verdict_since.is_(None), 0.0), else_=hosts.c.due_at)  # a new host is judged
+    connection.execute(
+        update(hosts).where(hosts.c.id == host.id).values(due_at=due_at, revision=hosts.c.revision + 1)
+    )
+    own = last_words.c.host_id == host.id
+    if not text:
+        connection.execute(delete(last_words).where(own, last_words.c.service == words.service))
+        return
+    row = {"stage": words.stage, "build": host.build, "text": text, "received_at": arrival.at}
+    new = inserting(connection, last_words).values(host_id=host.id, service=words.service, **row)
+    connection.execute(new.on_conflict_do_update(index_elements=["host_id", "service"], set_=row))
+    newest = select(last_words.c.service).where(own).order_by(last_words.c.received_at.desc())
+    older = connection.execute(newest.offset(MOST_SERVICES)).scalars().all()
+    if older:
+        connection.execute(delete(last_words).where(own, last_words.c.service.in_(older)))

@@ -466,7 +466,7 @@ def _lock_hosts(
 @cache
 def _lock_statement(is_on_sqlite: bool) -> Select[Any]:
     """Return the query that locks hosts. Ordered by id: a common order prevents deadlocks."""
-    names = ("id", "name", "group", "release", "first_seen", "last_seen", "build", "progress", "hardware")
+    names = ("id", "name", "group", "release", "last_seen", "build", "progress", "hardware")
     judged = ("verdict", "reason", "verdict_since", "due_at", "records_verdict")
     columns = (hosts.c[name] for name in (*names, *judged))  # rows of hosts are long
     named = is_among(is_on_sqlite, hosts.c.name, "names")

@@ -23,9 +23,9 @@ from starlette.types import Send
 
 from service_record.collector.api.answering import Refusal
 from service_record.collector.api.serving import caller, check_readable, host_name
+from service_record.collector.assisted.cluster_page import see_cluster, see_clusters
 from service_record.collector.logs import fault_of, log
 from service_record.collector.process import Collector
-from service_record.collector.web.cluster_page import see_cluster, see_clusters
 from service_record.collector.web.fleet_page import FleetFilters, FleetSeen, see_fleet
 from service_record.collector.web.host_page import parse_build, see_host
 from service_record.collector.web.login import grant_of

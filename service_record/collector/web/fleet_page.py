@@ -17,12 +17,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service_record.collector.api.serving import caller
+from service_record.collector.assisted.cluster_rows import list_clusters
 from service_record.collector.domain.mutes import Mute, mute_of
 from service_record.collector.domain.silence import Absence
 from service_record.collector.domain.verdicts import FleetVerdict
 from service_record.collector.process import Collector
 from service_record.collector.store.absences import read_absences
-from service_record.collector.store.cluster_rows import list_clusters
 from service_record.collector.store.fleet import (
     MOST_CAUSES,
     SHOWN_DONE,
@@ -36,7 +36,7 @@ from service_record.collector.store.fleet import (
     groups,
     list_causes,
 )
-from service_record.collector.store.mute_rows import active_mutes
+from service_record.collector.store.notices import active_mutes
 from service_record.collector.web.pages import VERDICTS, LivePage, counted, reader_page, render
 from service_record.display.machine import csv_of
 from service_record.http.collector_answers import ClusterSummary, HostSummary

@@ -26,7 +26,7 @@ from service_record.collector.store.host_rows import (
     read_host,
     read_step_logs,
 )
-from service_record.collector.store.mute_rows import active_mutes
+from service_record.collector.store.notices import active_mutes
 from service_record.collector.web.analyses import Analyses, AnalysisSeen
 from service_record.collector.web.build_chart import Pace, build_drawing, service_rows
 from service_record.collector.web.fleet_page import digest

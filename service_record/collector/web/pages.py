@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service_record.collector.api.answering import Refusal
-from service_record.collector.domain.host_states import WAITING
+from service_record.collector.assisted.host_states import WAITING
 from service_record.display.html.rendering import make_environment, script, stylesheet
 from service_record.display.text import count, duration
 from service_record.http.collector_answers import ClusterSummary

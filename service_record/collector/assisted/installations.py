@@ -12,19 +12,19 @@ from typing import Any, Final
 
 from sqlalchemy import Column, ColumnElement, Connection, case, func, insert, select, update
 
-from service_record.collector.domain.access import Forbidden, Grant
-from service_record.collector.domain.assisted_reports import apply_event
-from service_record.collector.domain.host_states import DISCOVERY, PREPARATION, HostState
-from service_record.collector.domain.installation_rules import (
+from service_record.collector.assisted.assisted_reports import apply_event
+from service_record.collector.assisted.cluster_rows import insert_event, refresh
+from service_record.collector.assisted.host_states import DISCOVERY, PREPARATION, HostState
+from service_record.collector.assisted.installation_rules import (
     CallRefused,
     Event,
     Installation,
     Mapped,
     registered,
 )
+from service_record.collector.domain.access import Forbidden, Grant
 from service_record.collector.domain.steps import LONGEST_LOGS, ReportedStep, StepStatus, label_of
 from service_record.collector.store.administration import begin_build
-from service_record.collector.store.cluster_rows import insert_event, refresh
 from service_record.collector.store.dialects import inserting
 from service_record.collector.store.host_rows import HostInstallation, read_installations
 from service_record.collector.store.reporting import Report, record_steps

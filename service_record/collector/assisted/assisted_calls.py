@@ -16,9 +16,8 @@ from starlette.requests import Request
 from service_record.collector.api.answering import BASE, Created, CreatedEmpty, Empty, JsonAnswer, NoContent
 from service_record.collector.api.operation import HOSTS, HOSTS_AND_READERS, operation
 from service_record.collector.api.serving import Serving, caller, plain_body
-from service_record.collector.domain.access import TokenKind
-from service_record.collector.domain.destinations import rfc3339
-from service_record.collector.domain.installation_rules import (
+from service_record.collector.assisted import cluster_rows, installations
+from service_record.collector.assisted.installation_rules import (
     ROLES,
     CallRefused,
     Installation,
@@ -27,9 +26,13 @@ from service_record.collector.domain.installation_rules import (
     progressed,
     with_logs_state,
 )
-from service_record.collector.store import cluster_rows, host_rows, installations
+from service_record.collector.assisted.installations import Arrival
+from service_record.collector.domain.access import TokenKind
+from service_record.collector.domain.destinations import rfc3339
+from service_record.collector.store import (
+    host_rows,
+)
 from service_record.collector.store.host_rows import HostInstallation
-from service_record.collector.store.installations import Arrival
 
 _AGENT_SECONDS: Final = 60
 """Interval at which agents should call."""

@@ -18,20 +18,23 @@ from service_record.collector.api.answering import (
     NoContent,
     Refusal,
 )
-from service_record.collector.api.assisted_calls import id_in_path, object_in
 from service_record.collector.api.operation import ADMINISTRATORS, HOSTS, READERS, Short, operation
 from service_record.collector.api.serving import caller
-from service_record.collector.domain.access import Grant
-from service_record.collector.domain.assisted_reports import (
+from service_record.collector.assisted import cluster_rows
+from service_record.collector.assisted.assisted_calls import id_in_path, object_in
+from service_record.collector.assisted.assisted_reports import (
     parse_completion,
     parse_finalizing_stage,
     parse_operator,
 )
-from service_record.collector.domain.installation_rules import is_id, logs_state_of
+from service_record.collector.assisted.cluster_rows import ClusterDefinition, ClusterDetail
+from service_record.collector.assisted.installation_rules import is_id, logs_state_of
+from service_record.collector.domain.access import Grant
 from service_record.collector.domain.steps import LONGEST_NAME, readable
 from service_record.collector.process import Collector
-from service_record.collector.store import administration, cluster_rows
-from service_record.collector.store.cluster_rows import ClusterDefinition, ClusterDetail
+from service_record.collector.store import (
+    administration,
+)
 from service_record.http.collector_answers import Clusters
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from typing import Final, Self
 
 import msgspec
 
-from service_record.collector.domain.host_states import (
+from service_record.collector.assisted.host_states import (
     ALL_STAGES,
     DONE,
     FAILED_STAGE,

@@ -1,24 +1,42 @@
-"""Send notices over HTTP: to a webhook, signed as by https://www.standardwebhooks.com, or to Alertmanager."""
+"""Send notices: to a signed webhook, to Alertmanager, or with `apprise` to mail, chats and pagers.
+
+The webhook is that of https://www.standardwebhooks.com. It and Alertmanager get requests of our own, because
+apprise says neither when to try again (Retry-After) nor when to stop (410).
+"""
 
 import base64
 import binascii
 import hashlib
 import hmac
+import logging
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from service_record.collector.domain.destinations import Notice, alerts_of, rfc3339
-from service_record.collector.ingest.notifying import SendResult, public_reason
+from service_record.collector.domain.destinations import (
+    DestinationError,
+    Destinations,
+    NewsDestination,
+    Notice,
+    alerts_of,
+    message_of,
+    rfc3339,
+)
+from service_record.collector.domain.verdicts import FleetVerdict
+from service_record.collector.ingest.notifying import NewsSender, SendResult, public_reason
 from service_record.collector.store.notices import Delivery
 from service_record.http.answers import Answered, RetryPolicy
 from service_record.http.proxies import read_proxies
+
+if TYPE_CHECKING:
+    from apprise import NotifyBase
 
 _PREFIX: Final = b"whsec_"
 _PART_SECONDS: Final = 10.0
@@ -169,3 +187,99 @@ def read_secret(file: Path) -> bytes:
     if not secret:
         raise ValueError("the file is empty; write the secret into it")
     return secret
+
+
+_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+_SILENT: Final = logging.CRITICAL + 1
+
+
+def make_senders(destinations: Destinations) -> Mapping[str, NewsSender]:
+    """Return the senders by name of their destination.
+
+    Raises DestinationError, without URLs in its message.
+    """
+    by_name: dict[str, NewsSender] = {}
+    for one in destinations.all:
+        scheme = _SCHEME.match(one.url)
+        if scheme and scheme[1].lower() in ALERTMANAGER:
+            try:
+                by_name[one.name] = AlertmanagerSender(one.url, destinations.page)
+            except ValueError as error:
+                raise DestinationError(f"{one.name}: {error}") from None
+        else:
+            by_name[one.name] = AppriseSender(one, destinations.page)
+    return by_name
+
+
+def try_all(destinations: Destinations, now: float) -> Mapping[str, bool]:
+    """Send a test to each destination. Return {name: accepted}. Raises DestinationError."""
+    return {name: _is_tried(sender, now) for name, sender in make_senders(destinations).items()}
+
+
+def _is_tried(sender: NewsSender, now: float) -> bool:
+    good, bad = FleetVerdict.PROGRESSING, FleetVerdict.FAILED
+    steps = [(good, good)] if isinstance(sender, AppriseSender) else [(good, bad), (bad, good)]
+    try:
+        return all(sender.send(_test(before, verdict, now)).is_taken for before, verdict in steps)
+    except Exception:  # noqa: BLE001  # the text of any exception may contain the URL
+        return False
+    finally:
+        sender.close()
+
+
+def _test(before: FleetVerdict, verdict: FleetVerdict, now: float) -> Delivery:
+    reason = "This is a test of service-record. Nothing is wrong."
+    news = Notice(id=0, host="test", group="", build=1, verdict=verdict, before=before, reason=reason, at=now)
+    return Delivery(notices=[news], tries=0)
+
+
+class AppriseSender:
+    """Sends notices to an apprise URL."""
+
+    at_once = 1
+    """One at a time, because apprise limits its own rate for each service."""
+
+    def __init__(self, destination: NewsDestination, page: str) -> None:
+        """Create a sender. Raises DestinationError if apprise does not accept the URL."""
+        self._page = page
+        self._service = _service(destination)
+
+    def send(self, delivery: Delivery) -> SendResult:
+        """Make one attempt to send a message."""
+        from apprise import Apprise, NotifyFormat, NotifyType  # large: imported only when needed
+
+        message = message_of(delivery.notices, public_reason(delivery.notices[0].reason), self._page)
+        kind = NotifyType.FAILURE if message.is_bad else NotifyType.INFO
+        if message.is_good:
+            kind = NotifyType.SUCCESS
+        is_taken = Apprise(services=[self._service]).notify(
+            body=message.body, title=message.title, notify_type=kind, body_format=NotifyFormat.TEXT
+        )
+        return SendResult(is_taken=bool(is_taken))
+
+    def close(self) -> None:
+        """Do nothing: apprise keeps no connections."""
+
+
+def _service(destination: NewsDestination) -> "NotifyBase":
+    """Return apprise's object for a URL.
+
+    Disables the logs of apprise and its libraries: they contain URLs.
+    """
+    from apprise import Apprise, AppriseAsset  # 44 MB: imported only when needed
+
+    for name in ("apprise", "urllib3", "requests", "requests_oauthlib", "oauthlib"):
+        logging.getLogger(name).setLevel(_SILENT)
+    asset = AppriseAsset(
+        app_id="service-record",
+        app_desc="service-record collector",
+        http_redirects=False,  # a redirect could send the message to another server
+        secure_logging=True,
+        storage_mode="memory",
+    )
+    service = Apprise.instantiate(destination.url, asset=asset, suppress_exceptions=True)
+    if service is None or isinstance(service, dict):
+        scheme = _SCHEME.match(destination.url)
+        about = f"a URL of {scheme[1].lower()}://" if scheme else "its URL"
+        raise DestinationError(f"{destination.name}: apprise does not understand {about}; see appriseit.com")
+    return service

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from service_record.collector.domain import host_states
-from service_record.collector.domain.host_states import DONE, JOINED, HostState
+from service_record.collector.assisted import host_states
+from service_record.collector.assisted.host_states import DONE, JOINED, HostState
 
 CONTROL_PLANE: Final = frozenset({"master", "arbiter"})
 _DEFAULT_CONTROL_PLANES: Final = 3

@@ -7,14 +7,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service_record.collector.api.cluster_calls import find_cluster
 from service_record.collector.api.serving import caller
-from service_record.collector.process import Collector
-from service_record.collector.store.cluster_rows import (
+from service_record.collector.assisted.cluster_calls import find_cluster
+from service_record.collector.assisted.cluster_rows import (
     ClusterDetail,
     list_clusters,
     shown_since,
 )
+from service_record.collector.process import Collector
 from service_record.collector.web.fleet_page import digest
 from service_record.collector.web.pages import LivePage, reader_page
 from service_record.display.text import count

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from service_record.collector.domain.cluster_states import STATES_BY_WORD, ClusterState, Operator
-from service_record.collector.domain.host_states import DISCOVERY, HostState, Signal
-from service_record.collector.domain.installation_rules import (
+from service_record.collector.assisted.cluster_states import STATES_BY_WORD, ClusterState, Operator
+from service_record.collector.assisted.host_states import DISCOVERY, HostState, Signal
+from service_record.collector.assisted.installation_rules import (
     Event,
     Installation,
     bad_request,

@@ -22,9 +22,8 @@ from sqlalchemy import (
     update,
 )
 
-from service_record.collector.domain.access import Forbidden, Grant
-from service_record.collector.domain.assisted_reports import parse_cluster_state, parse_operator_event
-from service_record.collector.domain.cluster_states import (
+from service_record.collector.assisted.assisted_reports import parse_cluster_state, parse_operator_event
+from service_record.collector.assisted.cluster_states import (
     BEFORE,
     CONTROL_PLANE,
     ClusterHost,
@@ -34,12 +33,13 @@ from service_record.collector.domain.cluster_states import (
     next_state,
     reason_of,
 )
-from service_record.collector.domain.installation_rules import (
+from service_record.collector.assisted.installation_rules import (
     CLOCK_DIFFERENCE_SECONDS,
     CallRefused,
     Event,
     is_outdated,
 )
+from service_record.collector.domain.access import Forbidden, Grant
 from service_record.collector.domain.silence import Absence
 from service_record.collector.store.absences import read_absences
 from service_record.collector.store.dialects import inserting
