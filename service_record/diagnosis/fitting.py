@@ -22,6 +22,7 @@ from service_record.diagnosis.cause_rules import (
     Rank,
     fill_commands,
 )
+from service_record.diagnosis.evidence.devices import are_different, find_device, follow_link
 from service_record.diagnosis.evidence.fact_checks import MEASURES
 from service_record.diagnosis.evidence.known_facts import KnownFacts
 from service_record.diagnosis.evidence.log_lines import (
@@ -35,9 +36,11 @@ from service_record.diagnosis.evidence.log_lines import (
     matches_source,
 )
 from service_record.diagnosis.evidence.notable import notable_patterns
+from service_record.diagnosis.evidence.stated_facts import stated_patterns
 from service_record.diagnosis.evidence.working import (
     PATTERNS,
     comparable_name,
+    find_existing,
     named_things,
     working_patterns,
 )
@@ -81,6 +84,8 @@ _CONTINUES: Final = r"""(?xi)
 """A line that reports a problem, and that its program continues: it skips something, tries again, or serves
 other clients."""
 WORKS_LATER: Final = "a later line shows that it works"
+EXISTS: Final = "the host has what the line reports as missing"
+OF_UNKNOWN_MOUNT: Final = "several mounts failed, and it is not known which of them needs this device"
 OF_UNNAMED_UNIT: Final = "the log does not show for which unit the program ran"
 ABOUT_ANOTHER_UNIT: Final = "it is about another unit"
 SPEAKS_AGAINST: Final = "something speaks against it"
@@ -89,6 +94,7 @@ MAY_HAVE_PASSED: Final = "another program logged it, and it may have passed"
 _SAYS_IT_CONTINUED: Final = "the line says that its program went on"
 _OF_UNIT: Final = frozenset({"service", "unit"})
 """Placeholders of commands about the unit of the failed service."""
+_MOUNT: Final = ".mount"
 _UNIT_NAME: Final = r"(?a)[\w:.\\@-]+\.(?:service|socket|target|device|mount|swap|timer|path): "
 
 
@@ -174,7 +180,7 @@ class RuleBook(msgspec.Struct, frozen=True):
         return cls(
             rules={rule.name: rule for rule in rules},
             numbers=numbers,
-            patterns=LineSet(chain(numbered, notable_patterns(), working_patterns())),
+            patterns=LineSet(chain(numbered, notable_patterns(), working_patterns(), stated_patterns())),
             orders={numbers[id(test)]: order for order, test in main if test is not None},
             always=[order for order, rule in enumerate(rules) if rule.condition.lines is None],
         )
@@ -195,6 +201,8 @@ class CauseMatcher:
         self._known: dict[str, Match | None] = {}
         """Rule name -> its certain match, for conditions that refer to other rules."""
         self._meanwhile = evidence.meanwhile.get(trouble.service, ()) if trouble is not None else ()
+        self._device = "" if trouble is None else find_device(trouble.service, evidence.facts)
+        """The device that the failed unit needs; empty if it needs none, or if it is not known."""
         self._lines = self._run_lines()
         message = self._texts.get("message", b"")
         self._message_tests = book.patterns.tests(message) if message else set[int]()
@@ -248,6 +256,7 @@ class CauseMatcher:
         if doubt is None and match.line is not None:
             doubt = match.doubt or self._find_line_doubt(rule, match, match.line)
             doubt = doubt or self._find_contradiction(match)
+            doubt = doubt or self._find_existing(match) or self._find_other_mount(match)
         return replace(match, doubt=doubt or match.doubt), None
 
     def _find_counter_evidence(self, rule: CauseRule, match: Match) -> str | None:
@@ -291,6 +300,21 @@ class CauseMatcher:
                 if working is not None and comparable_name(kind, _named_groups(working)[kind]) == name:
                     return f"{WORKS_LATER}: {line.place}"
         return None
+
+    def _find_existing(self, match: Match) -> str | None:
+        """Return a doubt if the host has what a line reports as missing, else None."""
+        existing = find_existing(match.found or "", match.values, self._evidence, self._host.names)
+        return f"{EXISTS}: {existing}" if existing else None
+
+    def _find_other_mount(self, match: Match) -> str | None:
+        """Return a doubt if a line of the kernel may be about another failed mount, else None."""
+        service = self._trouble.service if self._trouble is not None else ""
+        if match.by is None or match.by.kind != KERNEL or self._device or not service.endswith(_MOUNT):
+            return None
+        logs = self._evidence.unit_logs
+        others = (name for name, log in logs.items() if name.endswith(_MOUNT) and log.result is not None)
+        is_alone = all(name == service for name in others)
+        return None if is_alone or "device" not in match.values else OF_UNKNOWN_MOUNT
 
     def _match_condition(self, condition: Condition, rule: CauseRule) -> Match | None:
         """Return the evidence for a condition; None if the condition does not hold."""
@@ -426,8 +450,15 @@ class CauseMatcher:
         for line in lines:
             match = pattern.search(line.text.encode(errors="replace"))
             values = None if match is None else _line_values(match, test, self._evidence.facts)
-            if values is not None:
+            if values is not None and not self._is_of_another_device(values):
                 yield replace(_make_match(line, values, proximity), found=_decode(match.group()))
+
+    def _is_of_another_device(self, values: Mapping[str, str]) -> bool:
+        """Return True if a line is about another device than the one that the failed unit needs."""
+        named = values.get("device")
+        if not named or not self._device:
+            return False
+        return are_different(follow_link(named, self._evidence.facts), self._device)
 
     def _kept_lines(self, test: LineTest) -> tuple[LogLine, ...]:
         """Return the lines of all files in which the scanner found a pattern of the test."""

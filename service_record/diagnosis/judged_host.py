@@ -354,10 +354,10 @@ class JudgedHost:
         """Return True if a unit, program or package of the software, or the kind of system, was seen."""
         is_of_image = software.systems == {_OSTREE} and _OSTREE in self._systems
         names = software.units | software.programs
-        return is_of_image or bool(names & self._names or software.packages & self._packages)
+        return is_of_image or bool(names & self.names or software.packages & self._packages)
 
     @cached_property
-    def _names(self) -> frozenset[str]:
+    def names(self) -> frozenset[str]:
         """Return all services and programs in the evidence."""
         units = {name.removesuffix(".service") for name in self._evidence.unit_logs}
         recorded = {service.name for service in self._history.services}

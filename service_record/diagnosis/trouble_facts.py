@@ -266,6 +266,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     ends: Mapping[str, tuple[int, LogLine | None]] = msgspec.field(default_factory=dict)
     """File -> its number of lines, and its last line."""
     facts: KnownFacts = msgspec.field(default_factory=KnownFacts)
+    paths: frozenset[str] = frozenset()
+    """The files of the host that a copy of its directories has: `/etc/fstab`."""
     programs: frozenset[str] = frozenset()
     """The programs that log, and the units with their own journal file."""
     unit_logs: Mapping[str, UnitLog] = msgspec.field(default_factory=dict)

@@ -99,6 +99,17 @@ TARGET SOURCE FSTYPE
 └─/x => mounted /x
 └─
 /dev/vda5
+= fstab
+# <file system> <mount point>
+UUID=1f2e /data xfs defaults 0 0 => mount-device UUID=1f2e (/data)
+/dev/sdb1	/srv ext4 => mount-device /dev/sdb1 (/srv)
+/dev/sdc1 none swap sw 0 0
+#/dev/sdd1 /old ext4
+/dev/sde1
+= blkid.txt
+/dev/sda1: UUID="1f2e" TYPE="xfs" LABEL="a b" => block sda1 1f2e xfs (sda1)
+/dev/sda2:
+sda3: UUID="x"
 = mounts
 /dev/vda4 /sysroot xfs ro => mounted /sysroot (vda4)
 tmpfs /run tmpfs rw

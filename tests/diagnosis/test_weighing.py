@@ -18,7 +18,13 @@ from service_record.diagnosis.causes import (
 )
 from service_record.diagnosis.evidence.working import named_things
 from service_record.diagnosis.expectations import add_units
-from service_record.diagnosis.fitting import HAS_PASSED, MAY_HAVE_PASSED, WORKS_LATER
+from service_record.diagnosis.fitting import (
+    EXISTS,
+    HAS_PASSED,
+    MAY_HAVE_PASSED,
+    OF_UNKNOWN_MOUNT,
+    WORKS_LATER,
+)
 from service_record.diagnosis.pointing import likely_cause
 from service_record.diagnosis.trouble_facts import Evidence, KnownCause, TroubleFacts
 from service_record.diagnosis.units import Unit
@@ -602,3 +608,82 @@ def test_compiled_rules_are_shared_by_hosts() -> None:
     for other in (causes.without_evidence(History(())), causes.with_evidence(Evidence(), History(()))):
         assert other.book is causes.book
         assert other.explain_host() is None
+
+
+NAMES_DEVICE = (
+    "- {name: far, says: far, message: ['\\((?P<device>[a-z0-9]+)\\) is far'], where: [own, kernel]}"
+)
+FSTAB = "bootstrap/storage/fstab"
+MOUNTS_FAILED = "\n".join(
+    at(9, f"systemd[1]: {name}.mount: Failed with result 'exit-code'.") for name in ("data", "srv")
+)
+
+
+def explain_mount(files: Mapping[str, str], unit: str = "data.mount") -> tuple[str | None, str | None]:
+    """Return the cause of a failed mount and the doubt of the first likely cause."""
+    causes = host(NAMES_DEVICE, files)
+    (run,) = causes.history.services[0].runs
+    cause = causes.explain(
+        TroubleFacts(
+            kinds=frozenset({"failed"}),
+            service=unit,
+            facts=Facts(exit_code=32),
+            started=run.started,
+            run_started=run.started,
+            ended=run.ended,
+        )
+    )
+    doubts = [one.doubt for one in causes.doubtful[unit]]
+    return (cause.name if cause is not None else None), next(iter(doubts), None)
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, ("far", None)),
+        ({FSTAB: "/dev/sdb1 /data xfs x 0 0"}, ("far", None)),
+        ({FSTAB: "/dev/sdc1 /data xfs x 0 0"}, (None, None)),
+        ({FSTAB: "/dev/mapper/vg-data /data xfs x 0 0"}, ("far", None)),
+        ({JOURNAL: MOUNTS_FAILED}, (None, OF_UNKNOWN_MOUNT)),
+        ({JOURNAL: MOUNTS_FAILED, FSTAB: "/dev/sdb1 /data xfs x 0 0"}, ("far", None)),
+        ({JOURNAL: at(2, "mount[5]: mount: /data: can't read superblock on /dev/sdc1.")}, (None, None)),
+    ],
+    ids=["unknown", "same", "another", "on-lvm", "one-of-two", "same-of-two", "another-in-a-line"],
+)
+def test_line_about_another_device_is_not_the_cause(
+    files: Mapping[str, str], expected: tuple[str | None, str | None]
+) -> None:
+    assert explain_mount({KERNEL: at(3, "kernel: FS (sdb1) is far"), **files}) == expected
+
+
+@pytest.mark.parametrize(
+    ("files", "is_doubted"),
+    [
+        ({}, False),
+        ({"sosreport-x/etc/other.conf": "x"}, False),
+        ({"sosreport-x/etc/far.conf": "x"}, True),
+    ],
+    ids=["unknown", "another-file", "same-file"],
+)
+def test_missing_file_that_the_host_has_is_doubted(files: Mapping[str, str], *, is_doubted: bool) -> None:
+    rules = "- {name: far, says: far, message: ['open (?P<file>/\\S+): no such file']}"
+    ((_, doubt),) = weighed(rules, files, "open /etc/far.conf: no such file or directory")
+    assert (doubt or "").startswith(EXISTS) == is_doubted
+
+
+@pytest.mark.parametrize(
+    ("message", "fact", "text", "is_doubted"),
+    [
+        ("Timed out waiting for device /dev/sdb1", "lsblk", "NAME\nsdb\n`-sdb1 xfs", True),
+        ("Timed out waiting for device /dev/sdb2", "lsblk", "NAME\nsdb\n`-sdb1 xfs", False),
+        ("device /dev/sdb1 is broken", "lsblk", "NAME\nsdb\n`-sdb1 xfs", False),
+    ],
+    ids=["there", "another", "not-missing"],
+)
+def test_missing_device_that_the_host_has_is_doubted(
+    message: str, fact: str, text: str, *, is_doubted: bool
+) -> None:
+    rules = "- {name: far, says: far, message: ['(?:waiting for )?device (?P<device>/dev/[a-z0-9]+)']}"
+    rules = rules.replace("'(?:wait", "'(?:Timed out wait")
+    ((_, doubt),) = weighed(rules, {f"bootstrap/storage/{fact}": text}, message)
+    assert (doubt or "").startswith(EXISTS) == is_doubted

@@ -166,7 +166,8 @@ def _make_route(to: str, via: str, number: int, device: str) -> NamedFact:
     )
 
 
-def _read_command_line(text: str) -> Iterator[NamedFact]:
+def read_command_line(text: str) -> Iterator[NamedFact]:
+    """Yield the command line of the kernel and, from it, the installation medium of a live system."""
     line = text.strip()
     if line:
         yield "cmdline", line, 1, ""
@@ -176,52 +177,6 @@ def _read_command_line(text: str) -> Iterator[NamedFact]:
         )
         if medium:
             yield "live-medium", medium[0], 1, ""
-
-
-STATED_WORDS: Final = (
-    *(b"Command line: ", b"K available", b" DMI: ", b"ostname set to <", b"Set hostname to <"),
-    *(b"): state changed ", b"): state change: ", b": DHCPv", b" lease lost", b"ci-info: |"),
-)
-"""Words of which every line of STATED_FACTS has one. The search for them is much faster than the pattern."""
-STATED_FACTS: Final = (
-    rb"(?:kernel: |\] )(?:Command line: |Memory: \d+K/\d+K available|DMI: )"
-    rb"|systemd\[1\]: (?:Set h|H)ostname (?:set )?to <"
-    rb"|dhcp[46] \(\S+\): +state changed |device \(\S+\): state change: activated -> "
-    rb"|: DHCPv[46] address |DHCP(?:v[46])? lease lost|ci-info: \|[^\n]*\| +global +\|"
-)
-"""RE2 pattern of the log lines that `read_stated_facts` reads."""
-_STATED: Final = (
-    ("memory-kb", r"Memory: \d+K/(?P<value>\d{1,18})K available"),
-    ("hardware", r"DMI: (?P<value>[^\n]{1,100}?)(?:/[^/\n]*)?, BIOS "),
-    ("hostname", r"(?:Set h|H)ostname (?:set )?to <(?!localhost)(?P<value>[^>\s]+)>"),
-    ("address", r".*dhcp[46] \((?P<of>\S+)\): +state changed .*address=(?P<value>[0-9A-Fa-f.:]+)"),
-    ("address", r"(?P<of>\S+): DHCPv[46] address (?P<value>[0-9A-Fa-f.:]+)/"),
-    ("address", r".*ci-info: \| +(?P<of>\S+) +\| +True +\| +(?P<value>[0-9A-Fa-f.:]+)[ /]"),
-    # The value of a lost address is empty.
-    (
-        "address",
-        r".*dhcp[46] \((?P<of>\S+)\): +state changed (?:.* -> )?(?:expire|timeout|fail|done)(?P<value>)",
-    ),
-    ("address", r".*dhcp[46] \((?P<of>\S+)\): +state changed (?:.* -> )?(?:terminated|no lease)(?P<value>)"),
-    ("address", r".*device \((?P<of>\S+)\): state change: activated -> (?P<value>)"),
-    ("address", r"(?P<of>\S+): DHCP(?:v[46])? lease lost(?P<value>)"),
-)
-
-
-def read_stated_facts(text: str) -> Iterator[NamedFact]:
-    """Yield the facts that a log line states. The line number is always 0.
-
-    An interface that loses its address has an `address` with an empty value.
-    """
-    if text.startswith("Command line: "):
-        yield from (
-            (name, value, 0, of) for name, value, _, of in _read_command_line(text.partition(": ")[2])
-        )
-        return
-    for name, pattern in _STATED:
-        if (match := re.match(pattern, text)) is not None:
-            yield name, match["value"] or "", 0, match.groupdict().get("of") or ""
-            return
 
 
 _AMOUNTS: Final = {"MemTotal": "memory-kb", "MemAvailable": "available-kb", "SwapTotal": "swap-kb"}
@@ -265,6 +220,25 @@ def _read_mounts(text: str) -> Iterator[NamedFact]:
         target, source = (second, first) if line.startswith("/dev/") else (first, second)
         if target.startswith("/"):
             yield "mounted", target, number, source.removeprefix("/dev/").partition("[")[0]
+
+
+def _read_fstab(text: str) -> Iterator[NamedFact]:
+    """Yield the device of each mount point, as fstab(5) names it."""
+    for number, line in _number_lines(text):
+        device, point, *rest = (*line.split(), "")
+        if rest and not device.startswith("#") and point.startswith("/"):
+            yield "mount-device", device, number, point
+
+
+_BLKID: Final = re.compile(r"/dev/(?P<name>[^\s:]+): (?P<tags>.*)")
+
+
+def _read_blkid(text: str) -> Iterator[NamedFact]:
+    """Yield block devices with their tags, such as UUID and LABEL, from the output of `blkid`."""
+    for number, line in _number_lines(text):
+        if (match := _BLKID.match(line)) is not None:
+            values = " ".join(re.findall(r'"([^"\s]*)"', match["tags"]))
+            yield "block", f"{match['name']} {values}".strip(), number, match["name"]
 
 
 _FULL_PERCENT: Final = 100
@@ -409,12 +383,14 @@ _READERS: Final[tuple[tuple[re.Pattern[str], Callable[[str], Iterator[NamedFact]
     (re.compile(r"hardware-(?:vendor|model)"), partial(_read_lines, "hardware")),
     (re.compile(r"ip[-_]?.*addr"), _read_addresses),
     (re.compile(r"ip[-_]?.*route"), _read_routes),
-    (re.compile(r"kernel-command-line|(?:proc_)?cmdline"), _read_command_line),
+    (re.compile(r"kernel-command-line|(?:proc_)?cmdline"), read_command_line),
     (re.compile(r"memory|meminfo"), _read_memory),
     (re.compile(r"swaps"), _read_swaps),
     (re.compile(r"modules|lsmod"), _read_modules),
     (re.compile(r"lsblk"), _read_block_devices),
     (re.compile(r"findmnt|mounts|mtab"), _read_mounts),
+    (re.compile(r"fstab"), _read_fstab),
+    (re.compile(r"blkid"), _read_blkid),
     (re.compile(r"df"), _read_disk_space),
     (re.compile(r"chrony"), _read_chrony),
     (re.compile(r"timedatectl"), partial(_read_labels, _TIME_SETTINGS)),

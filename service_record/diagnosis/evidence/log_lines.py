@@ -166,7 +166,7 @@ _FACTS: Final = r"""(?x)(?:^|/) (?P<name>
         | cmdline | kernel-command-line | proc_cmdline | hardware-(?:vendor|model)
         | ip-addr | ip-(?:6-)?route | ipaddr | iproute | ip_(?:-[a-z0-9_]+_)?(?:addr(?:ess)?|route)[^/]*
         | memory | meminfo | swaps | modules | lsmod | lsblk(?:[-_][^/]*)?
-        | df | df-inodes | df_-al[^/]* | findmnt | mounts | mtab
+        | df | df-inodes | df_-al[^/]* | findmnt | mounts | mtab | fstab | blkid[^/]*
         | chrony-(?:tracking|sources) | chronyc_(?:-n_)?(?:tracking|sources) | timedatectl(?:_status)?
         | rpm-ostree | rpm-ostree/status | rpm-ostree_status[^/]* | os-release
         | boots | journalctl_[^/]*--list-boots | secure-boot | mokutil_--sb-state | efibootmgr(?:_-v)?
@@ -191,6 +191,15 @@ def find_top(path: str) -> str:
     """Return the top folder of a host's files, derived from the path of one of them."""
     begin = re.search(_LAYOUT, path)
     return path[: begin.start()] if begin else ""
+
+
+_ROOT_FOLDERS: Final = r"(?:etc|usr|var|opt|boot|home|root|srv|lib|lib64|bin|sbin)/."
+
+
+def find_path_on_host(path: str) -> str | None:
+    """Return the path of a file on its host, in a copy of the host's directories such as sosreport."""
+    own = path.removeprefix(find_top(path))
+    return f"/{own}" if re.match(_ROOT_FOLDERS, own) else None
 
 
 def find_home(path: str) -> str | None:

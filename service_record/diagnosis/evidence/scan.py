@@ -12,13 +12,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from service_record.diagnosis.evidence.fact_files import (
-    MAX_FACT_BYTES,
-    STATED_FACTS,
-    STATED_WORDS,
-    read_facts,
-    read_stated_facts,
-)
+from service_record.diagnosis.evidence.fact_files import MAX_FACT_BYTES, read_facts
 from service_record.diagnosis.evidence.journal_forms import convert_to_lines
 from service_record.diagnosis.evidence.known_facts import KnownFact, KnownFacts
 from service_record.diagnosis.evidence.log_lines import (
@@ -35,12 +29,14 @@ from service_record.diagnosis.evidence.log_lines import (
     LogStream,
     classify_file,
     find_home,
+    find_path_on_host,
     find_top,
     log_line,
     program_names,
     split_sections,
 )
 from service_record.diagnosis.evidence.notable import NOTABLE, NotableLines
+from service_record.diagnosis.evidence.stated_facts import StatedFacts, is_stated
 from service_record.diagnosis.line_patterns import LineSet, end_of_line
 from service_record.diagnosis.trouble_facts import Evidence, Looked
 from service_record.diagnosis.units import LOGGED, read_logs
@@ -65,7 +61,7 @@ _BOOTED: Final = (
 _PROGRAM_NAME: Final = rb"\s([A-Za-z][\w.@-]{1,40})\[\d{1,10}\]: "
 _MAX_VERSION_BYTES: Final = 400
 _MAX_STATED: Final = 100
-"""The number of latest lines kept that state a fact of the host, of the kernel and of other programs."""
+"""The number of latest lines kept for each word of lines that state a fact of the host."""
 _MAX_UNIT_LINES: Final = 20_000
 """The number of latest lines of systemd about units that are kept."""
 
@@ -160,11 +156,8 @@ class Scanner:
         self._kernel: tuple[KnownFact, ...] = ()
         self._logged: Any = re2.compile(LOGGED, options)
         self._booted: Any = re2.compile(_BOOTED, options)
-        self._stating: Any = re2.compile(STATED_FACTS, options)
-        self._stated: dict[bool, deque[tuple[LogStream, int, bytes]]] = {
-            is_of_kernel: deque(maxlen=_MAX_STATED) for is_of_kernel in (True, False)
-        }
-        """Apart, because renewed leases would replace the lines of the kernel, which are logged once."""
+        self._stated: dict[int, deque[tuple[LogStream, int, bytes]]] = {}
+        """Number of a test -> lines that state a fact. Apart, because renewed leases would replace others."""
         self._boots: dict[LogStream, int] = {}
         """File -> number of the line that begins its latest boot."""
         self._era = era
@@ -173,6 +166,7 @@ class Scanner:
         self._ends: dict[LogStream, tuple[int, bytes]] = {}
         self._texts: list[tuple[str, str, str]] = []
         self._fact_bytes = 0
+        self._paths: set[str] = set()
         self._homes: set[str] = set()
         """Folders with records. Facts in other folders belong to other hosts."""
         self._notable = NotableLines()
@@ -184,6 +178,8 @@ class Scanner:
 
     def read(self, path: str, read: Callable[[int], bytes]) -> None:
         """Read one file. `read(n)` returns at most `n` bytes, and no bytes at the end of the file."""
+        if (on_host := find_path_on_host(path)) is not None:
+            self._paths.add(on_host)
         home = find_home(path)
         if home is not None:
             self._homes.add(home)
@@ -234,22 +230,11 @@ class Scanner:
 
     def _search_block(self, stream: LogStream, block: bytes, number: int) -> int:
         """Search a block of whole lines after line `number`; return the number of its last line."""
-        kept = self._kept.setdefault(stream, {})
         for line, raw, tests in _number_lines(block, number + 1, self._set.lines(block, _MAX_LINE_BYTES)):
-            if NOTABLE in tests:
-                tests.discard(NOTABLE)
-                self._notable.add(stream, line, raw)
-            for test in tests:
-                if (collected := kept.get(test)) is None:
-                    collected = kept[test] = _FirstAndLastLines()
-                collected.add(line, raw)
+            self._keep(stream, line, raw, tests)
         if not number and not stream.host:  # the first block names most programs
             self._programs.update(re.findall(_PROGRAM_NAME, block))
         self._note_boots(stream, block, number)
-        for line, raw, is_of_kernel in _number_lines(
-            block, number + 1, self._find_stating_lines(stream, block)
-        ):
-            self._stated[is_of_kernel].append((stream, line, raw))
         for line, raw, service in _number_lines(block, number + 1, self._find_own_lines(stream, block)):
             own = self._own.get((service, stream))
             if own is None:
@@ -260,6 +245,20 @@ class Scanner:
             self._keep_lines_of_run(stream, line, raw, self._before + block[:start])
         return number + block.count(b"\n") + (not block.endswith(b"\n"))
 
+    def _keep(self, stream: LogStream, line: int, raw: bytes, tests: set[int]) -> None:
+        """Keep a line for each of its tests."""
+        kept = self._kept.setdefault(stream, {})
+        for test in tests:
+            if test == NOTABLE:
+                self._notable.add(stream, line, raw)
+            elif is_stated(test):
+                if not stream.host:
+                    self._stated.setdefault(test, deque(maxlen=_MAX_STATED)).append((stream, line, raw))
+            else:
+                if (collected := kept.get(test)) is None:
+                    collected = kept[test] = _FirstAndLastLines()
+                collected.add(line, raw)
+
     def _note_boots(self, stream: LogStream, block: bytes, number: int) -> None:
         """Keep the line that begins the latest boot, and its kernel."""
         for match in self._booted.finditer(block):
@@ -268,14 +267,6 @@ class Scanner:
             if version and not stream.host:
                 place = LinePlace(stream.path, self._boots[stream])
                 self._kernel = (KnownFact(version[:_MAX_VERSION_BYTES].decode(errors="replace"), place),)
-
-    def _find_stating_lines(self, stream: LogStream, block: bytes) -> Iterator[tuple[int, int, bool]]:
-        """Yield start and end of each line that states a fact of this host; True for lines of the kernel."""
-        if stream.host or not any(word in block for word in STATED_WORDS):
-            return
-        for match in self._stating.finditer(block):
-            is_of_kernel = match.group().startswith((b"kernel: ", b"] "))
-            yield block.rfind(b"\n", 0, match.start()) + 1, end_of_line(block, match.end()), is_of_kernel
 
     def _find_own_lines(self, stream: LogStream, block: bytes) -> Iterator[tuple[int, int, str]]:
         """Yield the start, the end and the service of each line that a service logged."""
@@ -359,21 +350,15 @@ class Scanner:
 
     def _add_stated(self, facts: KnownFacts) -> KnownFacts:
         """Add the facts that lines of the latest boot state, unless a file has them."""
-        stated: dict[str, dict[tuple[str, str], KnownFact]] = {}
+        stated = StatedFacts()
         lines = (self._parse_line(*one) for kept in self._stated.values() for one in kept)
         for line in sorted((one for one in lines if not one.is_earlier_boot), key=_sort_key):
-            for name, value, _, of in read_stated_facts(line.text.strip()):
-                found = stated.setdefault(name, {})
-                if value:
-                    found.pop((value, of), None)  # the latest is the last
-                    found[value, of] = KnownFact(value, line.place, of)
-                else:
-                    stated[name] = {key: fact for key, fact in found.items() if fact.of != of}
-        if facts.all("link"):
-            stated.pop("address", None)  # a file lists the interfaces, so it lists all addresses as well
-        for name, found in stated.items():
-            if not facts.all(name):
-                facts = facts.with_facts(name, tuple(reversed(found.values())))  # the latest is the first
+            stated.add(line)
+        # A file that lists the interfaces lists all addresses as well.
+        has_addresses = bool(facts.all("link"))
+        for name, found in stated.facts().values.items():
+            if not facts.all(name) and not (name == "address" and has_addresses):
+                facts = facts.with_facts(name, found)
         return facts
 
     def _program_names(self) -> Iterator[str]:
@@ -420,6 +405,7 @@ class Scanner:
             },
             meanwhile=self._parse_meanwhile(),
             unit_logs=read_logs(_sort_lines(log_line(*one, self._era) for one in self._unit_lines)),
+            paths=frozenset(self._paths),
             programs=frozenset(self._program_names()),
             facts=self._add_stated(read_facts(self._own_texts()))
             .with_facts("container", self._container_facts())

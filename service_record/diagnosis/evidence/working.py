@@ -1,13 +1,16 @@
-"""Recognize lines that show that a device, an interface, a host name or a port works. Pure.
+"""Look up the thing that a cause names: does other evidence show that it works, or that it exists? Pure.
 
-A cause that names one of them is not certain if a later line shows that the same one works.
+A cause is not certain if a later line shows that the device, interface, host name or port in it works, or if
+the host has the file, device, module or unit that its line reports as missing.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
+from service_record.diagnosis.evidence.devices import device_name, follow_link
 from service_record.diagnosis.line_patterns import Pattern
+from service_record.diagnosis.trouble_facts import Evidence
 
 _NAME: Final = r"[A-Za-z0-9._-]{2,200}"
 _WORKING: Final = {
@@ -60,10 +63,40 @@ def named_things(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def comparable_name(kind: str, name: str) -> str:
-    """Return one name for all spellings: `sda1` for `/dev/sda1` and `dev-sda1.device`."""
+    """Return one name for all spellings of a thing; see `device_name`."""
     if kind == "device":
-        if name.endswith(".device"):
-            name = name.removesuffix(".device").replace("-", "/").replace(r"\x2d", "-")
-            name = name.removeprefix("/")
-        return name.removeprefix("/").removeprefix("dev/")
+        return device_name(name)
     return re.sub(r":\d{1,5}$", "", name).rstrip(".").lower() if kind == "host" else name
+
+
+_MISSING: Final = (
+    r"(?i)no such (?:file|device)|does not exist|not found|can'?t find|cannot find|failed to find"
+    r"|timed out waiting for device|/start timed out"
+)
+"""Words of a line which reports that something is missing."""
+
+
+def find_existing(text: str, values: Mapping[str, str], evidence: Evidence, units: Collection[str]) -> str:
+    """Return the name of the thing that a line reports as missing although the host has it; else "".
+
+    `text` is the part of the line that the rule matched, and `values` are its named groups. `units` are the
+    services that ran or logged.
+    """
+    if re.search(_MISSING, text) is None:
+        return ""
+    facts = evidence.facts
+    for group, value in values.items():
+        exists = False
+        if group == "device":
+            name = follow_link(value, facts)
+            exists = any(fact.value.split()[0] == name for fact in facts.all("block"))
+        elif group == "module":
+            modules = {fact.value.replace("-", "_") for fact in facts.all("module")}
+            exists = value.replace("-", "_") in modules
+        elif value.startswith("/"):
+            exists = value in evidence.paths
+        elif value.endswith(".service"):
+            exists = value.removesuffix(".service") in units
+        if exists:
+            return value
+    return ""
