@@ -202,6 +202,7 @@ _HARMLESS: Final = r"""(?xia)
     | Unable \s to \s register \s node | failed \s to \s list \s \*v | failed \s to \s watch \s \*v | Failed \s to \s create .* already \s exists
     | dbus- (?:broker|daemon) [^:]*: .* (?:Activation|Ignoring|Invalid) | systemd-udevd | uncleanly \s shut \s down | NXDOMAIN
     | mitigating | fallback | deprecated | DVE-2018 | no \s container \s with | Timed \s out \s waiting \s for \s reply
+    | \bAH00558:                                    # Apache without ServerName
     | sshd .{0,40} error: \s Bind \s to \s port
     | libgpg-error | error-report | panic=\d | crashkernel | collector \s (?:initialized|started) | --\w*(?:fail|error)
     | ERST: | HEST: | RAS: | BERT: | errors=\w+-?\w* | failed=0 | PCIe \s Bus \s Error: \s severity=Corrected

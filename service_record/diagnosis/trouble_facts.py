@@ -25,6 +25,7 @@ _ERROR_WORDS: Final = (
     "killed", "not permitted", "unreachable", "exception", "unknown", "expired", "unsupported",
     "not supported", "does not exist", "not enough", "rejected", "mismatch", "corrupt", "in use", "held by",
     "substitution", "not allowed", "not valid", "must not", "duplicate", "abort",
+    "segmentation fault",
 )  # fmt: skip
 """Lower-case words that mark an error line."""
 

@@ -82,6 +82,8 @@ _MESSAGES: Final[tuple[tuple[UnitEvent, str, str], ...]] = (
     (UnitEvent.DEPENDENCY, "Dependency", rf"Dependency failed for {_OF}{_DESCRIPTION}\.$"),
     (UnitEvent.DEPENDENCY, "Job", rf"{_OF}: Job \S+/start failed with result 'dependency'"),
     (UnitEvent.TIMED_OUT, "Job", rf"{_OF}: Job \S+/start timed out"),
+    (UnitEvent.TIMED_OUT, "Job", rf"Job {_OF}/start timed out\."),  # before 212
+    (UnitEvent.DEPENDENCY, "Job", rf"Job {_OF}/start failed with result 'dependency'\."),
     (
         UnitEvent.UNLOADABLE,
         "Unit",

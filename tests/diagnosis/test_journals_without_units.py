@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from service_record.history.unit_events import read_event
 from tests.command_line import service_record
 
 MOUNT_FAILED = """\
@@ -136,3 +137,37 @@ def test_line_of_systemd_about_another_unit_is_not_the_cause(tmp_path: Path) -> 
     )
     journal = SCRIPT_FAILED.format(line="setting up").replace("setting up\n", f"setting up\n{other}")
     assert analyze(journal, tmp_path).endswith("failed: setup: exit 1")
+
+
+FAILED = """\
+Jan 03 10:00:00 node1 systemd[1]: Starting {name} - It...
+Jan 03 10:00:01 node1 {line}
+Jan 03 10:00:02 node1 systemd[1]: {name}: Control process exited, code=exited, status=1/FAILURE
+-- The unit {name} has entered the 'failed' state with result 'exit-code'.
+░░ The unit {name} has entered the 'failed' state with result 'exit-code'.
+Jan 03 10:00:02 node1 systemd[1]: {name}: Failed with result 'exit-code'.
+Jan 03 10:00:02 node1 systemd[1]: Failed to start {name} - It.
+"""
+
+
+def test_explanation_of_a_message_is_no_evidence(tmp_path: Path) -> None:
+    file = tmp_path / "journal.txt"
+    file.write_text(FAILED.format(name="db.service", line='check-db[44]: Directory "/srv/db" is missing.'))
+    answer = service_record("analyze", "--from", file, COLUMNS="300").out
+    assert 'Directory "/srv/db" is missing' in answer
+    assert "has entered" not in answer
+
+
+def test_failed_open_of_btrfs_does_not_prove_damage(tmp_path: Path) -> None:
+    line = "kernel: BTRFS error (device dm-3): open_ctree failed"
+    assert "damaged" not in analyze(FAILED.format(name="data.mount", line=line), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["Job data.device/start timed out.", "Job data.device/start failed with result 'dependency'."],
+)
+def test_job_of_an_old_systemd_is_read(message: str) -> None:
+    event = read_event(message)
+    assert event is not None
+    assert event[1]["unit"] == "data.device"

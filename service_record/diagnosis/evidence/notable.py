@@ -16,13 +16,15 @@ _MAX_TEMPLATES: Final = 4000
 """The most kinds of lines that are returned for all files together."""
 _MAX_OF_FILE: Final = 600
 """The most kinds of lines that are kept for one file."""
+_EXPLANATION: Final = ("░░ ".encode(), b"-- ")
+"""The beginnings of the lines in which `journalctl -x` explains a message."""
 NOTABLE: Final = -1
 """The number of the test for these lines in a `LineSet`."""
 _WORDS: Final = (
     "error|fatal|fail|panic|denied|refuse|cannot|can't|could not|couldn't|unable|no such|not found|timed out|timeout|time-out"
     "|invalid|unauthorized|unauthorised|forbidden|no space|not enough|killed|not permitted|not allowed|unreachable|exception"
     "|expired|BUG: |oops|corrupt|reject|duplicate|not supported|unsupported|missing|does not exist|doesn't exist|conflict"
-    "|command: [|too quickly|cant find|malformed|critical|deleted to break|mismatch|unknown|illegal|segfault|violat|broken|exceed|out of memory|in use|held by|substitution"
+    "|command: [|too quickly|cant find|malformed|critical|deleted to break|mismatch|unknown|illegal|segfault|segmentation fault|violat|broken|exceed|out of memory|in use|held by|substitution"
     "|bad |wrong|incorrect|not available|unexpected|must |abort|did not|not known|not a |warning"
 )
 _PHRASE: Final = r"no \S+ (?:\S+ )?available"
@@ -64,7 +66,9 @@ class NotableLines:
         self._kinds: dict[LogStream, dict[bytes, _Kind]] = {}
 
     def add(self, stream: LogStream, number: int, raw: bytes) -> None:
-        """Add a line that has one of the patterns."""
+        """Add a line that has one of the patterns. The explanations of `journalctl -x` are left out."""
+        if raw.startswith(_EXPLANATION):
+            return
         kinds = self._kinds.setdefault(stream, {})
         key = raw[:_KEY_BYTES].translate(None, _DIGITS)
         kind = kinds.get(key)
