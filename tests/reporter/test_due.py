@@ -14,7 +14,7 @@ from tests.builders import entry, write_lines
 from tests.programs import REPOSITORY
 
 ROUND = {
-    *("httpx2", "re2", "subprocess", "wcwidth", "service_record.diagnosis", "service_record.history"),
+    *("httpx2", "re2", "subprocess", "service_record.diagnosis", "service_record.history"),
     *("service_record.reporter.policy", "service_record.reporter.round"),
 }
 """Modules that only a round needs."""
