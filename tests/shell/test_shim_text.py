@@ -45,6 +45,12 @@ def test_second_half_is_kept_from_its_first_line() -> None:
     assert half + ends[-1] >= len(LINES)
 
 
+def test_call_needs_only_the_first_lines_of_the_failure_file() -> None:
+    [number] = [int(found[1]) for line in LINES if (found := re.search(r"__sr_printed 0 (\d+)", line))]
+    failure = SHIM.with_name("service-record-failure.sh").read_text().split("\n")
+    assert failure[number].startswith("# --- 1. exit")
+
+
 def test_no_function_stands_twice() -> None:
     functions = sorted(found[1] for line in LINES if (found := re.match(r"(\w+)\(\) \{", line)) is not None)
     assert [one for one, other in pairwise(functions) if one == other] == []
