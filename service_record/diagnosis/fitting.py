@@ -177,10 +177,21 @@ class RuleBook(msgspec.Struct, frozen=True):
         numbers = {id(test): number for number, test in enumerate(tests)}
         numbered = ((number, one) for number, test in enumerate(tests) for one in test.patterns)
         main = ((order, rule.condition.lines) for order, rule in enumerate(rules))
+        # Below `cause`, a test that names no other source counts only in the failed service's own lines.
+        # Healthy hosts log many such lines, such as refused connections: files are not searched for them.
+        own_only = frozenset(
+            numbers[id(test)]
+            for rule in rules
+            if rule.rank is not Rank.CAUSE
+            for test in rule.line_tests()
+            if not test.elsewhere
+        )
         return cls(
             rules={rule.name: rule for rule in rules},
             numbers=numbers,
-            patterns=LineSet(chain(numbered, notable_patterns(), working_patterns(), stated_patterns())),
+            patterns=LineSet(
+                chain(numbered, notable_patterns(), working_patterns(), stated_patterns()), own_only
+            ),
             orders={numbers[id(test)]: order for order, test in main if test is not None},
             always=[order for order, rule in enumerate(rules) if rule.condition.lines is None],
         )

@@ -67,8 +67,12 @@ class Pattern(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
 class LineSet:
     """Patterns that are searched all at once, each with the number of the test that it belongs to."""
 
-    def __init__(self, patterns: Iterable[tuple[int, Pattern]]) -> None:
+    def __init__(
+        self, patterns: Iterable[tuple[int, Pattern]], own_only: frozenset[int] = frozenset()
+    ) -> None:
+        """Search `patterns`. Tests in `own_only` are for single texts, not for the lines of files."""
         self._patterns = tuple(patterns)
+        self._own_only = own_only
         self._groups: dict[frozenset[int], _PatternGroup] = {}
 
     def prepare(self) -> None:
@@ -82,7 +86,7 @@ class LineSet:
     def lines(self, block: bytes, longest: int) -> Iterator[tuple[int, int, set[int]]]:
         """Yield the start and the end of each line that matches, and the numbers of its tests.
 
-        Only the first `longest` bytes of a line are searched.
+        Only the first `longest` bytes of a line are searched. The tests in `own_only` are left out.
         """
         # This is the hot path of large bundles. Most lines contain no needle and cost no step in Python.
         lowered = block.lower()
@@ -92,6 +96,7 @@ class LineSet:
             if found >= end:  # in a later line; the last item only ends the loop
                 if words and (
                     tests := self._try_patterns(block[start : min(end, start + longest)], frozenset(words))
+                    - self._own_only
                 ):
                     yield start, end, tests
                 words.clear()
