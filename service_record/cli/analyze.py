@@ -186,12 +186,21 @@ class _Analysis(msgspec.Struct, frozen=True):
     in_full: str | None = None
     """The command that prints everything, if only the brief form is wanted."""
 
+    other_hosts: tuple[tuple[str, Diagnosis], ...] = ()
+    """The other hosts in the same source, with their diagnoses."""
+
     def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:
-        from service_record.display.verdict_page import analysis, brief_analysis, weighed_lines
+        from service_record.display.verdict_page import (
+            analysis,
+            brief_analysis,
+            other_host_lines,
+            weighed_lines,
+        )
 
         if self.in_full is not None:
             return brief_analysis(self.diagnosis, self.history, view, self.in_full)
         lines = list(analysis(self.diagnosis, self.history, self.source, view, whole=is_wide))
+        lines += other_host_lines(self.other_hosts, view)
         return [*lines, *(weighed_lines(self.diagnosis, view) if self.explains else ())]
 
     def page(self, view: View) -> str:
@@ -202,17 +211,29 @@ class _Analysis(msgspec.Struct, frozen=True):
         return analysis_html(self.diagnosis, self.history, self.source, drawn, view, at=self.now.time)
 
     def document(self) -> dict[str, object]:
-        from service_record.display.analysis_document import analysis_document, weighed_document
+        from service_record.display.analysis_document import (
+            analysis_document,
+            other_hosts_document,
+            weighed_document,
+        )
 
         document = analysis_document(self.diagnosis, self.source)
+        if self.other_hosts:
+            document["otherHosts"] = other_hosts_document(self.other_hosts)
         if self.explains:
             document["weighed"] = weighed_document(self.diagnosis.weighed)
         return document
 
     def documents(self) -> Iterable[dict[str, object]]:
-        from service_record.display.analysis_document import analysis_lines
+        from service_record.display.analysis_document import analysis_lines, other_hosts_document
 
-        return analysis_lines(self.diagnosis, self.source)
+        yield from analysis_lines(self.diagnosis, self.source)
+        yield from ({"finding": "otherHost", **each} for each in other_hosts_document(self.other_hosts))
+
+
+def _urgency(answer: _Analysis) -> int:
+    """Return the order in which the hosts of one source are shown: failed ones first."""
+    return 0 if answer.diagnosis.verdict.is_bad else 1 if answer.diagnosis.host is not None else 2
 
 
 class _Question(msgspec.Struct, frozen=True):
@@ -237,6 +258,23 @@ class _Question(msgspec.Struct, frozen=True):
             )
         except Unreadable as refusal:
             return self._answer_without_records(refusal)
+        if not source.hosts:
+            return self._answer_from(source)
+        answers: list[_Analysis] = []
+        for host in source.hosts:
+            try:
+                answers.append(self._answer_from(host))
+            except Unreadable as refusal:
+                click.echo(f"Warning: {refusal.message}", err=True)
+        # The control planes are first: a worker that cannot join a broken control plane is a consequence.
+        chosen = min(answers, key=_urgency, default=None)
+        if chosen is None:
+            return self._answer_from(source)
+        others = ((one.source, one.diagnosis) for one in answers if one is not chosen)
+        return replace(chosen, other_hosts=tuple(others))
+
+    def _answer_from(self, source: Source) -> "_Analysis":
+        """Judge the records and files of one host."""
         whole = history_of(source)
         recorded = {service.name for service in whole.services}
         unrecorded = [name for name in self.request.services if name not in recorded]

@@ -3,7 +3,7 @@
 What is not known is left out. Times are UTC with milliseconds, durations seconds.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from service_record.diagnosis.budget import Budget
@@ -63,6 +63,14 @@ def analysis_document(diagnosis: Diagnosis, source: str) -> Document:
         **{name: documents for name, documents in findings if documents or name not in _IF_ANY},
         **present(standsOut=_stands_out(diagnosis), looked=_looked(diagnosis.looked)),
     }
+
+
+def other_hosts_document(hosts: Iterable[tuple[str, Diagnosis]]) -> list[Document]:
+    """Return the verdicts of the other hosts in the source."""
+    return [
+        {"source": source, "verdict": diagnosis.verdict.value, "says": verdict_sentence(diagnosis)}
+        for source, diagnosis in hosts
+    ]
 
 
 def analysis_lines(diagnosis: Diagnosis, source: str) -> Iterator[Document]:

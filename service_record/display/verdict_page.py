@@ -216,6 +216,14 @@ def _looked(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"{files}{kinds}: no rule names a cause"
 
 
+def other_host_lines(hosts: Iterable[tuple[str, Diagnosis]], view: View) -> Iterator[Line]:
+    """Yield one line for each other host in the source: its name and its verdict."""
+    texts = [visible(f"{source}: {verdict_sentence(diagnosis)}") for source, diagnosis in hosts]
+    if texts:
+        yield BLANK
+        yield from _list_lines("others", texts, view)
+
+
 def weighed_lines(diagnosis: Diagnosis, view: View) -> Iterator[Line]:
     """Yield the lines of `--explain`: the rules that match, with the line, and why most are not named."""
     if not any(diagnosis.weighed.values()):

@@ -2,8 +2,9 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from io import BytesIO
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
@@ -41,7 +42,7 @@ from service_record.record.programs import Deadline, NoProgramError, ProgramErro
 from service_record.record.recognition import HEAD_BYTES, LOGS, FileForm, recognise
 
 if TYPE_CHECKING:
-    from service_record.bundle.contents import Leave
+    from service_record.bundle.contents import Content, Leave
 
 _JOURNALS: Final = frozenset(
     {FileForm.JOURNAL, FileForm.JOURNAL_JSON, FileForm.JOURNAL_EXPORT, FileForm.JOURNAL_VERBOSE}
@@ -76,9 +77,45 @@ def add_derived(source: Source, leave: "Leave | None" = None) -> Source:
     """Return the source with the runs from its journals and installers' logs added.
 
     If an invocation is in a record, only a missing end is added to it. `leave` is called with each file that
-    was not read.
+    was not read. Logs of several nodes, as from `kind export logs`, become the `hosts` of the source, the
+    control planes first.
     """
-    return _with_records(source, derived_records(host_files(source, leave=leave, every_boot=True) or ()))
+    by_node: dict[str, list[Records]] = {}
+    for path, read in host_files(source, leave=leave, every_boot=True) or ():
+        by_node.setdefault(_find_node(path), []).append(read_log(path, read))
+    whole = _with_records(source, _merge_files(chain.from_iterable(by_node.values())))
+    nodes = sorted(by_node.keys() - {""}, key=lambda node: ("-control-plane" not in node, node))
+    if source.records or source.contents is None or len(nodes) < _LEAST_NODES:
+        return whole
+    hosts = (
+        replace(
+            _with_records(source, _merge_files(by_node[node])),
+            name=f"{source.name}: {node}",
+            contents=partial(_node_contents, source.contents, node),
+        )
+        for node in nodes
+    )
+    return replace(whole, hosts=tuple(hosts))
+
+
+_LEAST_NODES: Final = 2
+_NODE: Final = (
+    r"(?:[^/]+/)?([^/]+-(?:control-plane|worker)\d*)/"
+    r"(?:(?:journal|kubelet|containerd|serial|images|alternatives)\.log$|kubernetes-version\.txt$|(?:containers|pods)/)"
+)
+"""The files of a node in the logs that `kind export logs` writes. The group has its name."""
+
+
+def _find_node(path: str) -> str:
+    """Return the node that a file belongs to; empty for a file of one host or of the whole cluster."""
+    match = re.match(_NODE, path)
+    return match[1] if match is not None else ""
+
+
+def _node_contents(
+    contents: "Callable[[Leave], Iterator[Content]]", node: str, leave: "Leave"
+) -> "Iterator[Content]":
+    return (content for content in contents(leave) if _find_node(content.path) == node)
 
 
 def derived_records(files: Iterable[tuple[str, Read]]) -> Records:

@@ -83,6 +83,8 @@ class Source(msgspec.Struct, frozen=True):
     """Iterates over all files of the source; None if there are only records."""
     refusal: str = ""
     """The reason why there are no records, if there are only other files; else empty."""
+    hosts: "tuple[Source, ...]" = ()
+    """The hosts of a cluster whose logs are in one source, each as a source; empty for one host."""
     is_log_bundle: bool = False
     """True for a log bundle of `openshift-install gather`, which is made after the installation ended."""
 

@@ -37,7 +37,7 @@ from service_record.diagnosis.units import read_texts
 from service_record.history.build import host_history
 from service_record.read.derived import add_derived
 from service_record.read.host_files import host_files
-from service_record.read.source import SourceError, liveness_for, open_source
+from service_record.read.source import Source, SourceError, liveness_for, open_source
 from service_record.record.directory import RECORD_DIRECTORIES
 from service_record.record.line import make_encodable
 from service_record.record.programs import ForkedProgram, ProgramError, confine, run_confined
@@ -90,31 +90,42 @@ def judge_path(path: str, reference: Reference) -> Iterator[BundleRow]:
 def _rows(path: str, reference: Reference) -> Iterator[BundleRow]:
     content = _content_digests(path)
     if not content.by_host:
-        yield msgspec.structs.replace(_row(path, reference), digest=content.whole)
+        for row in judge_bundle(path, reference):
+            # Nodes in one source are different hosts, not copies of each other.
+            digest = f"{content.whole}/{row.member}" if row.member else content.whole
+            yield msgspec.structs.replace(row, digest=digest)
         return
     for member, copy in _hosts_of_cluster(path):
         if isinstance(copy, str):
             yield unreadable_row(reference, copy)
         else:
-            row = within_cluster(_row(str(copy), reference), member)
+            row = within_cluster(judge_bundle(str(copy), reference)[0], member)
             name = "/".join(
                 part for part in member.split("/") if part not in {"", "."}
             )  # as in `Content.path`
             yield msgspec.structs.replace(row, digest=content.by_host.get(name, ""))
 
 
-def _row(path: str, reference: Reference) -> BundleRow:
+def judge_bundle(path: str, reference: Reference) -> list[BundleRow]:
+    """Return the row of the host at this path, or a row for each node whose logs are there."""
     try:
-        return judge_bundle(path, reference)
+        source = open_source([path], with_evidence=True)
+        if not source.records:
+            source = add_derived(source, leave=lambda _part: None)  # the same parts are left out below
+        if not source.hosts:
+            return [judge_source(source, path, reference)]
+        return [
+            msgspec.structs.replace(
+                judge_source(host, path, reference), member=host.name.removeprefix(f"{source.name}: ")
+            )
+            for host in source.hosts
+        ]
     except (SourceError, OSError) as reason:
-        return unreadable_row(reference, str(reason).removeprefix(f"{path}: ").replace(path, reference.uri))
+        return [unreadable_row(reference, str(reason).removeprefix(f"{path}: ").replace(path, reference.uri))]
 
 
-def judge_bundle(path: str, reference: Reference) -> BundleRow:
-    """Return the row of the host whose bundle is at this path. Raises SourceError, OSError."""
-    source = open_source([path], with_evidence=True)
-    if not source.records:
-        source = add_derived(source, leave=lambda _part: None)  # the same parts are left out below
+def judge_source(source: Source, path: str, reference: Reference) -> BundleRow:
+    """Return the row of one host. Raises SourceError, OSError."""
     history = host_history(
         source.records,
         liveness_for(source),

@@ -21,6 +21,8 @@ from typing import Any
 import pytest
 
 from service_record.collector.ingest.opening_bundles import read_bundle
+from service_record.triage.judge import judge_bundle
+from service_record.triage.rows import Reference
 from tests.builders import entry, failed_run, must_be
 from tests.command_line import PROGRAM, environment, service_record
 
@@ -219,6 +221,39 @@ def test_must_gather_without_records_is_judged(tmp_path: Path, path: str, text: 
         assert (document["verdict"], document["root"]["cause"]["name"]) == ("unknown", cause)
         assert document["root"]["cause"]["place"] == f"{TOP}{path}:1"
         assert document["says"].startswith("unknown: no service recorded anything; ")
+
+
+def test_nodes_of_kind_export_are_judged_separately(tmp_path: Path) -> None:
+    def journal(host: str, *lines: str) -> str:
+        return "".join(f"Nov 21 01:05:1{at} {host} {line}\n" for at, line in enumerate(lines))
+
+    started = "systemd[1]: Started kubelet.service - kubelet."
+    failed = "systemd[1]: kubelet.service: Main process exited, code=exited, status=1/FAILURE"
+    swap = "kubelet[99]: E1121 run.go:74] failed to run Kubelet: running with swap on is not supported"
+    files = {
+        "kind-version.txt": "kind v0.20.0\n",
+        "k-control-plane/journal.log": journal("k-control-plane", started),
+        "k-control-plane/kubernetes-version.txt": "v1.29.0\n",
+        "k-worker/journal.log": journal(
+            "k-worker", started, swap, failed, "systemd[1]: kubelet.service: Failed with result 'exit-code'."
+        ),
+        "k-worker/kubernetes-version.txt": "v1.29.0\n",
+    }
+    packed = tmp_path / "kind.tar.gz"
+    packed.write_bytes(tar({f"logs/{path}": text for path, text in files.items()}))
+    for place in (packed, unpacked(tmp_path / "kind", files)):
+        document = analysis_of(place, 1)
+        assert (document["source"], document["root"]["service"]) == (f"{place}: k-worker", "kubelet")
+        (other,) = document["otherHosts"]
+        assert other["source"] == f"{place}: k-control-plane"
+        assert other["verdict"] in {"running", "succeeded"}
+    rows = judge_bundle(str(packed), Reference(str(packed)))
+    assert [(row.member, row.verdict) for row in rows] == [
+        ("k-control-plane", other["verdict"]),
+        ("k-worker", "failed"),
+    ]
+    page = service_record("analyze", "--from", packed)
+    assert "k-control-plane: " in page.out
 
 
 def test_verdict_in_our_bundle_is_not_evidence(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_bundle_is_judged_alike(name: str, tmp_path: Path) -> None:
     document = analyzed("--from", bundle)
     with bundle.open("rb") as stream:
         assert as_document(judge_stream(stream).diagnosis, bundle) == document
-    row = judge_bundle(str(bundle), Reference(str(bundle)))
+    (row,) = judge_bundle(str(bundle), Reference(str(bundle)))
     assert (row.verdict, row.says) == (document["verdict"], document["says"])
 
 

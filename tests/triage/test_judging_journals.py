@@ -27,7 +27,8 @@ def failed(unit: str) -> tuple[str, ...]:
 def judged(directory: Path, text: str, name: str = "out.txt") -> BundleRow:
     file = directory / name
     file.write_text(text)
-    return judge_bundle(str(file), Reference(str(file)))
+    (row,) = judge_bundle(str(file), Reference(str(file)))
+    return row
 
 
 @pytest.mark.parametrize(
