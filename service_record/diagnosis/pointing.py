@@ -16,7 +16,6 @@ from service_record.diagnosis.fitting import (
     HAS_PASSED,
     MAY_HAVE_PASSED,
     OF_UNNAMED_UNIT,
-    SPEAKS_AGAINST,
 )
 from service_record.diagnosis.stands_out import (
     NEAR_IN_TIME,
@@ -38,8 +37,9 @@ _OWN_LINE_SCORE: Final = 4.5
 """The score for the writer and the time of an own line, as in `stands_out`."""
 _RULE_BONUS: Final = 1.5
 """Added to the score of a line that a rule knows."""
-_DOUBT_SCORES: Final = {SPEAKS_AGAINST: -2.0, HAS_PASSED: -2.0, ABOUT_ANOTHER_UNIT: -2.0}
-"""Added in place of the bonus if the line says more against the cause than for it."""
+_DOUBT_SCORES: Final = {HAS_PASSED: -2.0, ABOUT_ANOTHER_UNIT: -2.0}
+"""Added in place of the bonus if the line is unlikely to belong to the failure. `unless` of a rule lowers no
+score: a lost lease of one interface is still likely beside the address of another."""
 _FACT_SCORE: Final = 5.0
 _UNNAMED_UNIT_SCORE: Final = 5.0
 """The least score of a known line from the time of the run, if the log does not name its unit."""
