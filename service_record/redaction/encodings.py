@@ -118,6 +118,32 @@ def audit_command(view: UnescapedText) -> UnescapedText | None:
     return UnescapedText(b"".join(pieces), list(starts), places, view)
 
 
+def listed_commands(view: UnescapedText) -> Iterator[UnescapedText]:
+    """Yield each list of quoted words with an option among them as a command line.
+
+    Programs print the arguments of a command as a list of Python or JSON: `['app', '-p', 'x']`.
+    """
+    for each in _WORD_LIST.finditer(view.text) if _OPTION_IN_LIST.search(view.text) else ():
+        if _OPTION_IN_LIST.search(each[0]) is None:
+            continue
+        pieces: list[bytes] = []
+        places: list[int] = []
+        for word in _LISTED_WORD.finditer(view.text, *each.span()):
+            start, end = word.span(word.lastindex or 0)
+            pieces += [view.text[start:end].translate(_UNBROKEN), b" "]
+            places += [start, end]
+        starts = accumulate(map(len, pieces[:-1]), initial=0)
+        yield UnescapedText(b"".join(pieces), list(starts), places, view)
+
+
+_UNTIL: Final = rb"([^%b\\\n]{0,512}(?:\\.[^%b\\\n]{0,512}){0,64})"
+_WORD_IN_QUOTES: Final = rb"(?:'" + _UNTIL % (b"'", b"'") + rb"'|\"" + _UNTIL % (b'"', b'"') + rb"\")"
+_LISTED_WORD: Final = re.compile(_WORD_IN_QUOTES)
+_OPTION_IN_LIST: Final = re.compile(rb"""["'], ?["']-""")
+_WORD_LIST: Final = re.compile(rb"\[" + _WORD_IN_QUOTES + rb"(?:, ?" + _WORD_IN_QUOTES + rb"){1,64}\]")
+"""Matches a list of two words or more. The counts bound the time for a list that never ends."""
+
+
 _UNBROKEN: Final = bytes.maketrans(b" \n", b"\x01\x01")
 """Table that replaces the blanks in an argument, so that the argument stays one word."""
 

@@ -191,7 +191,7 @@ def _generalize(text: bytes) -> bytes:
     return _VARYING.sub(b"0", _SEVERAL_BLANKS.sub(b" ", text))
 
 
-_COLUMN_END: Final = rb"""(?i:password|passwd|passphrase|token|secret|api[_-]?key)["']?"""
+_COLUMN_END: Final = expand_parts(rb"""(?i:<<PASSWORDS>>|<<TOKENS>>)["']?""")
 _SECRET_COLUMN: Final = rb"""["']?[A-Za-z0-9_.-]*""" + _COLUMN_END
 _COLUMN: Final = rb"""["']?[A-Za-z_][A-Za-z0-9_.-]*["']?"""
 _COLUMNS: Final = _COLUMN_END + rb"""(?:[,;]["']?[A-Za-z_]|\t|\r?$)"""
@@ -508,11 +508,13 @@ def _secret_columns(header: bytes) -> tuple[bytes, list[Callable[[bytes], bool] 
 
 def _column_check(name: bytes) -> Callable[[bytes], bool] | None:
     """Return the check for the values of a column of a table; None if they are not secret."""
-    name = name.lower()
-    if name.endswith((b"password", b"passwd", b"passphrase")):
+    if _PASSWORD_COLUMN.find(name) is not None:
         return ordinary_words.is_password
-    is_token = name.endswith((b"token", b"secret", b"api_key", b"api-key", b"apikey"))
-    return ordinary_words.is_token if is_token else None
+    return ordinary_words.is_token if _TOKEN_COLUMN.find(name) is not None else None
+
+
+_PASSWORD_COLUMN: Final = types.Finder(expand_parts(rb"(?i:<<PASSWORDS>>)$"))
+_TOKEN_COLUMN: Final = types.Finder(expand_parts(rb"(?i:<<TOKENS>>)$"))
 
 
 def _secret_cells(header: bytes, line: bytes) -> list[tuple[int, int]] | None:

@@ -26,6 +26,7 @@ from service_record.redaction.syntax import (
     prefix_end,
     quoted_parts,
     sql_values,
+    table_values,
     unnamed_sql_values,
     xml_values,
 )
@@ -330,6 +331,9 @@ class LineReader:
             self._decode_runs(view, depth, found)
             self._explore(command, depth + 1, found, texts)
             return
+        if groups & (NAMES | WORDS) and depth < MAX_DEPTH:
+            for listed in encodings.listed_commands(view):
+                self._explore(listed, depth + 1, found, texts)
         documents = find_documents(text, 0)
         texts.append((view, documents, groups))
         if documents:
@@ -396,7 +400,7 @@ class LineReader:
         xml = xml_values(text) if b"</" in text or b"/>" in text else ()
         sql = sql_values(text) if has_rows else ()
         lists = list_values(text) if b"[" in text else ()
-        apart = chain(zip(repeat(True), chain(xml, sql)), zip(repeat(False), lists))
+        apart = chain(zip(repeat(True), chain(xml, sql, table_values(text))), zip(repeat(False), lists))
         for is_never_prose, (name, start, end) in apart:
             is_quoted = is_never_prose or text[start - 1 : start] in _QUOTES
             for shape in self._patterns.shapes_named(name):

@@ -31,8 +31,8 @@ _PREFIX: Final = re.compile(
     rb"|\[? *\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^\s\]]*\]? (?:[+-]\d{4} )?"
     rb"(?:(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR)[: ] ?)?"
     rb"|\[ *\d+\.\d+\] "
-    # the trace of set -x
-    rb"|\++ )"
+    # the trace of set -x; journalctl -o export
+    rb"|\++ |MESSAGE=)"
 )
 _MAX_PREFIXES: Final = 4
 
@@ -413,6 +413,16 @@ def list_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
             position = item.end()
 
 
+_TABLE_ROW: Final = re.compile(rb"\|[ \t]+([A-Za-z0-9_.-]{1,64})[ \t]+\|[ \t]+([^|\n]*[^|\s])[ \t]*\|\s*")
+
+
+def table_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Yield the name and the span of the value in a row of a table of two columns, as openstack(1) prints."""
+    row = _TABLE_ROW.fullmatch(text) if text.startswith(b"|") else None
+    if row is not None:
+        yield row[1], *row.span(2)
+
+
 SQL_TRIGGER: Final = rb"(?i:values)[ \t]*\("
 _SQL_INSERT: Final = re.compile(rb"(?i:\binto)\s+[^\s()']{1,128}\s*\(([^()']{1,4096})\)\s*(?i:values)\s*\(")
 _SQL_ACCOUNTS: Final = re.compile(
@@ -467,7 +477,16 @@ def sql_strings(
         found += [(column, *value.span(group)) for group in (1, 2) if value[group]]
         if value[3] == b")":
             break
+    labels = [text[start:end] for column, start, end in found if column.lower().endswith(_SQL_LABELS)]
+    if labels:
+        found = [
+            (labels[0] if column.lower().endswith(b"value") else column, start, end)
+            for column, start, end in found
+        ]
     return found, position
+
+
+_SQL_LABELS: Final = (b"name", b"key")
 
 
 def sql_rows(text: bytes, position: int, columns: Sequence[bytes]) -> Iterator[tuple[bytes, int, int]]:
