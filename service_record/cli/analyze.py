@@ -21,7 +21,7 @@ from service_record.cli.diagnosing import (
 )
 from service_record.cli.inputs import ReadRequest, check_names, history_of, now_for, opened, request_options
 from service_record.cli.options import DURATION, EXISTING_FILE, output_option, period_options
-from service_record.cli.terminal import OutputForm, display_options, emit
+from service_record.cli.terminal import Answer, OutputForm, display_options, emit
 from service_record.diagnosis import Diagnosis, Verdict
 from service_record.diagnosis.units import Unit
 from service_record.display.text import Line, View
@@ -174,7 +174,7 @@ def command(
         raise click.exceptions.Exit(UNREADABLE)
 
 
-class _Analysis(msgspec.Struct, frozen=True):
+class _Analysis(Answer, frozen=True):
     """The result of reading and judging the records once. It prints itself in each format."""
 
     source: str
@@ -210,25 +210,17 @@ class _Analysis(msgspec.Struct, frozen=True):
         drawn = charts(self.history, self.now)
         return analysis_html(self.diagnosis, self.history, self.source, drawn, view, at=self.now.time)
 
-    def document(self) -> dict[str, object]:
-        from service_record.display.analysis_document import (
-            analysis_document,
-            other_hosts_document,
-            weighed_document,
+    def document(self) -> object:
+        from service_record.display.analysis_document import analysis_document
+
+        return analysis_document(
+            self.diagnosis, self.source, other_hosts=self.other_hosts, explains=self.explains
         )
 
-        document = analysis_document(self.diagnosis, self.source)
-        if self.other_hosts:
-            document["otherHosts"] = other_hosts_document(self.other_hosts)
-        if self.explains:
-            document["weighed"] = weighed_document(self.diagnosis.weighed)
-        return document
+    def documents(self) -> Iterable[object]:
+        from service_record.display.analysis_document import analysis_lines
 
-    def documents(self) -> Iterable[dict[str, object]]:
-        from service_record.display.analysis_document import analysis_lines, other_hosts_document
-
-        yield from analysis_lines(self.diagnosis, self.source)
-        yield from ({"finding": "otherHost", **each} for each in other_hosts_document(self.other_hosts))
+        return analysis_lines(self.diagnosis, self.source, other_hosts=self.other_hosts)
 
 
 def _urgency(answer: _Analysis) -> int:

@@ -8,7 +8,7 @@ import msgspec
 from service_record.cli import FAILED
 from service_record.cli.inputs import check_names, history_of, now_for, opened
 from service_record.cli.options import DURATION, Number, output_option, service_names
-from service_record.cli.terminal import OutputForm, display_options, emit
+from service_record.cli.terminal import Answer, OutputForm, display_options, emit
 from service_record.diagnosis.comparison import FLOOR, RATIO, ServiceComparison, Tolerance, compare
 from service_record.diagnosis.trouble_facts import KnownCause
 from service_record.display.text import Line, View
@@ -80,7 +80,7 @@ def command(
         raise click.exceptions.Exit(FAILED)
 
 
-class _ComparedHosts(msgspec.Struct, frozen=True):
+class _ComparedHosts(Answer, frozen=True):
     comparisons: Sequence[ServiceComparison]
     hosts: tuple[tuple[str, History], tuple[str, History]]
     """Source and history of the good host and of the bad one."""
@@ -99,14 +99,14 @@ class _ComparedHosts(msgspec.Struct, frozen=True):
         lines = self.lines(msgspec.structs.replace(view, width=SUMMARY_COLUMNS), is_wide=False)
         return difference_html(lines, (self.hosts[0][0], self.hosts[1][0]), view)
 
-    def document(self) -> dict[str, object]:
-        from service_record.display.difference import comparison_document
+    def document(self) -> object:
+        from service_record.display.comparison_document import comparison_document
 
         (good, _), (bad, _) = self.hosts
         return comparison_document(self.comparisons, good, bad, self.tolerance, self.evident)
 
-    def documents(self) -> Iterable[dict[str, object]]:
-        from service_record.display.difference import difference_documents
+    def documents(self) -> Iterable[object]:
+        from service_record.display.comparison_document import difference_documents
 
         return difference_documents(self.comparisons, self.evident)
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from service_record.cli import FAILED, Unreadable
 from service_record.cli.options import FILE_PATH, output_option
-from service_record.cli.terminal import OutputForm, display_options, emit, paint
+from service_record.cli.terminal import Answer, OutputForm, display_options, emit, paint
 from service_record.display.fleet_table import (
     VERDICTS,
     FleetListing,
@@ -206,7 +206,7 @@ def show_command(
         raise Unreadable(visible(str(error))) from None
 
 
-class _HostAnswer(msgspec.Struct, frozen=True):
+class _HostAnswer(Answer, frozen=True):
     """The answer about one host. Its document is the collector's JSON."""
 
     detail: HostDetail
@@ -295,7 +295,7 @@ class _HostFilter:
                 return
 
 
-class _HostsOutput(msgspec.Struct, frozen=True):
+class _HostsOutput(Answer, frozen=True):
     listing: FleetListing
 
     def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:
@@ -306,12 +306,12 @@ class _HostsOutput(msgspec.Struct, frozen=True):
 
         return hosts_html(self.listing, self._at_answer(view))
 
-    def document(self) -> dict[str, object]:
+    def document(self) -> object:
         from service_record.display.fleet_document import hosts_document
 
         return hosts_document(self.listing)
 
-    def documents(self) -> Iterable[dict[str, object]]:
+    def documents(self) -> Iterable[object]:
         from service_record.display.fleet_document import host_lines
 
         return host_lines(self.listing.answer)

@@ -1,11 +1,11 @@
 """Answers that several verbs give: the results of checks, and rows of a table."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from service_record.cli.terminal import aligned
+from service_record.cli.terminal import Answer, aligned
 from service_record.display.text import Ink, Line, View, wrap_lines
 from service_record.preflight.checks import CheckResult, CheckState, as_document, as_line, as_summary
 from service_record.record.visible import visible
@@ -18,12 +18,12 @@ _INKS: Final = {
 _INDENT: Final = 2
 
 
-class ChecksAnswer(msgspec.Struct, frozen=True):
+class ChecksAnswer(Answer, frozen=True):
     """The answer of `doctor` and `preflight`."""
 
     title: str
     results: Sequence[CheckResult]
-    facts: dict[str, str] = {}
+    facts: Mapping[str, str] = msgspec.field(default_factory=dict)
     """More members of the document."""
 
     def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:
@@ -53,7 +53,7 @@ class ChecksAnswer(msgspec.Struct, frozen=True):
         return checks
 
 
-class RowsAnswer(msgspec.Struct, frozen=True):
+class RowsAnswer(Answer, frozen=True):
     """Rows with the same columns. Its document is a list with an object for each row."""
 
     title: str

@@ -1,9 +1,8 @@
 """`service-record show`: list what services did, failures first."""
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
@@ -15,7 +14,7 @@ from service_record.cli.options import (
     output_option,
     selection_options,
 )
-from service_record.cli.terminal import OutputForm, display_options, write_page
+from service_record.cli.terminal import Answer, OutputForm, display_options, emit
 from service_record.display.text import BLANK, Ink, Line, View, count, wrap_lines
 from service_record.history import History
 from service_record.history.build import ALL_BOOTS, Selection
@@ -27,6 +26,7 @@ from service_record.record.visible import visible
 
 if TYPE_CHECKING:
     from service_record.diagnosis import Diagnosis
+    from service_record.display.show_document import ShowDocument
 
 
 @click.command("show")
@@ -53,7 +53,7 @@ def command(*, request: ReadRequest, form: OutputForm, fail: bool) -> None:
     recorded = {name for name, _ in source.records}.union(record_name(one.unit) for one in source.running)
     unrecorded = [name for name in request.services if name not in recorded]
     if form.output == "jsonl" and request.boot == ALL_BOOTS and not fail and not unrecorded:
-        _print_entries(source.records, request.select())
+        emit(_Entries(source.records, request.select()), form)
         return
     if form.output == "jsonl":  # the pieces are needed twice: for the history, and for the output
         source = replace(source, records=tuple((name, list(record)) for name, record in source.records))
@@ -67,20 +67,8 @@ def command(*, request: ReadRequest, form: OutputForm, fail: bool) -> None:
     is_bad = any(service.outcome and service.outcome.is_bad for service in history.services)
     is_bad = is_bad or (units is not None and units.verdict.is_bad)
     del whole  # so that each run can be freed when it has been printed
-    # Not `emit`: a record may have a million entries, so documents are written as they are made.
-    match form.output:
-        case "jsonl":
-            _print_entries(source.records, selection)
-        case "json" | "yaml":
-            _print_document(history, source, form.output, units)
-        case "html":
-            from service_record.display.html.show_page import show_html
-            from service_record.display.text import Glyphs
-
-            here = replace(form.view(), glyphs=Glyphs())
-            write_page(show_html(history, source.name, _unit_lines(units, here), here))
-        case _:
-            _print_page(history, source.name, form, units)
+    answer = _Entries(source.records, selection) if form.output == "jsonl" else _Runs(history, source, units)
+    emit(answer, form)
     if fail and is_bad:
         raise click.exceptions.Exit(FAILED)
 
@@ -131,18 +119,65 @@ def _units(
     )
 
 
-def _print_page(history: History, source: str, form: OutputForm, units: "Diagnosis | None") -> None:
-    here = form.view()
-    lines: Iterable[Line] = ()
-    if history.services or units is None:
-        from service_record.display.table import table, wide
+class _Runs(Answer, frozen=True):
+    """The runs of each service, and the units that the records do not show."""
 
-        lines = (wide if form.output == "wide" else table)(history, source, here)
-    else:
-        failed = len(units.failed_units)
-        text = f"no records: {count(failed, 'unit')} failed" if failed else "no records"
-        lines = (((text, Ink.STRONG),), ((visible(source), Ink.FAINT),))
-    form.print(chain(lines, _unit_lines(units, here)))
+    history: History
+    source: Source
+    units: "Diagnosis | None"
+
+    def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:
+        lines: Iterable[Line]
+        if self.history.services or self.units is None:
+            from service_record.display.table import table, wide
+
+            lines = (wide if is_wide else table)(self.history, self.source.name, view)
+        else:
+            failed = len(self.units.failed_units)
+            text = f"no records: {count(failed, 'unit')} failed" if failed else "no records"
+            lines = (((text, Ink.STRONG),), ((visible(self.source.name), Ink.FAINT),))
+        return chain(lines, _unit_lines(self.units, view))
+
+    def page(self, view: View) -> str:
+        from service_record.display.html.show_page import show_html
+
+        return show_html(self.history, self.source.name, _unit_lines(self.units, view), view)
+
+    def document(self) -> object:
+        return self._document(has_runs=True)
+
+    def write_json(self, stream: IO[bytes]) -> None:
+        # A record may have a million runs, so the document of each is made when it is written.
+        from service_record.display.machine import write_with_runs
+        from service_record.display.show_document import run_documents
+
+        write_with_runs(self._document(has_runs=False), map(run_documents, self.history.services), stream)
+
+    def _document(self, *, has_runs: bool) -> "ShowDocument":
+        from service_record.display.show_document import show_document
+
+        left_out = [(part.path, part.reason) for part in self.source.left_out]
+        document = show_document(self.history, self.source.name, left_out, has_runs=has_runs)
+        if self.units is None:
+            return document
+        from service_record.display.analysis_document import add_units
+
+        return add_units(document, self.units)
+
+
+class _Entries(Answer, frozen=True):
+    """The entries for `--output jsonl`."""
+
+    records: Iterable[tuple[str, Iterable[Piece]]]
+    selection: Selection
+
+    def write_jsonl(self, stream: IO[bytes]) -> None:
+        # Encoding takes most of the time, so entries are encoded in batches.
+        from service_record.display.machine import write_jsonl
+
+        selection = self.selection
+        named = (record for record in self.records if selection.has_service(record[0]))
+        write_jsonl(((name, selection.within(record)) for name, record in named), stream)
 
 
 def _unit_lines(units: "Diagnosis | None", view: View) -> Iterator[Line]:
@@ -162,32 +197,3 @@ def _unit_lines(units: "Diagnosis | None", view: View) -> Iterator[Line]:
         yield from wrap_lines(not_started_sentence(missing), Ink.BAD if missing.is_fault else Ink.CALM, view)
     for unrecorded in units.unrecorded:
         yield from wrap_lines(unrecorded_sentence(unrecorded), Ink.CALM, view)
-
-
-def _print_document(history: History, source: Source, output: str, units: "Diagnosis | None") -> None:
-    from service_record.display.machine import document, run_documents  # loaded only for this output
-
-    left_out = [(part.path, part.reason) for part in source.left_out]
-    failed = () if units is None else units.failed_units
-    others: dict[str, object] = {}
-    if units is not None:
-        from service_record.display.analysis_document import unit_documents
-
-        others = unit_documents(units)
-    if output == "yaml":
-        from service_record.display.machine import as_yaml
-
-        whole = document(history, source.name, left_out, failed) | others
-        sys.stdout.buffer.write(as_yaml(whole).encode())
-        return
-    from service_record.display.machine import write_with_runs
-
-    outline = document(history, source.name, left_out, failed, has_runs=False) | others
-    write_with_runs(outline, map(run_documents, history.services), sys.stdout.buffer)
-
-
-def _print_entries(records: Iterable[tuple[str, Iterable[Piece]]], selection: Selection) -> None:
-    from service_record.display.machine import write_jsonl  # loaded only for this output
-
-    named = (record for record in records if selection.has_service(record[0]))
-    write_jsonl(((name, selection.within(record)) for name, record in named), sys.stdout.buffer)

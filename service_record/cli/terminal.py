@@ -12,7 +12,7 @@ from functools import wraps
 from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 import msgspec
@@ -122,43 +122,54 @@ def display_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return all_options(*clock_options, relative, color_option, pager_option)(call)
 
 
-class PrintableAnswer(Protocol):
-    """The answer of a verb. Each method imports what only its format needs."""
+class Answer(msgspec.Struct, frozen=True):
+    """Base of the answers of verbs. Each method imports what only its format needs."""
 
     def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:
         """Return the lines of `table`, or of `wide`."""
+        raise NotImplementedError
 
     def page(self, view: View) -> str:
         """Return the page of `html`."""
+        raise NotImplementedError
 
-    def document(self) -> Mapping[str, object] | Sequence[object]:
+    def document(self) -> object:
         """Return the document of `json` and `yaml`."""
+        raise NotImplementedError
 
-    def documents(self) -> Iterable[Mapping[str, object]]:
+    def documents(self) -> Iterable[object]:
         """Return the documents of `jsonl`, one a line."""
+        raise NotImplementedError
+
+    def write_json(self, stream: IO[bytes]) -> None:
+        """Write the document of `json`."""
+        from service_record.display.machine import as_json
+
+        stream.write(as_json(self.document()).encode())
+
+    def write_jsonl(self, stream: IO[bytes]) -> None:
+        """Write the lines of `jsonl`."""
+        from service_record.display.machine import encoded
+
+        stream.writelines(f"{encoded(one)}\n".encode() for one in self.documents())
 
 
-def emit(answer: PrintableAnswer, form: OutputForm) -> None:
+def emit(answer: Answer, form: OutputForm) -> None:
     """Write an answer to standard output in the format that the user chose."""
-    here = form.view()
     match form.output:
         case "table" | "wide":
-            form.print(answer.lines(here, is_wide=form.output == "wide"))
+            form.print(answer.lines(form.view(), is_wide=form.output == "wide"))
         case "html":
             # A browser shows every glyph, whatever the encoding of this terminal is.
-            write_page(answer.page(msgspec.structs.replace(here, glyphs=Glyphs())))
+            write_page(answer.page(msgspec.structs.replace(form.view(), glyphs=Glyphs())))
         case "jsonl":
-            from service_record.display.machine import encoded
-
-            sys.stdout.buffer.write("".join(f"{encoded(one)}\n" for one in answer.documents()).encode())
+            answer.write_jsonl(sys.stdout.buffer)
         case "yaml":
             from service_record.display.machine import as_yaml
 
             sys.stdout.buffer.write(as_yaml(answer.document()).encode())
         case _:
-            from service_record.display.machine import as_json
-
-            sys.stdout.buffer.write(as_json(answer.document()).encode())
+            answer.write_json(sys.stdout.buffer)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

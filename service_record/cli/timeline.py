@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 import click
-import msgspec
 
 from service_record.cli.inputs import ReadRequest, history_of, now_for, opened, request_options
 from service_record.cli.options import (
@@ -11,7 +10,7 @@ from service_record.cli.options import (
     output_option,
     selection_options,
 )
-from service_record.cli.terminal import OutputForm, display_options, emit
+from service_record.cli.terminal import Answer, OutputForm, display_options, emit
 from service_record.display.charts import Chart, charts
 from service_record.display.text import Line, View
 from service_record.history import History
@@ -49,7 +48,7 @@ def command(*, request: ReadRequest, form: OutputForm, by_duration: bool, startu
     emit(_Timeline(source.name, history, drawn, by_duration), form)
 
 
-class _Timeline(msgspec.Struct, frozen=True):
+class _Timeline(Answer, frozen=True):
     source: str
     history: History
     charts: list[Chart]
@@ -67,12 +66,12 @@ class _Timeline(msgspec.Struct, frozen=True):
 
         return timeline_html(self.history, self.source, self.charts, view, flat=self.by_duration)
 
-    def document(self) -> dict[str, object]:
-        from service_record.display.timeline import timeline_document
+    def document(self) -> object:
+        from service_record.display.timeline_document import timeline_document
 
         return timeline_document(self.charts, self.source)
 
-    def documents(self) -> Iterable[dict[str, object]]:
-        from service_record.display.timeline import row_documents
+    def documents(self) -> Iterable[object]:
+        from service_record.display.timeline_document import row_lines
 
-        return row_documents(self.charts)
+        return row_lines(self.charts)

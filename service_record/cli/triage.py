@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-import msgspec
 
 from service_record.cli import UNREADABLE, Unreadable, require_extra
 from service_record.cli.options import MomentType, color_option, output_option, pager_option
 from service_record.cli.shared_answers import RowsAnswer
-from service_record.cli.terminal import OutputForm, emit
+from service_record.cli.terminal import Answer, OutputForm, emit
 from service_record.display.text import Line, View
 from service_record.display.text import count as number_of
 from service_record.http.address import CollectorError
@@ -239,7 +238,7 @@ def _answer(index: "Index", since: datetime | None, against: str | None) -> "Tri
     return summarise(index.connect(), since, Index(against).connect(), against)
 
 
-class _TriageAnswer(msgspec.Struct, frozen=True):
+class _TriageAnswer(Answer, frozen=True):
     """The answer of `triage`. Its methods import what comes with the extra."""
 
     triage: Any

@@ -1,33 +1,38 @@
-"""A diagnosis as one plain document for programs; docs/analyze-document.md describes it field by field.
+"""A diagnosis as a document for programs; docs/analyze-document.md describes it field by field.
 
-What is not known is left out. Times are UTC with milliseconds, durations seconds.
+Unknown values are left out. Times are UTC with milliseconds, durations are seconds.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
 
-from service_record.diagnosis.budget import Budget
+import msgspec
+from msgspec import Meta
+from msgspec.structs import asdict, replace
+
+from service_record.diagnosis.budget import Basis, Budget
 from service_record.diagnosis.findings import (
     BackwardBoot,
     ClockFinding,
-    Damaged,
     Diagnosis,
     FailedUnit,
     LocalTimes,
+    LoopOf,
     NotStarted,
-    Recovered,
+    QuotedLine,
     Running,
-    Slow,
     Stopped,
     Trouble,
     Unrecorded,
     UnsetClock,
+    Verdict,
     commands_for_missing,
     commands_for_unit,
     next_commands,
 )
-from service_record.diagnosis.trouble_facts import KnownCause, Looked, Weighed
-from service_record.display.machine import Document, facts_document, present, span_document
+from service_record.diagnosis.trouble_facts import KnownCause, Weighed
+from service_record.diagnosis.units import Hindrance
+from service_record.display.machine import Document
 from service_record.display.sentences import (
     failed_unit_sentence,
     handled_sentence,
@@ -37,172 +42,567 @@ from service_record.display.sentences import (
     unrecorded_sentence,
     verdict_sentence,
 )
+from service_record.display.show_document import (
+    VERSION,
+    Count,
+    FactsDocument,
+    FromOne,
+    ShowDocument,
+    Time,
+    facts_document,
+    span_fields,
+    utc_or_none,
+)
 from service_record.display.text import utc
-from service_record.history.outcome import Run
+from service_record.history.outcome import Outcome, Run
 from service_record.history.results import Handled
 
-_SCHEMA_VERSION: Final = 1
+
+class BudgetDocument(Document, frozen=True, kw_only=True):
+    seconds: float
+    basis: Basis = msgspec.field(name="from")
+    executions: Count = 0
+    longest: float | None = None
 
 
-_NAMES_IN_LINES: Final = {
-    "notStarted": "not-started",
-    "failedUnits": "failed-unit",
+class EndedRunDocument(Document, frozen=True, kw_only=True):
+    """A run of which the details are in the document of `show`."""
+
+    attempt: FromOne
+    outcome: Outcome
+    """How it ended, or that it has not ended."""
+    started: Time | None = None
+    ended: Time | None = None
+    duration: float | None = None
+    """Seconds, by uptime where both ends have it."""
+    attributes: dict[str, Any] | None = None
+    """Facts that the service recorded about this execution."""
+    last_entry: Time | None = None
+    boot_id: str | None = None
+    invocation_id: str | None = None
+    pid: Count | None = None
+
+
+class EarlierRunDocument(EndedRunDocument, frozen=True, kw_only=True):
+    """The run before, with its facts."""
+
+    facts: FactsDocument | None = None
+
+
+class CauseDocument(Document, frozen=True, kw_only=True):
+    """The known cause of a trouble."""
+
+    name: str
+    says: str
+    explains: str | None = None
+    symptom: bool = False
+    rank: str | None = None
+    doubt: str | None = None
+    """Why the line does not prove it."""
+    line: str | None = None
+    place: str | None = None
+    """FILE:LINE."""
+
+
+class ToldDocument(Document, frozen=True, kw_only=True):
+    """A line that tells more than the record."""
+
+    line: str
+    place: str
+
+
+class LoopDocument(Document, frozen=True, kw_only=True):
+    of: LoopOf
+    count: Count
+    messages: Count
+    boots: tuple[str, ...] = ()
+
+
+class OverrunDocument(Document, frozen=True, kw_only=True):
+    what: str
+    name: str
+    seconds: float
+    least: bool = False
+    budget: BudgetDocument
+
+
+class TroubleDocument(Document, frozen=True, kw_only=True):
+    """A trouble."""
+
+    kind: Verdict
+    service: str
+    stage: str | None = None
+    command: str | None = None
+    says: str
+    """For people."""
+    since: Time | None = None
+    count: Count
+    """Runs in a row that ended alike."""
+    running: bool = False
+    rebooted: bool = False
+    suppressed: Count = 0
+    cause: CauseDocument | None = None
+    told: ToldDocument | None = None
+    loop: LoopDocument | None = None
+    overrun: OverrunDocument | None = None
+    run: EndedRunDocument
+    facts: FactsDocument | None = None
+    next: tuple[str, ...]
+    """Commands to run next."""
+
+
+class FailedUnitDocument(Document, frozen=True, kw_only=True):
+    """A failed unit."""
+
+    kind: Verdict | None = None
+    """Only of the root cause."""
+    service: str | None = None
+    """Only of the root cause."""
+    unit: str
+    says: str
+    """For people."""
+    result: str | None = None
+    """The result of systemd."""
+    exit_code: Count | None = None
+    signal: str | None = None
+    command: str | None = None
+    since: Time | None = None
+    required_by: tuple[str, ...] = ()
+    recorded: Outcome | None = None
+    cause: CauseDocument | None = None
+    told: ToldDocument | None = None
+    next: tuple[str, ...]
+    """Commands to run next."""
+
+
+class EvidenceRootDocument(Document, frozen=True, kw_only=True):
+    """The root cause by the evidence alone: no record and no unit has a failure."""
+
+    kind: Verdict
+    service: str
+    says: str
+    """For people."""
+    cause: CauseDocument
+    next: tuple[str, ...]
+    """Commands to run next."""
+
+
+class NotStartedDocument(Document, frozen=True, kw_only=True):
+    """A unit that did not start."""
+
+    service: str
+    says: str
+    """For people."""
+    why: Hindrance
+    by: str | None = None
+    """The unit or service that keeps it from starting."""
+    chain: tuple[str, ...] = ()
+    detail: str = ""
+    pending: bool = False
+    next: tuple[str, ...]
+    """Commands to run next."""
+
+
+class UnrecordedDocument(Document, frozen=True, kw_only=True):
+    """A unit without a record."""
+
+    unit: str
+    says: str
+    """For people."""
+    active: bool
+    requires: tuple[str, ...] = ()
+
+
+class RunningDocument(Document, frozen=True, kw_only=True):
+    """A run that has not ended."""
+
+    service: str
+    stage: str | None = None
+    command: str | None = None
+    seconds: float | None = None
+    least: bool = False
+    budget: BudgetDocument | None = None
+    run: EndedRunDocument
+    before: EarlierRunDocument | None = None
+
+
+class StoppedDocument(Document, frozen=True, kw_only=True):
+    """A run that was stopped."""
+
+    service: str
+    stage: str | None = None
+    command: str | None = None
+    run: EndedRunDocument
+    facts: FactsDocument | None = None
+    bound_to: str | None = None
+    before: EarlierRunDocument | None = None
+
+
+class HandledDocument(Document, frozen=True, kw_only=True):
+    """A stage that failed in a run that continued."""
+
+    service: str
+    stage: str
+    command: str | None = None
+    says: str
+    """For people."""
+    count: Count
+    stages: Count
+    started: Time | None = None
+    ended: Time | None = None
+    run: EndedRunDocument
+    facts: FactsDocument | None = None
+
+
+class RecoveredDocument(Document, frozen=True, kw_only=True):
+    """A service that failed before."""
+
+    service: str
+    count: Count
+    stage: str | None = None
+    open: bool = False
+    run: EndedRunDocument
+
+
+class SlowDocument(Document, frozen=True, kw_only=True):
+    """A stage that took longer than in the baseline."""
+
+    service: str
+    stage: str | None = None
+    seconds: float
+    usual: float
+    running: bool = False
+
+
+class ClockStepDocument(Document, frozen=True, kw_only=True, tag_field="what", tag="step"):
+    """The clock was changed within a boot."""
+
+    boot_id: str | None = None
+    seconds: float
+    uptime: float
+    before: Time
+    after: Time
+
+
+class UnsetClockDocument(Document, frozen=True, kw_only=True, tag_field="what", tag="unset"):
+    """The clock had not been set."""
+
+    service: str
+    time: Time
+
+
+class BackwardBootDocument(Document, frozen=True, kw_only=True, tag_field="what", tag="back"):
+    """The times of a boot are before those of the boot before it."""
+
+    boot_id: str
+    time: Time
+    earlier: Time
+
+
+class LocalTimesDocument(Document, frozen=True, kw_only=True, tag_field="what", tag="local"):
+    """Times labelled UTC seem to be local times."""
+
+    services: tuple[str, ...]
+    utc_offset: int
+
+
+ClockDocument = ClockStepDocument | UnsetClockDocument | BackwardBootDocument | LocalTimesDocument
+
+
+class DamagedDocument(Document, frozen=True, kw_only=True):
+    """A damaged record."""
+
+    service: str
+    pieces: Count
+    line: Count | None = None
+    lost: Count = 0
+    empty: bool = False
+    unreadable: bool = False
+    unfinished: bool = False
+
+
+class LogLineDocument(Document, frozen=True, kw_only=True):
+    """A log line to read first."""
+
+    line: str
+    place: str
+    by: str = ""
+    count: Count
+
+
+class LookedDocument(Document, frozen=True, kw_only=True):
+    files: Count
+    lines: Count
+    kinds: tuple[str, ...]
+
+
+class WeighedDocument(Document, frozen=True, kw_only=True):
+    """A rule that matches, and why it is not shown as the cause."""
+
+    service: str = ""
+    rule: str
+    rank: str
+    named: bool = False
+    lost: str | None = None
+    line: str | None = None
+    place: str | None = None
+
+
+class OtherHostDocument(Document, frozen=True, kw_only=True):
+    """Another host in the same source."""
+
+    source: str
+    verdict: Verdict
+    says: str
+    """For people."""
+
+
+class VerdictDocument(Document, frozen=True, kw_only=True):
+    version: Literal[1]
+    source: str
+    """Where the records are."""
+    verdict: Verdict
+    """The state of the host."""
+    says: str
+    """The first line, for people."""
+
+
+_ROOTS: Final = ("TroubleDocument", "FailedUnitDocument", "EvidenceRootDocument")
+
+
+class AnalysisDocument(VerdictDocument, frozen=True, kw_only=True):
+    # `Any`, because msgspec has no schema for a union of classes without tags.
+    root: Annotated[
+        Any, Meta(extra_json_schema={"anyOf": [{"$ref": f"#/$defs/{name}"} for name in _ROOTS]})
+    ] = None
+    """The root cause: a trouble, a failed unit, or the evidence alone."""
+    units_unknown: bool = False
+    """systemd did not say which units failed."""
+    not_started: tuple[NotStartedDocument, ...] = ()
+    failed_units: tuple[FailedUnitDocument, ...] = ()
+    unrecorded: tuple[UnrecordedDocument, ...] = ()
+    followers: tuple[TroubleDocument, ...]
+    """Troubles that follow from the root cause."""
+    others: tuple[TroubleDocument, ...]
+    running: tuple[RunningDocument, ...]
+    stopped: tuple[StoppedDocument, ...]
+    handled: tuple[HandledDocument, ...]
+    recovered: tuple[RecoveredDocument, ...]
+    slow: tuple[SlowDocument, ...]
+    clock: tuple[ClockDocument, ...]
+    damaged: tuple[DamagedDocument, ...]
+    stands_out: tuple[LogLineDocument, ...] = ()
+    """The log lines to read first."""
+    looked: LookedDocument | None = None
+    """How much was read besides the records."""
+    other_hosts: tuple[OtherHostDocument, ...] = ()
+    """The other hosts in the source, if it has the logs of several."""
+    weighed: tuple[WeighedDocument, ...] | None = None
+    """With --explain: the rules that match."""
+
+
+def analysis_document(
+    diagnosis: Diagnosis,
+    source: str,
+    *,
+    other_hosts: Sequence[tuple[str, Diagnosis]] = (),
+    explains: bool = False,
+) -> AnalysisDocument:
+    """Return the document of `analyze --output json` and `yaml`; `explains` adds the rules that match."""
+    looked = diagnosis.looked
+    return AnalysisDocument(
+        version=VERSION,
+        source=source,
+        verdict=diagnosis.verdict,
+        says=verdict_sentence(diagnosis),
+        root=_root(diagnosis),
+        units_unknown=diagnosis.are_units_unknown,
+        not_started=tuple(map(_not_started, diagnosis.not_started)),
+        failed_units=tuple(map(_failed_unit, diagnosis.failed_units)),
+        unrecorded=tuple(map(_unrecorded, diagnosis.unrecorded)),
+        followers=tuple(map(_trouble, diagnosis.followers)),
+        others=tuple(map(_trouble, diagnosis.others)),
+        running=tuple(map(_running, diagnosis.running)),
+        stopped=tuple(map(_stopped, diagnosis.stopped)),
+        handled=tuple(map(_handled, diagnosis.handled)),
+        recovered=tuple(
+            RecoveredDocument(
+                service=each.service,
+                count=each.count,
+                stage=each.last.in_stage,
+                open=each.is_open,
+                run=EndedRunDocument(**_run(each.last)),
+            )
+            for each in diagnosis.recovered
+        ),
+        slow=tuple(
+            SlowDocument(
+                service=each.service,
+                stage=each.stage,
+                seconds=each.seconds,
+                usual=each.usual,
+                running=each.is_running,
+            )
+            for each in diagnosis.slow
+        ),
+        clock=tuple(map(_clock, diagnosis.clock)),
+        damaged=tuple(
+            DamagedDocument(
+                service=each.service,
+                pieces=each.pieces,
+                line=each.line,
+                lost=each.lost,
+                empty=each.is_empty,
+                unreadable=each.has_no_run,
+                unfinished=each.is_unfinished,
+            )
+            for each in diagnosis.damaged
+        ),
+        stands_out=tuple(
+            LogLineDocument(line=each.line, place=each.place, by=each.by, count=each.count)
+            for each in diagnosis.stands_out
+        ),
+        looked=LookedDocument(files=looked.files, lines=looked.lines, kinds=tuple(sorted(looked.kinds)))
+        if looked.files
+        else None,
+        other_hosts=tuple(
+            OtherHostDocument(source=name, verdict=other.verdict, says=verdict_sentence(other))
+            for name, other in other_hosts
+        ),
+        weighed=_weighed(diagnosis.weighed) if explains else None,
+    )
+
+
+FINDINGS: Final = {
+    "root": "root",
+    "not_started": "not-started",
+    "failed_units": "failed-unit",
+    "unrecorded": "unrecorded",
     "followers": "follower",
     "others": "other",
+    "running": "running",
+    "stopped": "stopped",
+    "handled": "handled",
+    "recovered": "recovered",
+    "slow": "slow",
+    "clock": "clock",
+    "damaged": "damaged",
+    "other_hosts": "otherHost",
 }
-"""Field of the document -> `finding` of a line, where these differ."""
-_IF_ANY: Final = {"notStarted", "failedUnits", "unrecorded"}
+"""Field of the document -> `finding` of its lines, in the order of the lines."""
 
 
-def analysis_document(diagnosis: Diagnosis, source: str) -> Document:
-    """Return the document of `analyze --output json` and `yaml`."""
-    findings = _findings(diagnosis).items()
-    return {
-        **_head(diagnosis, source),
-        **present(root=_root(diagnosis), unitsUnknown=diagnosis.are_units_unknown or None),
-        **{name: documents for name, documents in findings if documents or name not in _IF_ANY},
-        **present(standsOut=_stands_out(diagnosis), looked=_looked(diagnosis.looked)),
-    }
+def analysis_lines(
+    diagnosis: Diagnosis, source: str, *, other_hosts: Sequence[tuple[str, Diagnosis]] = ()
+) -> Iterator[VerdictDocument | dict[str, Any]]:
+    """Yield the documents of `--output jsonl`: the verdict first, then a line for each finding."""
+    document = analysis_document(diagnosis, source, other_hosts=other_hosts)
+    yield VerdictDocument(version=VERSION, source=source, verdict=document.verdict, says=document.says)
+    for field, finding in FINDINGS.items():
+        value = getattr(document, field)
+        for each in value if isinstance(value, tuple) else [value] if value is not None else []:
+            yield {"finding": finding} | msgspec.to_builtins(each)
 
 
-def other_hosts_document(hosts: Iterable[tuple[str, Diagnosis]]) -> list[Document]:
-    """Return the verdicts of the other hosts in the source."""
-    return [
-        {"source": source, "verdict": diagnosis.verdict.value, "says": verdict_sentence(diagnosis)}
-        for source, diagnosis in hosts
-    ]
+class ShowWithUnitsDocument(ShowDocument, frozen=True, kw_only=True):
+    failed_units: tuple["ShownUnitDocument", ...] = ()
+    """Failed units whose records do not show it."""
+    not_started: tuple[NotStartedDocument, ...] = ()
+    unrecorded: tuple[UnrecordedDocument, ...] = ()
 
 
-def analysis_lines(diagnosis: Diagnosis, source: str) -> Iterator[Document]:
-    """Yield the same as `--output jsonl` has it: the verdict first, then a line for each finding."""
-    yield _head(diagnosis, source)
-    root = _root(diagnosis)
-    if root is not None:
-        yield {"finding": "root", **root}
-    for name, documents in _findings(diagnosis).items():
-        yield from ({"finding": _NAMES_IN_LINES.get(name, name), **each} for each in documents)
+class ShownUnitDocument(Document, frozen=True, kw_only=True):
+    unit: str
+    facts: FactsDocument | None = None
 
 
-def _findings(diagnosis: Diagnosis) -> dict[str, list[Document]]:
-    return {
-        "notStarted": list(map(_not_started, diagnosis.not_started)),
-        "failedUnits": list(map(_failed_unit, diagnosis.failed_units)),
-        "unrecorded": list(map(_unrecorded, diagnosis.unrecorded)),
-        "followers": list(map(_trouble, diagnosis.followers)),
-        "others": list(map(_trouble, diagnosis.others)),
-        "running": list(map(_running, diagnosis.running)),
-        "stopped": list(map(_stopped, diagnosis.stopped)),
-        "handled": list(map(_handled, diagnosis.handled)),
-        "recovered": list(map(_recovered, diagnosis.recovered)),
-        "slow": list(map(_slow, diagnosis.slow)),
-        "clock": list(map(_clock, diagnosis.clock)),
-        "damaged": list(map(_damaged, diagnosis.damaged)),
-    }
+def add_units(document: ShowDocument, diagnosis: Diagnosis) -> ShowWithUnitsDocument:
+    """Add the units that failed, did not start, or have no record, to the document of `show`."""
+    return ShowWithUnitsDocument(
+        **asdict(document),
+        failed_units=tuple(
+            ShownUnitDocument(unit=failed.unit.name, facts=facts_document(failed.unit.facts))
+            for failed in diagnosis.failed_units
+        ),
+        not_started=tuple(map(_not_started, diagnosis.not_started)),
+        unrecorded=tuple(map(_unrecorded, diagnosis.unrecorded)),
+    )
 
 
-def _head(diagnosis: Diagnosis, source: str) -> Document:
-    return {
-        "version": _SCHEMA_VERSION,
-        "source": source,
-        "verdict": diagnosis.verdict.value,
-        "says": verdict_sentence(diagnosis),
-    }
-
-
-def _root(diagnosis: Diagnosis) -> Document | None:
-    """Return the root cause; without a trouble, what evidence alone shows."""
-    failed = next((one for one in diagnosis.failed_units if one.telling is not None), None)
-    if diagnosis.root is None and diagnosis.host is None and failed is not None:
-        return {
-            "kind": diagnosis.verdict.value,
-            "service": failed.unit.service or failed.unit.name,
-            **_failed_unit(failed),
-        }
-    if diagnosis.root is not None or diagnosis.host is None:
-        return _trouble(diagnosis.root) if diagnosis.root is not None else None
+def _root(diagnosis: Diagnosis) -> TroubleDocument | FailedUnitDocument | EvidenceRootDocument | None:
+    if diagnosis.root is not None:
+        return _trouble(diagnosis.root)
     host = diagnosis.host
-    return {
-        "kind": diagnosis.verdict.value,
-        "service": host.service,
-        "says": host_sentence(host),
-        "cause": _cause(host.cause),
-        "next": list(host.cause.commands),
-    }
-
-
-def _stands_out(diagnosis: Diagnosis) -> list[Document] | None:
-    """Return the log lines to read first."""
-    return [
-        present(line=told.line, place=told.place, by=told.by or None, count=told.count)
-        for told in diagnosis.stands_out
-    ] or None
-
-
-def _looked(looked: Looked) -> Document | None:
-    if not looked.files:
+    if host is not None:
+        return EvidenceRootDocument(
+            kind=diagnosis.verdict,
+            service=host.service,
+            says=host_sentence(host),
+            cause=_cause(host.cause),
+            next=host.cause.commands,
+        )
+    failed = next((one for one in diagnosis.failed_units if one.telling is not None), None)
+    if failed is None:
         return None
-    return {"files": looked.files, "lines": looked.lines, "kinds": sorted(looked.kinds)}
+    service = failed.unit.service or failed.unit.name
+    return replace(_failed_unit(failed), kind=diagnosis.verdict, service=service)
 
 
-def weighed_document(weighed: Mapping[str, Sequence[Weighed]]) -> list[Document]:
-    """Return the rules that fitted, for each service, and why all but one of them lost."""
-    return [
-        present(
-            service=service or None,
+def _weighed(weighed: Mapping[str, Sequence[Weighed]]) -> tuple[WeighedDocument, ...]:
+    return tuple(
+        WeighedDocument(
+            service=service,
             rule=one.rule,
             rank=one.rank,
-            named=one.is_named or None,
+            named=one.is_named,
             lost=one.lost,
             line=one.line,
             place=one.place,
         )
-        for service, all_of_it in weighed.items()
-        for one in all_of_it
-    ]
+        for service, rules in weighed.items()
+        for one in rules
+    )
 
 
-def _trouble(trouble: Trouble) -> Document:
-    loop, overrun, cause = trouble.loop, trouble.overrun, trouble.cause
-    return {
-        "kind": trouble.kind.value,
-        "service": trouble.service,
-        **present(stage=trouble.stage, command=trouble.run.in_command),
-        "says": trouble_sentence(trouble),
-        **present(since=trouble.recorded_since and utc(trouble.recorded_since)),
-        "count": trouble.count,
-        **present(running=trouble.is_running or None, rebooted=trouble.is_rebooted or None),
-        **present(suppressed=trouble.suppressed or None),
-        **present(
-            cause=cause and _cause(cause),
-            told=trouble.telling and {"line": trouble.telling.line, "place": trouble.telling.place},
-            loop=loop
-            and {
-                "of": loop.of.value,
-                "count": loop.count,
-                "messages": loop.messages,
-                **present(boots=list(loop.boots) or None),
-            },
-            overrun=overrun
-            and {
-                "what": overrun.what,
-                "name": overrun.name,
-                "seconds": overrun.seconds,
-                **present(least=overrun.is_least or None),
-                "budget": _budget(overrun.budget),
-            },
-        ),
-        "run": _run(trouble.run),
-        **facts_document(trouble.facts),
-        "next": list(next_commands(trouble)),
-    }
+def _trouble(trouble: Trouble) -> TroubleDocument:
+    loop, overrun = trouble.loop, trouble.overrun
+    return TroubleDocument(
+        kind=trouble.kind,
+        service=trouble.service,
+        stage=trouble.stage,
+        command=trouble.run.in_command,
+        says=trouble_sentence(trouble),
+        since=utc_or_none(trouble.recorded_since),
+        count=trouble.count,
+        running=trouble.is_running,
+        rebooted=trouble.is_rebooted,
+        suppressed=trouble.suppressed,
+        cause=_cause(trouble.cause) if trouble.cause else None,
+        told=_told(trouble.telling),
+        loop=LoopDocument(of=loop.of, count=loop.count, messages=loop.messages, boots=loop.boots)
+        if loop
+        else None,
+        overrun=OverrunDocument(
+            what=overrun.what,
+            name=overrun.name,
+            seconds=overrun.seconds,
+            least=overrun.is_least,
+            budget=_budget(overrun.budget),
+        )
+        if overrun
+        else None,
+        run=EndedRunDocument(**_run(trouble.run)),
+        facts=facts_document(trouble.facts),
+        next=next_commands(trouble),
+    )
 
 
-def _cause(cause: KnownCause) -> Document:
-    return present(
+def _cause(cause: KnownCause) -> CauseDocument:
+    return CauseDocument(
         name=cause.name,
         says=cause.says,
         explains=cause.explains,
-        symptom=cause.is_symptom or None,
+        symptom=cause.is_symptom,
         rank=cause.rank if cause.is_symptom else None,
         doubt=cause.doubt if cause.is_pointer else None,
         line=cause.line,
@@ -210,165 +610,130 @@ def _cause(cause: KnownCause) -> Document:
     )
 
 
-def _failed_unit(failed: FailedUnit) -> Document:
+def _told(line: QuotedLine | None) -> ToldDocument | None:
+    return None if line is None else ToldDocument(line=line.line, place=line.place)
+
+
+def _failed_unit(failed: FailedUnit) -> FailedUnitDocument:
     unit, facts = failed.unit, failed.unit.facts
-    return {
-        "unit": unit.name,
-        "says": failed_unit_sentence(failed),
-        **present(
-            result=facts.service_result,
-            exitCode=facts.exit_code,
-            signal=facts.signal,
-            command=unit.command,
-            since=unit.since and utc(unit.since),
-            requiredBy=list(unit.required_by) or None,
-            recorded=failed.recorded and failed.recorded.value,
-            cause=failed.cause and _cause(failed.cause),
-            told=failed.telling and {"line": failed.telling.line, "place": failed.telling.place},
-        ),
-        "next": list(commands_for_unit(failed)),
-    }
-
-
-def _not_started(one: NotStarted) -> Document:
-    return {
-        "service": one.service,
-        "says": not_started_sentence(one),
-        "why": one.hindrance.value,
-        **present(
-            by=one.by,
-            chain=[unit.name for unit in one.chain[1:]] or None,
-            detail=one.detail or None,
-            pending=one.is_pending or None,
-        ),
-        "next": list(commands_for_missing(one)),
-    }
-
-
-def unit_documents(diagnosis: Diagnosis) -> Document:
-    """Return the units that did not start, and those without a record, for `show`."""
-    return present(
-        notStarted=list(map(_not_started, diagnosis.not_started)) or None,
-        unrecorded=list(map(_unrecorded, diagnosis.unrecorded)) or None,
+    return FailedUnitDocument(
+        unit=unit.name,
+        says=failed_unit_sentence(failed),
+        result=facts.service_result,
+        exit_code=facts.exit_code,
+        signal=facts.signal,
+        command=unit.command,
+        since=utc_or_none(unit.since),
+        required_by=unit.required_by,
+        recorded=failed.recorded,
+        cause=_cause(failed.cause) if failed.cause else None,
+        told=_told(failed.telling),
+        next=commands_for_unit(failed),
     )
 
 
-def _unrecorded(one: Unrecorded) -> Document:
-    return {
-        "unit": one.unit.name,
-        "says": unrecorded_sentence(one),
-        "active": one.unit.is_active,
-        **present(requires=[unit.name for unit in one.chain] or None),
-    }
+def _not_started(one: NotStarted) -> NotStartedDocument:
+    return NotStartedDocument(
+        service=one.service,
+        says=not_started_sentence(one),
+        why=one.hindrance,
+        by=one.by,
+        chain=tuple(unit.name for unit in one.chain[1:]),
+        detail=one.detail,
+        pending=one.is_pending,
+        next=commands_for_missing(one),
+    )
 
 
-def _run(run: Run) -> Document:
+def _unrecorded(one: Unrecorded) -> UnrecordedDocument:
+    return UnrecordedDocument(
+        unit=one.unit.name,
+        says=unrecorded_sentence(one),
+        active=one.unit.is_active,
+        requires=tuple(unit.name for unit in one.chain),
+    )
+
+
+def _run(run: Run) -> dict[str, Any]:
+    """Return the fields of an EndedRunDocument."""
     return {
         "attempt": run.attempt,
-        **span_document(run),
-        **present(lastEntry=run.last_entry and utc(run.last_entry)),
-        **present(bootId=run.boot_id, invocationId=run.invocation_id, pid=run.pid),
+        **span_fields(run),
+        "last_entry": utc_or_none(run.last_entry),
+        "boot_id": run.boot_id,
+        "invocation_id": run.invocation_id,
+        "pid": run.pid,
     }
 
 
-def _budget(budget: Budget) -> Document:
-    return {
-        "seconds": budget.seconds,
-        "from": budget.basis.value,
-        **present(executions=budget.executions or None, longest=budget.longest),
-    }
+def _earlier_run(run: Run | None) -> EarlierRunDocument | None:
+    return None if run is None else EarlierRunDocument(**_run(run), facts=facts_document(run.facts))
 
 
-def _running(running: Running) -> Document:
-    return {
-        "service": running.run.service,
-        **present(
-            stage=running.stage,
-            command=running.run.in_command,
-            seconds=running.seconds,
-            least=running.is_least or None,
-            budget=running.budget and _budget(running.budget),
-        ),
-        "run": _run(running.run),
-        **_before(running.before),
-    }
+def _budget(budget: Budget) -> BudgetDocument:
+    return BudgetDocument(
+        seconds=budget.seconds, basis=budget.basis, executions=budget.executions, longest=budget.longest
+    )
 
 
-def _stopped(stopped: Stopped) -> Document:
+def _running(running: Running) -> RunningDocument:
+    return RunningDocument(
+        service=running.run.service,
+        stage=running.stage,
+        command=running.run.in_command,
+        seconds=running.seconds,
+        least=running.is_least,
+        budget=_budget(running.budget) if running.budget else None,
+        run=EndedRunDocument(**_run(running.run)),
+        before=_earlier_run(running.before),
+    )
+
+
+def _stopped(stopped: Stopped) -> StoppedDocument:
     run = stopped.run
-    return {
-        "service": run.service,
-        **present(stage=run.in_stage, command=run.in_command),
-        "run": _run(run),
-        **facts_document(run.facts),
-        **present(boundTo=stopped.partner and stopped.partner.name),
-        **_before(stopped.before),
-    }
+    return StoppedDocument(
+        service=run.service,
+        stage=run.in_stage,
+        command=run.in_command,
+        run=EndedRunDocument(**_run(run)),
+        facts=facts_document(run.facts),
+        bound_to=stopped.partner.name if stopped.partner else None,
+        before=_earlier_run(stopped.before),
+    )
 
 
-def _before(run: Run | None) -> Document:
-    return present(before=run and {**_run(run), **facts_document(run.facts)})
-
-
-def _handled(handled: Handled) -> Document:
+def _handled(handled: Handled) -> HandledDocument:
     stage = handled.stage
-    return {
-        "service": handled.run.service,
-        "stage": stage.name,
-        **present(command=handled.command and handled.command.name),
-        "says": handled_sentence(handled),
-        "count": handled.count,
-        "stages": handled.stages,
-        **present(started=stage.started and utc(stage.started), ended=stage.ended and utc(stage.ended)),
-        "run": _run(handled.run),
-        **facts_document(stage.facts),
-    }
+    return HandledDocument(
+        service=handled.run.service,
+        stage=stage.name,
+        command=handled.command.name if handled.command else None,
+        says=handled_sentence(handled),
+        count=handled.count,
+        stages=handled.stages,
+        started=utc_or_none(stage.started),
+        ended=utc_or_none(stage.ended),
+        run=EndedRunDocument(**_run(handled.run)),
+        facts=facts_document(stage.facts),
+    )
 
 
-def _recovered(recovered: Recovered) -> Document:
-    return {
-        "service": recovered.service,
-        "count": recovered.count,
-        **present(stage=recovered.last.in_stage, open=recovered.is_open or None),
-        "run": _run(recovered.last),
-    }
-
-
-def _slow(slow: Slow) -> Document:
-    return {
-        "service": slow.service,
-        **present(stage=slow.stage),
-        "seconds": slow.seconds,
-        "usual": slow.usual,
-        **present(running=slow.is_running or None),
-    }
-
-
-def _damaged(damaged: Damaged) -> Document:
-    return {
-        "service": damaged.service,
-        "pieces": damaged.pieces,
-        **present(line=damaged.line, lost=damaged.lost or None, empty=damaged.is_empty or None),
-        **present(unreadable=damaged.has_no_run or None, unfinished=damaged.is_unfinished or None),
-    }
-
-
-def _clock(finding: ClockFinding) -> Document:
+def _clock(finding: ClockFinding) -> ClockDocument:
     match finding:
         case UnsetClock():
-            return {"what": "unset", "service": finding.service, "time": utc(finding.time)}
+            return UnsetClockDocument(service=finding.service, time=utc(finding.time))
         case LocalTimes():
-            offset = finding.utc_offset.total_seconds()
-            return {"what": "local", "services": list(finding.services), "utcOffset": round(offset)}
+            offset = round(finding.utc_offset.total_seconds())
+            return LocalTimesDocument(services=finding.services, utc_offset=offset)
         case BackwardBoot():
-            times = {"time": utc(finding.time), "earlier": utc(finding.earlier)}
-            return {"what": "back", "bootId": finding.boot_id, **times}
+            return BackwardBootDocument(
+                boot_id=finding.boot_id, time=utc(finding.time), earlier=utc(finding.earlier)
+            )
         case _:
-            return {
-                "what": "step",
-                **present(bootId=finding.boot_id),
-                "seconds": finding.seconds,
-                "uptime": finding.uptime,
-                "before": utc(finding.before),
-                "after": utc(finding.after),
-            }
+            return ClockStepDocument(
+                boot_id=finding.boot_id,
+                seconds=finding.seconds,
+                uptime=finding.uptime,
+                before=utc(finding.before),
+                after=utc(finding.after),
+            )

@@ -1,7 +1,4 @@
-"""The differences between a bad history and a good one, as lines and as a document.
-
-docs/diff.md describes the document field by field.
-"""
+"""The differences between a bad history and a good one, as lines for a terminal."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -16,11 +13,9 @@ from service_record.diagnosis.comparison import (
     ServiceComparison,
     Slower,
     StepEnded,
-    Tolerance,
 )
 from service_record.diagnosis.failures import FailureGroup, RunStep
 from service_record.diagnosis.trouble_facts import KnownCause
-from service_record.display.machine import Document, facts_document, present
 from service_record.display.phrases import (
     VERBS,
     details,
@@ -43,7 +38,6 @@ from service_record.display.text import (
     count,
     cut,
     duration,
-    utc,
     wrap_lines,
 )
 from service_record.history import History
@@ -215,109 +209,3 @@ def _failure(failure: FailureGroup, view: View) -> str:
     times = f" {view.glyphs.times}{failure.count}" if failure.count > 1 else ""
     how = exit_text(failure.facts)
     return f"new{times}, {where}" + (f", {how}" if how else "")
-
-
-_SCHEMA_VERSION: Final = 1
-
-
-def comparison_document(
-    services: Sequence[ServiceComparison],
-    good: str,
-    bad: str,
-    tolerance: Tolerance,
-    evident: Sequence[KnownCause] = (),
-) -> Document:
-    """Return the document of `diff --output json` and `yaml`."""
-    return {
-        "version": _SCHEMA_VERSION,
-        "good": good,
-        "bad": bad,
-        "ratio": tolerance.ratio,
-        "floor": tolerance.floor,
-        "differs": bool(evident) or any(one.differs for one in services),
-        **present(evidence=list(map(_evident_document, evident)) or None),
-        "services": [
-            {
-                "service": one.service,
-                **present(good=one.good and _run_document(one.good, one.good_runs)),
-                **present(bad=one.bad and _run_document(one.bad, one.bad_runs)),
-                "differences": list(_differences(one)),
-            }
-            for one in services
-        ],
-    }
-
-
-def _evident_document(cause: KnownCause) -> Document:
-    return {
-        "cause": cause.name,
-        "says": cause.says,
-        **present(rank=cause.rank if cause.is_symptom else None, line=cause.line, place=cause.place),
-    }
-
-
-def difference_documents(
-    services: Sequence[ServiceComparison], evident: Sequence[KnownCause] = ()
-) -> Iterator[Document]:
-    """Yield the lines of `diff --output jsonl`: each difference, with its service; evidence has none."""
-    yield from ({"what": "evidence", **_evident_document(cause)} for cause in evident)
-    for one in services:
-        for difference in _differences(one):
-            yield {"service": one.service, **difference}
-
-
-def _run_document(run: Run, runs: int) -> Document:
-    return {
-        "runs": runs,
-        "attempt": run.attempt,
-        "outcome": run.outcome.value,
-        **present(firstEntry=run.first_entry and utc(run.first_entry)),
-        **present(duration=run.duration, bootId=run.boot_id, invocationId=run.invocation_id),
-        **present(inStage=run.in_stage, inCommand=run.in_command),
-    }
-
-
-def _differences(one: ServiceComparison) -> Iterator[Document]:
-    if one.bad is None and one.good is not None:
-        yield {"kind": "service-missing"}
-    if one.good is None and one.bad is not None:
-        yield {"kind": "service-new", "outcome": one.bad.outcome.value}
-    yield from (_difference(difference, one) for difference in one.differences)
-
-
-def _difference(difference: Difference, one: ServiceComparison) -> Document:
-    kind, fields = _kind_and_fields(difference, one)
-    step = None if isinstance(difference, EndedDifferently) else difference.step
-    return {"kind": kind, **_step(step), **fields}
-
-
-def _kind_and_fields(difference: Difference, one: ServiceComparison) -> tuple[str, Document]:
-    document: tuple[str, Document]
-    match difference:
-        case EndedDifferently():
-            ends = {"good": one.good and one.good.outcome.value, "bad": one.bad and one.bad.outcome.value}
-            document = "outcome", present(**ends)
-        case StepEnded(_, outcome):
-            document = "step-outcome", {"good": "success", "bad": outcome.value}
-        case Missing(_, is_unreached):
-            document = "missing", {"reached": not is_unreached}
-        case Added():
-            document = "new", {}
-        case Moved(_, after, good_after):
-            places = {"good": good_after and _step(good_after), "bad": after and _step(after)}
-            document = "moved", {"after": present(**places)}
-        case Slower(_, seconds, good_seconds, is_running):
-            document = (
-                "slower",
-                {"good": good_seconds, "bad": seconds, **present(running=is_running or None)},
-            )
-        case FailureGroup(_, signature, facts, count):
-            document = "failure", {"signature": signature, "count": count, **facts_document(facts)}
-    return document
-
-
-def _step(step: RunStep | None) -> Document:
-    """Return the name of a step; an empty document for the run itself."""
-    if step is None:
-        return {}
-    return {step.kind: step.name, **present(command=step.command)}

@@ -1,13 +1,14 @@
-"""The hosts that a collector knows as a page, and as one plain document for programs.
+"""The hosts of a collector as a page, and as a document for programs.
 
-docs/collector-reference.md has the fields of the document. What is not known is left out. Times are UTC with
-milliseconds, durations seconds.
+docs/collector-reference.md has the fields of the document. Unknown values are left out. Times are UTC with
+milliseconds, durations are seconds.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Final
+from typing import Annotated, Final, Literal, TypeAlias
 
+from msgspec import Meta
 from msgspec.structs import replace
 
 from service_record.display.fleet_table import (
@@ -21,11 +22,12 @@ from service_record.display.fleet_table import (
     tally,
 )
 from service_record.display.machine import Document
+from service_record.display.show_document import VERSION, Count, Time
 from service_record.display.text import Ink, View, duration, utc
 from service_record.http.collector_answers import BuildSummary, ClusterSummary, Hosts, HostSummary
 
-_SCHEMA_VERSION: Final = 1
 _TEMPLATE: Final = "hosts.html"
+Verdict: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": [*VERDICTS, "abandoned"]})]
 
 
 def hosts_html(listing: FleetListing, view: View) -> str:
@@ -49,82 +51,143 @@ def hosts_html(listing: FleetListing, view: View) -> str:
     return page(f"Hosts of {listing.source}", lead, sections, view.now, summary=plain)
 
 
-def hosts_document(listing: FleetListing) -> Document:
+class BuildDocument(Document, frozen=True, kw_only=True):
+    """An earlier build of a host."""
+
+    build: Count
+    key: str = ""
+    action: str = ""
+    verdict: Verdict
+    reason: str = ""
+    started: Time
+    updated: Time
+    ended: Time | None = None
+    duration: float
+    """Seconds."""
+
+
+class HostDocument(Document, frozen=True, kw_only=True):
+    """A host, and a line of --output jsonl."""
+
+    machine: str
+    verdict: Verdict
+    reason: str = ""
+    since: Time | None = None
+    """When the verdict began."""
+    group: str = ""
+    release: str = ""
+    build: Count = 0
+    action: str = ""
+    """The latest step."""
+    percentage: float | None = None
+    message: str = ""
+    started: Time | None = None
+    updated: Time | None = None
+    ended: Time | None = None
+    duration: float | None = None
+    """Seconds."""
+    earlier: tuple[BuildDocument, ...] = ()
+    """Earlier builds of the last month, with --all."""
+
+
+class ClusterDocument(Document, frozen=True, kw_only=True, rename=None):
+    cluster: str
+    name: str = ""
+    status: str
+    reason: str = ""
+    since: Time | None = None
+    hosts: Count
+    joined: Count
+    control_planes: Count
+    installed_control_planes: Count
+    workers: Count
+    installed_workers: Count
+    csrs_approved: Count | None = None
+    finalizing_stage: str = ""
+
+
+class FleetDocument(Document, frozen=True, kw_only=True):
+    version: Literal[1]
+    source: str
+    """The collector's address."""
+    time: Time
+    """The collector's clock."""
+    counts: dict[str, Count]
+    """Verdict -> number of hosts."""
+    clusters: tuple[ClusterDocument, ...] = ()
+    hosts: tuple[HostDocument, ...]
+
+
+def hosts_document(listing: FleetListing) -> FleetDocument:
     """Return the document of `hosts --output json` and `yaml`."""
     answer = listing.answer
-    clusters = [_cluster_document(cluster) for cluster in listing.clusters]
-    return {
-        "version": _SCHEMA_VERSION,
-        "source": listing.source,
-        "time": _time(answer.now),
-        "counts": {verdict: answer.counts.get(verdict, 0) for verdict in VERDICTS},
-        **({"clusters": clusters} if clusters else {}),
-        "hosts": list(host_lines(answer)),
-    }
+    return FleetDocument(
+        version=VERSION,
+        source=listing.source,
+        time=utc(datetime.fromtimestamp(answer.now, UTC)),
+        counts={verdict: answer.counts.get(verdict, 0) for verdict in VERDICTS},
+        clusters=tuple(map(_cluster, listing.clusters)),
+        hosts=tuple(host_lines(answer)),
+    )
 
 
-def _cluster_document(cluster: ClusterSummary) -> Document:
-    document = {
-        "cluster": cluster.id,
-        "name": cluster.name,
-        "status": cluster.status,
-        "reason": cluster.reason,
-        "since": _time(cluster.since),
-        "hosts": cluster.hosts,
-        "joined": cluster.joined,
-        "control_planes": cluster.needed_control_planes,
-        "installed_control_planes": cluster.installed_control_planes,
-        "workers": cluster.defined_workers,
-        "installed_workers": cluster.installed_workers,
-        "csrs_approved": cluster.csrs_approved,
-        "finalizing_stage": cluster.finalizing_stage,
-    }
-    return {name: value for name, value in document.items() if value not in (None, "")}
+def _cluster(cluster: ClusterSummary) -> ClusterDocument:
+    return ClusterDocument(
+        cluster=cluster.id,
+        name=cluster.name,
+        status=cluster.status,
+        reason=cluster.reason,
+        since=_time(cluster.since),
+        hosts=cluster.hosts,
+        joined=cluster.joined,
+        control_planes=cluster.needed_control_planes,
+        installed_control_planes=cluster.installed_control_planes,
+        workers=cluster.defined_workers,
+        installed_workers=cluster.installed_workers,
+        csrs_approved=cluster.csrs_approved,
+        finalizing_stage=cluster.finalizing_stage,
+    )
 
 
-def host_lines(answer: Hosts) -> Iterator[Document]:
-    """Yield the same as `--output jsonl` has it: a line for each host."""
+def host_lines(answer: Hosts) -> Iterator[HostDocument]:
+    """Yield the documents of `hosts --output jsonl`, one for each host."""
     for host in answer.hosts:
-        document = host_document(host, answer.now)
-        if builds := answer.earlier.get(host.name):
-            document["earlier"] = [_build_document(build) for build in builds]
-        yield document
+        yield host_document(host, answer.now, answer.earlier.get(host.name, ()))
 
 
-def host_document(host: HostSummary, now: float) -> Document:
-    took = host.seconds(now)
-    document = {
-        "machine": host.name,
-        "verdict": host.verdict,
-        "reason": host.reason,
-        "since": _time(host.verdict_since),
-        "group": host.group,
-        "release": host.release,
-        "build": host.build or None,
-        "action": host.action,
-        "percentage": host.percentage,
-        "message": host.message,
-        "started": _time(host.started_at),
-        "updated": _time(host.updated_at),
-        "ended": _time(host.ended_at),
-        "duration": None if took is None else round(took, 3),
-    }
-    return {name: value for name, value in document.items() if value not in (None, "")}
+def host_document(host: HostSummary, now: float, earlier: Iterable[BuildSummary] = ()) -> HostDocument:
+    seconds = host.seconds(now)
+    return HostDocument(
+        machine=host.name,
+        verdict=host.verdict,
+        reason=host.reason,
+        since=_time(host.verdict_since),
+        group=host.group,
+        release=host.release,
+        build=host.build,
+        action=host.action,
+        percentage=host.percentage,
+        message=host.message,
+        started=_time(host.started_at),
+        updated=_time(host.updated_at),
+        ended=_time(host.ended_at),
+        duration=None if seconds is None else round(seconds, 3),
+        earlier=tuple(map(_build, earlier)),
+    )
 
 
-def _build_document(build: BuildSummary) -> Document:
-    document = {
-        "build": build.number,
-        "key": build.key,
-        "action": build.action,
-        "verdict": build.verdict,
-        "reason": build.reason,
-        "started": _time(build.started_at),
-        "updated": _time(build.updated_at),
-        "ended": _time(build.ended_at),
-        "duration": round(build.seconds, 3),
-    }
-    return {name: value for name, value in document.items() if value not in (None, "")}
+def _build(build: BuildSummary) -> BuildDocument:
+    return BuildDocument(
+        build=build.number,
+        key=build.key,
+        action=build.action,
+        verdict=build.verdict,
+        reason=build.reason,
+        started=utc(datetime.fromtimestamp(build.started_at, UTC)),
+        updated=utc(datetime.fromtimestamp(build.updated_at, UTC)),
+        ended=_time(build.ended_at),
+        duration=round(build.seconds, 3),
+    )
 
 
 def _time(at: float | None) -> str | None:

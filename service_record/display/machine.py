@@ -1,22 +1,18 @@
 """Documents and entries as JSON, JSON Lines, YAML and CSV: lossless, and safe to look at on a terminal.
 
 Only YAML cannot hold everything: it loses bytes that are not UTF-8, which file names may have.
-
-`document` converts a history to a document of plain types; docs/show-document.md describes it field by field.
-Unknown values are left out. Times are UTC with milliseconds, durations are seconds.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
+from typing import IO, TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 import orjson
+from msgspec import Meta
 
-from service_record.display.text import escape_invisible, utc
-from service_record.history import History, ServiceHistory
-from service_record.history.outcome import NOTHING, Command, Facts, Location, Run, Span, Stage
+from service_record.display.text import escape_invisible
 from service_record.record.entry import NO_UNKNOWN_FIELDS, Entry, Malformed, Piece
 from service_record.record.line import make_encodable
 from service_record.record.visible import UNSEEN
@@ -24,143 +20,23 @@ from service_record.record.visible import UNSEEN
 if TYPE_CHECKING:
     import yaml
 
-    from service_record.diagnosis.findings import FailedUnit  # `show` does not load `diagnosis`
+
+class Document(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A document for programs, or a part of one. A field that has its default value is not written."""
 
 
-_SCHEMA_VERSION: Final = 1
+class DamageDocument(Document, frozen=True, kw_only=True):
+    """A damaged piece of a record."""
 
-Document: TypeAlias = dict[str, object]
-
-
-def document(
-    history: History,
-    source: str,
-    left_out: Iterable[tuple[str, str]] = (),
-    failed_units: "Iterable[FailedUnit]" = (),
-    *,
-    has_runs: bool = True,
-) -> Document:
-    """Return the document of `show --output json` and `yaml`.
-
-    `left_out` has the path and the reason of each file that was not read. Without `has_runs`, all lists of
-    runs are empty, and `run_documents` makes their items.
-    """
-    units = [{"unit": failed.unit.name, **facts_document(failed.unit.facts)} for failed in failed_units]
-    return {
-        "version": _SCHEMA_VERSION,
-        "source": source,
-        "leftOut": [{"path": path, "reason": reason} for path, reason in left_out],
-        "boots": list(history.boots),
-        "services": [_service(service, has_runs=has_runs) for service in history.services],
-        **present(failedUnits=units or None),
-    }
+    line: Annotated[int, Meta(ge=1)]
+    """The line of the file."""
+    text: str
+    reason: str
 
 
-def run_documents(service: ServiceHistory) -> Iterator[Document]:
-    """Yield the documents of a service's runs. Each is made when it is needed, to save memory."""
-    return map(_run, service.runs)
-
-
-def malformed_document(piece: Malformed) -> Document:
+def malformed_document(piece: Malformed) -> DamageDocument:
     """Return a damaged piece with an excerpt of its text, which may be as long as its file."""
-    return {"line": piece.line, "text": piece.abridge().text, "reason": piece.reason}
-
-
-def _service(service: ServiceHistory, *, has_runs: bool) -> Document:
-    return {
-        "service": service.name,
-        **present(outcome=service.outcome and service.outcome.value),
-        "runs": [_run(run) for run in service.runs] if has_runs else [],
-        "malformed": [malformed_document(piece) for piece in service.malformed],
-        **present(unlisted=service.unlisted or None),
-        **present(utcOffset=service.utc_offset and round(service.utc_offset.total_seconds())),
-        **present(unfinished=service.is_unfinished or None, damagedCopy=service.has_damaged_copy or None),
-    }
-
-
-def _run(run: Run) -> Document:
-    return {
-        "attempt": run.attempt,
-        **span_document(run),
-        **present(firstEntry=run.first_entry and utc(run.first_entry)),
-        **present(lastEntry=run.last_entry and utc(run.last_entry)),
-        **present(inStage=run.in_stage, inCommand=run.in_command, bootId=run.boot_id),
-        **present(invocationId=run.invocation_id, pid=run.pid, recorder=run.recorder),
-        **present(derived=run.is_derived or None),
-        **present(dropped=run.dropped or None, leftOut=run.left_out and run.left_out.to_json()),
-        **facts_document(run.facts),
-        "commands": [_command(command) for command in run.commands],
-        "stages": _stages(run.stages),
-    }
-
-
-def _command(command: Command) -> Document:
-    return {
-        "kind": "pre-command" if command.is_before else "post-command",
-        "name": command.name,
-        **span_document(command),
-        **present(inStage=command.in_stage, pid=command.pid),
-        **facts_document(command.facts),
-        "stages": _stages(command.stages),
-    }
-
-
-def _stages(stages: Iterable[Stage]) -> list[Document]:
-    return [
-        {
-            "name": stage.name,
-            "depth": stage.depth,
-            **present(id=stage.id, parent=stage.parent),
-            **span_document(stage),
-            **facts_document(stage.facts),
-        }
-        for stage in stages
-    ]
-
-
-def span_document(span: Span) -> Document:
-    """Return the outcome and the known times of a span."""
-    document: Document = {"outcome": span.outcome.value}
-    if span.started is not None:
-        document["started"] = utc(span.started)
-    if span.ended is not None:
-        document["ended"] = utc(span.ended)
-    if span.duration is not None:
-        document["duration"] = span.duration
-    if span.attributes:
-        document["attributes"] = dict(span.attributes)
-    return document
-
-
-def facts_document(facts: Facts) -> Document:
-    """Return `{"facts": ...}` with the known facts of an end; an empty document if there are none."""
-    if facts == NOTHING:
-        return {}
-    return {
-        "facts": present(
-            location=_location(facts.location) if facts.location else None,
-            approximate=facts.is_approximate or None,
-            command=facts.command,
-            stack=[_location(frame) for frame in facts.stack] or None,
-            exitCode=facts.exit_code,
-            signal=facts.signal,
-            serviceResult=facts.service_result,
-            stopRequest=facts.stop_request,
-            stoppedWith=facts.stopped_with,
-            timeLimit=facts.time_limit,
-            message=facts.message,
-            truncated=facts.is_truncated or None,
-        )
-    }
-
-
-def _location(location: Location) -> Document:
-    return present(line=location.line, function=location.function or None, file=location.file)
-
-
-def present(**fields: object) -> Document:
-    """Return the fields that are not None."""
-    return {name: value for name, value in fields.items() if value is not None}
+    return DamageDocument(line=piece.line, text=piece.abridge().text, reason=piece.reason)
 
 
 _DELETE: Final = b"\x7f"
@@ -232,9 +108,9 @@ def piece_document(service: str, piece: Piece) -> dict[str, object]:
 def encoded(value: object, option: int = 0) -> str:
     """Return a value as JSON, in one line unless `option` of orjson says otherwise, safe for a terminal."""
     try:
-        raw = orjson.dumps(value, option=option)
+        raw = orjson.dumps(value, msgspec.to_builtins, option)
     except TypeError:  # a lone surrogate, or an integer of more than 64 bits
-        raw = json.dumps(value, indent=2 if option else None).encode()
+        raw = json.dumps(value, default=msgspec.to_builtins, indent=2 if option else None).encode()
     return raw.decode() if _is_harmless(raw) else escape_invisible(raw.decode())
 
 
@@ -253,7 +129,8 @@ def as_yaml(document: object) -> str:
     fast: type[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # absent where libyaml is
     dumper = type("Dumper", (fast,), {})  # a class of our own, because representers are added to the class
     yaml.add_representer(str, _represented, Dumper=dumper)
-    written = yaml.dump(document, Dumper=dumper, allow_unicode=True, sort_keys=False, width=_NO_FOLDING)
+    plain = msgspec.to_builtins(document)
+    written = yaml.dump(plain, Dumper=dumper, allow_unicode=True, sort_keys=False, width=_NO_FOLDING)
     return escape_invisible(written)
 
 

@@ -1,8 +1,8 @@
-"""Draw charts in the cells of a terminal, and write them as a document for programs. Pure."""
+"""Draw charts in the cells of a terminal. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -21,17 +21,11 @@ from service_record.display.text import (
     duration,
     moment,
     set_cell_size,
-    utc,
     wrap_lines,
     zone,
 )
 from service_record.history import History
-from service_record.history.critical_chain import Link
 from service_record.history.outcome import Outcome
-
-if TYPE_CHECKING:
-    from service_record.display.machine import Document
-
 
 _MIN_TICK_CELLS: Final = 10
 _RANKS: Final[Mapping[str, int]] = {outcome: -number for number, outcome in enumerate(VERBS)}
@@ -103,68 +97,6 @@ def _sign(bar: Bar, glyphs: Glyphs) -> str:
 def _joined(cells: Sequence[tuple[str, Ink]]) -> Line:
     groups = groupby(cells, key=lambda cell: cell[1])
     return tuple(("".join(text for text, _ in group), color) for color, group in groups)
-
-
-_SCHEMA_VERSION: Final = 1
-
-
-def timeline_document(charts: Iterable[Chart], source: str) -> "Document":
-    """Return the document of `timeline --output json` and `yaml`."""
-    return {
-        "version": _SCHEMA_VERSION,
-        "source": source,
-        "boots": [_chart_document(chart) for chart in charts],
-    }
-
-
-def row_documents(charts: Iterable[Chart]) -> Iterator["Document"]:
-    """Yield the lines of `timeline --output jsonl`: one for each row, with its boot id."""
-    for chart in charts:
-        for row in chart.rows:
-            yield {**_boot(chart), **_row(row)}
-
-
-def _chart_document(chart: Chart) -> "Document":
-    return {
-        **_boot(chart),
-        "number": chart.number,
-        **({"zero": utc(chart.clock.zero)} if chart.clock.zero is not None else {}),
-        "byUptime": chart.clock.is_by_uptime,
-        "begin": round(chart.begin, 3),
-        "end": round(chart.end, 3),
-        "clockSteps": [{"at": round(step.uptime, 3), "seconds": step.seconds} for step in chart.clock_steps],
-        "rows": [_row(row) for row in chart.rows],
-        **({"criticalChain": [_link(link) for link in chart.chain]} if chart.chain else {}),
-    }
-
-
-def _link(link: Link) -> "Document":
-    return {
-        "service": link.service,
-        "start": round(link.started, 3),
-        "end": round(link.ready, 3),
-        "gap": link.gap,
-    }
-
-
-def _boot(chart: Chart) -> "Document":
-    return {"bootId": chart.boot_id} if chart.boot_id is not None else {}
-
-
-def _row(row: Row) -> "Document":
-    document: Document = {"service": row.service, "kind": row.kind.value}
-    if row.command is not None:
-        document["command"] = row.command
-    document |= {"name": row.name, "depth": row.depth, "outcome": row.latest.look}
-    if row.longest.seconds is not None:
-        document["longest"] = row.longest.seconds
-    return {**document, "bars": [_bar(bar) for bar in row.bars]}
-
-
-def _bar(bar: Bar) -> "Document":
-    offsets = {"start": bar.start, "end": bar.end, "duration": bar.seconds}
-    document: Document = {"attempt": bar.number, "outcome": bar.look}
-    return document | {field: round(value, 3) for field, value in offsets.items() if value is not None}
 
 
 MAX_BOOTS: Final = 3

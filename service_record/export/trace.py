@@ -13,8 +13,9 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from service_record.display.machine import encoded, facts_document
+from service_record.display.machine import encoded
 from service_record.display.phrases import VERBS, exit_text, span_kind
+from service_record.display.show_document import facts_document
 from service_record.history import History
 from service_record.history.outcome import Command, Outcome, Run, Stage
 from service_record.record.entry import Entry, Malformed
@@ -238,7 +239,8 @@ def _holds(around: TraceSpan, span: TraceSpan) -> bool:
 def _span_events(span: TraceSpan, process: int, thread: int) -> Iterator[dict[str, Any]]:
     at = {"pid": process, "tid": thread}
     start, end = _microseconds(span.start), _microseconds(span.end)
-    facts = facts_document(span.span.facts)
+    document = facts_document(span.span.facts)
+    facts = {} if document is None else {"facts": document}
     category = "run" if isinstance(span.span, Run) else span.name.partition(" ")[0]
     event = {"name": span.name, "cat": category, "ph": "X", "ts": start, "dur": end - start}
     yield event | at | {"args": _arguments(span) | facts}

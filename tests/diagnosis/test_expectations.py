@@ -437,7 +437,7 @@ def test_host_with_unknown_units_is_not_called_healthy() -> None:
     assert verdict_sentence(found) == (
         "succeeded: no record tells of a failure; systemd does not say which units failed"
     )
-    assert analysis_document(found, "x")["unitsUnknown"] is True
+    assert analysis_document(found, "x").units_unknown
 
 
 def test_numbers_that_systemd_has_not_are_none() -> None:

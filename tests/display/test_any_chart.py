@@ -7,11 +7,13 @@ from hypothesis import strategies as st
 
 from service_record.diagnosis.comparison import Tolerance, compare
 from service_record.display.charts import charts
-from service_record.display.difference import comparison_document, comparison_page, difference_documents
+from service_record.display.comparison_document import comparison_document, difference_documents
+from service_record.display.difference import comparison_page
 from service_record.display.html.timeline_page import timeline_html
 from service_record.display.machine import as_json, as_yaml, encoded
 from service_record.display.text import View, cell_len, render_lines
-from service_record.display.timeline import row_documents, timeline_document, timeline_page
+from service_record.display.timeline import timeline_page
+from service_record.display.timeline_document import row_lines, timeline_document
 from service_record.history import History, build_history
 from service_record.history.build import latest_entry
 from service_record.record.entry import Entry, Phase, Result
@@ -57,7 +59,7 @@ def test_any_history_is_drawn(found: History, apart: bool, by_duration: bool) ->
     assert executions == sum(len(service.runs) for service in found.services)
     assert parsed(timeline_html(found, "/x", shown, VIEW, flat=by_duration)).texts("h1") == ["Timeline of /x"]
     document = timeline_document(shown, "/x")
-    for text in (as_json(document), as_yaml(document), *map(encoded, row_documents(shown))):
+    for text in (as_json(document), as_yaml(document), *map(encoded, row_lines(shown))):
         assert "NaN" not in text
 
 
