@@ -1,7 +1,15 @@
-"""The JSON schemas of docs/schemas, made strict: a field that no schema has is an error."""
+"""The JSON schemas of docs/schemas: those that are made from the types of documents, and a strict check.
 
+In the check, a field that no schema has is an error.
+"""
+
+import ast
+import inspect
 import json
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,8 +18,14 @@ from jsonschema import Draft202012Validator
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
+from service_record.display import analysis_document as analysis
+from service_record.display import comparison_document as comparison
+from service_record.display.fleet_document import FleetDocument, HostDocument
+from service_record.display.machine import DamageDocument, Document
+from service_record.display.timeline_document import RowDocument, TimelineDocument
 from service_record.http.collector_answers import HostDetail
 
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 SCHEMAS: Final = Path(__file__).resolve().parents[1] / "docs" / "schemas"
 
 
@@ -28,7 +42,7 @@ def host_schema() -> dict[str, Any]:
     detail = parts.pop("HostDetail")
     (line,) = (name for name in parts if name.startswith("Repeated"))
     schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$schema": _DIALECT,
         **detail,
         "title": "The answer of service-record hosts show --output json",
         "required": ["version", *detail["required"]],
@@ -38,6 +52,141 @@ def host_schema() -> dict[str, Any]:
     }
     plain: dict[str, Any] = json.loads(msgspec.json.encode(schema))
     return plain
+
+
+def document_schemas() -> dict[str, dict[str, Any]]:
+    """Return verb -> the schema of its documents, from the types in `service_record.display`."""
+    roots = (analysis.TroubleDocument, analysis.FailedUnitDocument, analysis.EvidenceRootDocument)
+    schemas = {
+        "show": _schema("show", analysis.ShowWithUnitsDocument, DamageDocument),
+        "analyze": _schema("analyze", analysis.AnalysisDocument, analysis.VerdictDocument, *roots),
+        "timeline": _schema("timeline", TimelineDocument, RowDocument),
+        "diff": _schema("diff", comparison.ComparisonDocument),
+        "hosts": _schema("hosts", FleetDocument, HostDocument),
+    }
+    parts = {verb: schema["$defs"] for verb, schema in schemas.items()}
+    text = {"type": "string"}
+    fields = {"service": text, "phase": text}
+    entry = {"type": "object", "required": ["service", "phase"], "properties": fields}
+    fields = {"service": text, "malformed": {"$ref": "#/$defs/damage"}}
+    damage = {"type": "object", "required": ["service", "malformed"], "properties": fields}
+    findings = [
+        _add_field(parts["analyze"][part], "finding", {"const": finding})
+        for field, finding in analysis.FINDINGS.items()
+        for part in _referred(schemas["analyze"]["properties"][_encoded_name(field)])
+    ]
+    differences = [
+        _add_field(parts["diff"][part], "service", text)
+        for part in _referred(parts["diff"]["comparedService"]["properties"]["differences"])
+    ]
+    evidence = _add_field(parts["diff"]["evidence"], "what", {"const": "evidence"})
+    lines: dict[str, dict[str, Any]] = {
+        "show": {"anyOf": [entry, damage]},
+        "analyze": {"anyOf": [{"$ref": "#/$defs/verdictHead"}, *findings]},
+        "timeline": {"$ref": "#/$defs/row"},
+        "diff": {"anyOf": [evidence, *differences]},
+        "hosts": {"$ref": "#/$defs/host"},
+    }
+    for verb, line in lines.items():
+        parts[verb]["line"] = {"description": "A line of --output jsonl.", **line}
+    return schemas
+
+
+def _encoded_name(field: str) -> str:
+    """Return the name of a field of AnalysisDocument in its document."""
+    document = analysis.AnalysisDocument
+    return dict(zip(document.__struct_fields__, document.__struct_encode_fields__, strict=True))[field]
+
+
+def _schema(verb: str, document: type[Document], *more: type[Document]) -> dict[str, Any]:
+    """Return the schema of a document, with the definitions that it and the types in `more` need."""
+    _, parts = msgspec.json.schema_components([document, *more], ref_template="#/$defs/{name}")
+    names = {name: _part_name(name) for name in parts}
+    types = {each.__name__: each for each in _subclasses(Document)}
+    definitions = {}
+    for name, part in parts.items():
+        part.pop("title", None)
+        texts = _field_texts(types[name]) if name in types else {}
+        for field, schema in part.get("properties", {}).items():
+            described = {"description": texts[field]} if field in texts else {}
+            part["properties"][field] = _without_default(schema) | described
+        definitions[names[name]] = part
+    whole = definitions.pop(names[document.__name__])
+    schema = {
+        "$schema": _DIALECT,
+        "title": f"The answer of service-record {verb} --output json",
+        **whole,
+        "$defs": definitions,
+    }
+    plain: dict[str, Any] = _rename(json.loads(msgspec.json.encode(schema)), names)
+    return plain
+
+
+def _part_name(name: str) -> str:
+    """Return the name of a definition: `failedUnit` for FailedUnitDocument."""
+    short = "VerdictHead" if name == "VerdictDocument" else name.removesuffix("Document")
+    return short[0].lower() + short[1:]
+
+
+def _subclasses(base: type[Document]) -> Iterator[type[Document]]:
+    for each in base.__subclasses__():
+        yield each
+        yield from _subclasses(each)
+
+
+def _field_texts(document: type[Document]) -> dict[str, str]:
+    """Return name of a field in the document -> the text below its declaration."""
+    names = dict(zip(document.__struct_fields__, document.__struct_encode_fields__, strict=True))
+    texts: dict[str, str] = {}
+    for base in reversed(document.__mro__):
+        if issubclass(base, Document):
+            (declaration,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+            assert isinstance(declaration, ast.ClassDef)
+            for field, text in pairwise(declaration.body):
+                match field, text:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(
+                        value=ast.Constant(value=str(value))
+                    ):
+                        texts[names[name]] = " ".join(value.split())
+    return texts
+
+
+def _without_default(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a field that is left out if it has its default value."""
+    if "default" not in schema:
+        return schema
+    rest = {name: value for name, value in schema.items() if name != "default"}
+    if schema["default"] is False:
+        return {"const": True}
+    if schema["default"] is None and "anyOf" in rest:
+        rest["anyOf"] = [each for each in rest["anyOf"] if each != {"type": "null"}]
+        return rest["anyOf"][0] if len(rest["anyOf"]) == 1 else rest
+    return rest
+
+
+def _rename(schema: Any, names: Mapping[str, str]) -> Any:
+    """Return a schema with other names in its references to definitions."""
+    if isinstance(schema, list):
+        return [_rename(each, names) for each in schema]
+    if isinstance(schema, dict):
+        return {name: _rename(each, names) for name, each in schema.items()}
+    prefix, found, name = schema.partition("#/$defs/") if isinstance(schema, str) else ("", "", "")
+    return f"{found}{names[name]}" if found and not prefix else schema
+
+
+def _referred(schema: Any) -> Iterable[str]:
+    """Return the names of the definitions that a schema refers to."""
+    if isinstance(schema, dict):
+        if "$ref" in schema:
+            return [schema["$ref"].rpartition("/")[2]]
+        return [name for key, each in schema.items() if key != "discriminator" for name in _referred(each)]
+    return [name for each in schema for name in _referred(each)] if isinstance(schema, list) else []
+
+
+def _add_field(part: Mapping[str, Any], name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a definition with one more field, which its objects must have."""
+    required = [name, *part.get("required", ())]
+    return {**part, "required": required, "properties": {name: schema, **part["properties"]}}
 
 
 @cache

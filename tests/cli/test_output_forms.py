@@ -14,10 +14,11 @@ from service_record.cli import main
 from service_record.cli.options import FORMS
 from service_record.display.fleet_document import hosts_document
 from service_record.display.fleet_table import FleetListing
+from service_record.display.machine import as_json
 from service_record.http.collector_answers import BuildSummary, ClusterSummary, Hosts, HostSummary
 from tests.command_line import service_record
 from tests.faults import Faults
-from tests.schemas import SCHEMAS, check, host_schema
+from tests.schemas import SCHEMAS, check, document_schemas, host_schema
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 VERBS = ("show", "analyze", "timeline", "diff")
@@ -131,11 +132,17 @@ def test_hosts_fit_their_schema() -> None:
         HOST, name="web2", verdict="done", group="", percentage=None, started_at=None, verdict_since=None
     )
     hosts = Hosts(hosts=(HOST, new), counts={"stuck": 1}, total=2, now=9.0, earlier={"web1": (BUILD,)})
-    check(hosts_document(FleetListing(hosts, "https://collector.example", (CLUSTER,))), "hosts")
+    document = hosts_document(FleetListing(hosts, "https://collector.example", (CLUSTER,)))
+    check(json.loads(as_json(document)), "hosts")
 
 
 def test_host_schema_is_that_of_the_answer() -> None:
     assert json.loads((SCHEMAS / "host.schema.json").read_text()) == host_schema()
+
+
+def test_schemas_are_those_of_the_documents() -> None:
+    for verb, schema in document_schemas().items():
+        assert json.loads((SCHEMAS / f"{verb}.schema.json").read_text()) == schema, f"{verb}: make golden"
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""`make golden`: write every golden file, the tables of examples and the schema of a host."""
+"""`make golden`: write every golden file, the tables of examples and the schemas of documents."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ from tests.golden.outputs import (
     said,
     table,
 )
-from tests.schemas import SCHEMAS, host_schema
+from tests.schemas import SCHEMAS, document_schemas, host_schema
 
 expected = dict(golden_files())
 for path, arguments in expected.items():
@@ -28,3 +28,5 @@ for left in {path for path in GOLDEN.glob("*/*") if path.parent.name != "__pycac
 EXIT_CODES.write_text(exit_codes())
 replace_between(TABLE_PAGE, "examples", table())
 (SCHEMAS / "host.schema.json").write_text(json.dumps(host_schema(), indent=2) + "\n")
+for verb, schema in document_schemas().items():
+    (SCHEMAS / f"{verb}.schema.json").write_text(json.dumps(schema, indent=2) + "\n")
