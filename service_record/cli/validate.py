@@ -4,9 +4,9 @@ import os
 import shutil
 import sys
 import tempfile
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import BinaryIO, Final, cast
@@ -17,14 +17,8 @@ from service_record.bundle import HEAD_BYTES, Bundle, is_packed, open_bundle
 from service_record.cli import DAMAGED, UNREADABLE, Unreadable, system_error_line
 from service_record.cli.options import output_option
 from service_record.cli.shared_answers import RowsAnswer
-from service_record.cli.terminal import (
-    OutputForm,
-    check_new,
-    display_options,
-    emit,
-    escape_what_cannot_be_encoded,
-    write_new,
-)
+from service_record.cli.terminal import Answer, OutputForm, check_new, display_options, emit, write_new
+from service_record.display.text import Ink, Line, View
 from service_record.export import FORMS
 from service_record.read.examples import resolve_example
 from service_record.read.source import ForeignError, SourceError, beside, records_directory, refuse_foreign
@@ -68,47 +62,117 @@ def command(*, places: tuple[str, ...], salvage: Path | None, form: OutputForm) 
         if len(places) != 1 or Path(places[0]).is_dir():
             raise click.UsageError(_ONE_RECORD)
         check_new(salvage)
-    escape_what_cannot_be_encoded()
-    damage = _FaultPrinter(prints=form.output in {"table", "wide"})
-    may_be_foreign = places if salvage is None else ()  # entries are saved from any damaged file
-    are_readable = [
-        _read(name, damage, salvage, is_named=name in places, may_be_foreign=name in may_be_foreign)
-        for name in _names(places)
-    ]
-    for leftover in _beside(places, UNFINISHED_SUFFIX):
-        damage.tell(str(leftover), _UNFINISHED)
-    for copy in _beside(places, DAMAGED_SUFFIX):
-        _note(str(copy))
-    if not damage.prints:
-        emit(RowsAnswer("Damage in records", ("file", "line", "reason"), damage.faults), form)
-    if not all(are_readable):
+    checks = _Checks(places, _names(places), salvage)
+    emit(_Damage(checks.faults()), form)
+    if checks.has_unreadable:
         raise click.exceptions.Exit(UNREADABLE)
-    if damage.is_found:
+    if checks.has_faults:
         raise click.exceptions.Exit(DAMAGED)
 
 
-class _FaultPrinter:
-    """Prints each fault when it is found, a line each, or keeps them all for a document."""
+class _Damage(Answer, frozen=True):
+    """The file, line and reason of each fault. A table has a fault as soon as it is found."""
 
-    def __init__(self, *, prints: bool) -> None:
-        self.prints = prints
-        self.is_found = False
-        self.faults: list[tuple[str, int, str]] = []
+    faults: Iterator[tuple[str, int, str]]
 
-    def tell(self, name: str, fault: FormatFault) -> None:
-        self.is_found = True
-        if self.prints:
-            sys.stdout.write(f"{visible(name)}:{fault.line}: {visible(fault.reason)}\n")
-        else:
-            self.faults.append((visible(name), fault.line, visible(fault.reason)))
+    def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:  # noqa: ARG002  # no line is cut
+        for name, line, reason in self.faults:
+            yield ((f"{name}:{line}: {reason}", Ink.PLAIN),)
 
-    def entries_of(self, name: str, pieces: Iterable[Entry | FormatFault]) -> Iterator[Entry]:
-        """Yield the entries among the pieces, and print the faults."""
-        for piece in pieces:
-            if isinstance(piece, FormatFault):
-                self.tell(name, piece)
+    def page(self, view: View) -> str:
+        return self._rows().page(view)
+
+    def document(self) -> object:
+        return self._rows().document()
+
+    def documents(self) -> Iterable[object]:
+        return self._rows().documents()
+
+    def _rows(self) -> RowsAnswer:
+        return RowsAnswer("Damage in records", ("file", "line", "reason"), list(self.faults))
+
+
+@dataclass(slots=True)
+class _Checks:
+    """The check of all files. Faults are yielded; errors and notes are printed."""
+
+    places: Sequence[str]
+    """Files and directories that the user named."""
+    files: Sequence[str]
+    salvage: Path | None
+    """The new file for the undamaged entries."""
+    has_faults: bool = False
+    has_unreadable: bool = False
+
+    def faults(self) -> Iterator[tuple[str, int, str]]:
+        """Check all files; yield the file, line and reason of each fault."""
+        for name, fault in self._faults():
+            self.has_faults = True
+            yield visible(name), fault.line, visible(fault.reason)
+
+    def _faults(self) -> Iterator[tuple[str, FormatFault]]:
+        for name in self.files:
+            try:
+                yield from self._check_file(name)
+            except BrokenPipeError:
+                raise
+            except (OSError, ForeignError) as error:
+                self.has_unreadable = True
+                text = system_error_line(error) if isinstance(error, OSError) else visible(str(error))
+                click.echo(f"Error: {text}", err=True)
+        for leftover in _beside(self.places, UNFINISHED_SUFFIX):
+            yield str(leftover), _UNFINISHED
+        for copy in _beside(self.places, DAMAGED_SUFFIX):
+            _note(str(copy))
+
+    def _check_file(self, name: str) -> Iterator[tuple[str, FormatFault]]:
+        """Yield the faults of a file. Raises OSError, and ForeignError for neither a bundle nor a record.
+
+        A file that the user names may be a link, and need not be a record. A file in a directory of records
+        must not be a link, and counts as a record, however damaged.
+        """
+        is_named = name in self.places
+        with _opened(name, is_named=is_named) as stream:
+            bundle = _bundle_in(stream)
+            if bundle is not None and bundle.unpacked is None:
+                if self.salvage is not None:
+                    raise click.UsageError(_ONE_RECORD)
+                yield from _bundle_faults(name, bundle)
             else:
-                yield piece
+                record = stream if bundle is None else BytesIO(bundle.unpacked or b"")
+                if is_named and self.salvage is None:  # entries are saved from any damaged file
+                    refuse_foreign(name, read_entries(record))
+                    record.seek(0)
+                for fault in self._record_faults(record):
+                    yield name, fault
+        if bundle is None:
+            return
+        for part in bundle.left_out:
+            click.echo(f"Error: {visible(str(part.within(name)))}", err=True)
+        if not bundle.records and bundle.unpacked is None:
+            click.echo(f"Error: {visible(name)}: an archive without records", err=True)
+            self.has_unreadable = True
+        self.has_unreadable |= bool(bundle.left_out)
+
+    def _record_faults(self, record: BinaryIO) -> Iterable[FormatFault]:
+        """Return the faults of a record, and save its entries if the user wants that."""
+        if self.salvage is None:
+            return _only_faults(record)
+        faults: list[FormatFault] = []
+
+        def entries() -> Iterator[Entry]:
+            for piece in examine(record):
+                if isinstance(piece, FormatFault):
+                    faults.append(piece)
+                else:
+                    yield piece
+
+        write_new(self.salvage, FORMS["array" if is_array(record) else "jsonl"](entries()))
+        return faults
+
+
+def _only_faults(record: BinaryIO) -> Iterator[FormatFault]:
+    return (piece for piece in examine(record) if isinstance(piece, FormatFault))
 
 
 def _names(places: Iterable[str]) -> list[str]:
@@ -159,77 +223,17 @@ def _directory(place: str) -> Path:
         raise Unreadable(visible(str(error))) from None
 
 
-def _read(
-    name: str, damage: _FaultPrinter, salvage: Path | None, *, is_named: bool, may_be_foreign: bool
-) -> bool:
-    """Report the faults in a file and save its entries. Return False after an error, which is printed.
-
-    A file that the user names may be a link, and need not be a record. A file in a directory of records must
-    not be a link, and counts as a record, however damaged.
-    """
-    try:
-        with _opened(name, is_named=is_named) as stream:
-            bundle = _bundle_in(stream)
-            if bundle is None:
-                _check_file(name, stream, damage, salvage, may_be_foreign=may_be_foreign)
-            elif bundle.unpacked is not None:
-                _check_file(name, BytesIO(bundle.unpacked), damage, salvage, may_be_foreign=may_be_foreign)
-            elif salvage is not None:
-                raise click.UsageError(_ONE_RECORD)
-            else:
-                _check_bundle(name, bundle, damage)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        click.echo(f"Error: {system_error_line(error)}", err=True)
-        return False
-    except ForeignError as error:
-        click.echo(f"Error: {visible(str(error))}", err=True)
-        return False
-    return bundle is None or not _report_unread_parts(name, bundle)
-
-
-def _check_file(
-    name: str, stream: BinaryIO, damage: _FaultPrinter, salvage: Path | None, *, may_be_foreign: bool
-) -> None:
-    """Check the one record of a file. Raises ForeignError if a named file is neither a bundle nor a
-    record.
-    """
-    if may_be_foreign:
-        refuse_foreign(name, read_entries(stream))
-        stream.seek(0)
-    _check(name, stream, damage, salvage)
-
-
-def _check(name: str, stream: BinaryIO, damage: _FaultPrinter, salvage: Path | None = None) -> None:
-    entries = damage.entries_of(name, examine(stream))
-    if salvage is None:
-        deque(entries, maxlen=0)
-    else:
-        form = "array" if is_array(stream) else "jsonl"
-        write_new(salvage, FORMS[form](entries))
-
-
-def _check_bundle(name: str, bundle: Bundle, damage: _FaultPrinter) -> None:
+def _bundle_faults(name: str, bundle: Bundle) -> Iterator[tuple[str, FormatFault]]:
     for service, record in bundle.records.items():
         member = f"{name}:{record.path}"
-        _check(member, BytesIO(record.data), damage)
+        for fault in _only_faults(BytesIO(record.data)):
+            yield member, fault
         if record.damage:
-            damage.tell(member, FormatFault(record.data.count(b"\n") + 1, record.damage))
+            yield member, FormatFault(record.data.count(b"\n") + 1, record.damage)
         if service in bundle.unfinished:
-            damage.tell(member + UNFINISHED_SUFFIX, _UNFINISHED)
+            yield member + UNFINISHED_SUFFIX, _UNFINISHED
     for copy in bundle.damaged.values():
         _note(f"{name}:{copy.path}")
-
-
-def _report_unread_parts(name: str, bundle: Bundle) -> bool:
-    """Report the parts of a bundle that could not be read; return True if there are any."""
-    for part in bundle.left_out:
-        click.echo(f"Error: {visible(str(part.within(name)))}", err=True)
-    if not bundle.records and bundle.unpacked is None:
-        click.echo(f"Error: {visible(name)}: an archive without records", err=True)
-        return True
-    return bool(bundle.left_out)
 
 
 @contextmanager
