@@ -21,7 +21,7 @@ from referencing.jsonschema import DRAFT202012
 from service_record.display import analysis_document as analysis
 from service_record.display import comparison_document as comparison
 from service_record.display.fleet_document import FleetDocument, HostDocument
-from service_record.display.machine import DamageDocument, Document
+from service_record.display.machine import DamageDocument, ProgramDocument
 from service_record.display.timeline_document import RowDocument, TimelineDocument
 from service_record.http.collector_answers import HostDetail
 
@@ -98,11 +98,12 @@ def _encoded_name(field: str) -> str:
     return dict(zip(document.__struct_fields__, document.__struct_encode_fields__, strict=True))[field]
 
 
-def _schema(verb: str, document: type[Document], *more: type[Document]) -> dict[str, Any]:
+def _schema(verb: str, document: type[ProgramDocument], *more: type[ProgramDocument]) -> dict[str, Any]:
     """Return the schema of a document, with the definitions that it and the types in `more` need."""
     _, parts = msgspec.json.schema_components([document, *more], ref_template="#/$defs/{name}")
     names = {name: _part_name(name) for name in parts}
-    types = {each.__name__: each for each in _subclasses(Document)}
+    assert len(set(names.values())) == len(names)
+    types = {each.__name__: each for each in _subclasses(ProgramDocument)}
     definitions = {}
     for name, part in parts.items():
         part.pop("title", None)
@@ -128,18 +129,18 @@ def _part_name(name: str) -> str:
     return short[0].lower() + short[1:]
 
 
-def _subclasses(base: type[Document]) -> Iterator[type[Document]]:
+def _subclasses(base: type[ProgramDocument]) -> Iterator[type[ProgramDocument]]:
     for each in base.__subclasses__():
         yield each
         yield from _subclasses(each)
 
 
-def _field_texts(document: type[Document]) -> dict[str, str]:
+def _field_texts(document: type[ProgramDocument]) -> dict[str, str]:
     """Return name of a field in the document -> the text below its declaration."""
     names = dict(zip(document.__struct_fields__, document.__struct_encode_fields__, strict=True))
     texts: dict[str, str] = {}
     for base in reversed(document.__mro__):
-        if issubclass(base, Document):
+        if issubclass(base, ProgramDocument):
             (declaration,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
             assert isinstance(declaration, ast.ClassDef)
             for field, text in pairwise(declaration.body):

@@ -53,7 +53,7 @@ def command(*, request: ReadRequest, form: OutputForm, fail: bool) -> None:
     recorded = {name for name, _ in source.records}.union(record_name(one.unit) for one in source.running)
     unrecorded = [name for name in request.services if name not in recorded]
     if form.output == "jsonl" and request.boot == ALL_BOOTS and not fail and not unrecorded:
-        emit(_Entries(source.records, request.select()), form)
+        emit(_RecordEntries(source.records, request.select()), form)
         return
     if form.output == "jsonl":  # the pieces are needed twice: for the history, and for the output
         source = replace(source, records=tuple((name, list(record)) for name, record in source.records))
@@ -67,7 +67,9 @@ def command(*, request: ReadRequest, form: OutputForm, fail: bool) -> None:
     is_bad = any(service.outcome and service.outcome.is_bad for service in history.services)
     is_bad = is_bad or (units is not None and units.verdict.is_bad)
     del whole  # so that each run can be freed when it has been printed
-    answer = _Entries(source.records, selection) if form.output == "jsonl" else _Runs(history, source, units)
+    answer = (
+        _RecordEntries(source.records, selection) if form.output == "jsonl" else _Runs(history, source, units)
+    )
     emit(answer, form)
     if fail and is_bad:
         raise click.exceptions.Exit(FAILED)
@@ -165,7 +167,7 @@ class _Runs(Answer, frozen=True):
         return add_units(document, self.units)
 
 
-class _Entries(Answer, frozen=True):
+class _RecordEntries(Answer, frozen=True):
     """The entries for `--output jsonl`."""
 
     records: Iterable[tuple[str, Iterable[Piece]]]

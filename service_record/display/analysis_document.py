@@ -32,7 +32,7 @@ from service_record.diagnosis.findings import (
 )
 from service_record.diagnosis.trouble_facts import KnownCause, Weighed
 from service_record.diagnosis.units import Hindrance
-from service_record.display.machine import Document
+from service_record.display.machine import ProgramDocument
 from service_record.display.sentences import (
     failed_unit_sentence,
     handled_sentence,
@@ -58,14 +58,14 @@ from service_record.history.outcome import Outcome, Run
 from service_record.history.results import Handled
 
 
-class BudgetDocument(Document, frozen=True, kw_only=True):
+class BudgetDocument(ProgramDocument, frozen=True, kw_only=True):
     seconds: float
     basis: Basis = msgspec.field(name="from")
     executions: Count = 0
     longest: float | None = None
 
 
-class EndedRunDocument(Document, frozen=True, kw_only=True):
+class EndedRunDocument(ProgramDocument, frozen=True, kw_only=True):
     """A run of which the details are in the document of `show`."""
 
     attempt: FromOne
@@ -89,7 +89,7 @@ class EarlierRunDocument(EndedRunDocument, frozen=True, kw_only=True):
     facts: FactsDocument | None = None
 
 
-class CauseDocument(Document, frozen=True, kw_only=True):
+class CauseDocument(ProgramDocument, frozen=True, kw_only=True):
     """The known cause of a trouble."""
 
     name: str
@@ -104,21 +104,21 @@ class CauseDocument(Document, frozen=True, kw_only=True):
     """FILE:LINE."""
 
 
-class ToldDocument(Document, frozen=True, kw_only=True):
+class ToldDocument(ProgramDocument, frozen=True, kw_only=True):
     """A line that tells more than the record."""
 
     line: str
     place: str
 
 
-class LoopDocument(Document, frozen=True, kw_only=True):
+class LoopDocument(ProgramDocument, frozen=True, kw_only=True):
     of: LoopOf
     count: Count
     messages: Count
     boots: tuple[str, ...] = ()
 
 
-class OverrunDocument(Document, frozen=True, kw_only=True):
+class OverrunDocument(ProgramDocument, frozen=True, kw_only=True):
     what: str
     name: str
     seconds: float
@@ -126,7 +126,7 @@ class OverrunDocument(Document, frozen=True, kw_only=True):
     budget: BudgetDocument
 
 
-class TroubleDocument(Document, frozen=True, kw_only=True):
+class TroubleDocument(ProgramDocument, frozen=True, kw_only=True):
     """A trouble."""
 
     kind: Verdict
@@ -151,7 +151,7 @@ class TroubleDocument(Document, frozen=True, kw_only=True):
     """Commands to run next."""
 
 
-class FailedUnitDocument(Document, frozen=True, kw_only=True):
+class FailedUnitDocument(ProgramDocument, frozen=True, kw_only=True):
     """A failed unit."""
 
     kind: Verdict | None = None
@@ -175,7 +175,7 @@ class FailedUnitDocument(Document, frozen=True, kw_only=True):
     """Commands to run next."""
 
 
-class EvidenceRootDocument(Document, frozen=True, kw_only=True):
+class EvidenceRootDocument(ProgramDocument, frozen=True, kw_only=True):
     """The root cause by the evidence alone: no record and no unit has a failure."""
 
     kind: Verdict
@@ -187,7 +187,7 @@ class EvidenceRootDocument(Document, frozen=True, kw_only=True):
     """Commands to run next."""
 
 
-class NotStartedDocument(Document, frozen=True, kw_only=True):
+class NotStartedDocument(ProgramDocument, frozen=True, kw_only=True):
     """A unit that did not start."""
 
     service: str
@@ -203,7 +203,7 @@ class NotStartedDocument(Document, frozen=True, kw_only=True):
     """Commands to run next."""
 
 
-class UnrecordedDocument(Document, frozen=True, kw_only=True):
+class UnrecordedDocument(ProgramDocument, frozen=True, kw_only=True):
     """A unit without a record."""
 
     unit: str
@@ -213,7 +213,7 @@ class UnrecordedDocument(Document, frozen=True, kw_only=True):
     requires: tuple[str, ...] = ()
 
 
-class RunningDocument(Document, frozen=True, kw_only=True):
+class RunningDocument(ProgramDocument, frozen=True, kw_only=True):
     """A run that has not ended."""
 
     service: str
@@ -226,7 +226,7 @@ class RunningDocument(Document, frozen=True, kw_only=True):
     before: EarlierRunDocument | None = None
 
 
-class StoppedDocument(Document, frozen=True, kw_only=True):
+class StoppedDocument(ProgramDocument, frozen=True, kw_only=True):
     """A run that was stopped."""
 
     service: str
@@ -238,7 +238,7 @@ class StoppedDocument(Document, frozen=True, kw_only=True):
     before: EarlierRunDocument | None = None
 
 
-class HandledDocument(Document, frozen=True, kw_only=True):
+class HandledDocument(ProgramDocument, frozen=True, kw_only=True):
     """A stage that failed in a run that continued."""
 
     service: str
@@ -254,7 +254,7 @@ class HandledDocument(Document, frozen=True, kw_only=True):
     facts: FactsDocument | None = None
 
 
-class RecoveredDocument(Document, frozen=True, kw_only=True):
+class RecoveredDocument(ProgramDocument, frozen=True, kw_only=True):
     """A service that failed before."""
 
     service: str
@@ -264,7 +264,7 @@ class RecoveredDocument(Document, frozen=True, kw_only=True):
     run: EndedRunDocument
 
 
-class SlowDocument(Document, frozen=True, kw_only=True):
+class SlowDocument(ProgramDocument, frozen=True, kw_only=True):
     """A stage that took longer than in the baseline."""
 
     service: str
@@ -274,7 +274,7 @@ class SlowDocument(Document, frozen=True, kw_only=True):
     running: bool = False
 
 
-class ClockStepDocument(Document, frozen=True, kw_only=True, tag_field="what", tag="step"):
+class ClockStepDocument(ProgramDocument, frozen=True, kw_only=True, tag_field="what", tag="step"):
     """The clock was changed within a boot."""
 
     boot_id: str | None = None
@@ -284,14 +284,14 @@ class ClockStepDocument(Document, frozen=True, kw_only=True, tag_field="what", t
     after: Time
 
 
-class UnsetClockDocument(Document, frozen=True, kw_only=True, tag_field="what", tag="unset"):
+class UnsetClockDocument(ProgramDocument, frozen=True, kw_only=True, tag_field="what", tag="unset"):
     """The clock had not been set."""
 
     service: str
     time: Time
 
 
-class BackwardBootDocument(Document, frozen=True, kw_only=True, tag_field="what", tag="back"):
+class BackwardBootDocument(ProgramDocument, frozen=True, kw_only=True, tag_field="what", tag="back"):
     """The times of a boot are before those of the boot before it."""
 
     boot_id: str
@@ -299,7 +299,7 @@ class BackwardBootDocument(Document, frozen=True, kw_only=True, tag_field="what"
     earlier: Time
 
 
-class LocalTimesDocument(Document, frozen=True, kw_only=True, tag_field="what", tag="local"):
+class LocalTimesDocument(ProgramDocument, frozen=True, kw_only=True, tag_field="what", tag="local"):
     """Times labelled UTC seem to be local times."""
 
     services: tuple[str, ...]
@@ -309,7 +309,7 @@ class LocalTimesDocument(Document, frozen=True, kw_only=True, tag_field="what", 
 ClockDocument = ClockStepDocument | UnsetClockDocument | BackwardBootDocument | LocalTimesDocument
 
 
-class DamagedDocument(Document, frozen=True, kw_only=True):
+class DamagedDocument(ProgramDocument, frozen=True, kw_only=True):
     """A damaged record."""
 
     service: str
@@ -321,7 +321,7 @@ class DamagedDocument(Document, frozen=True, kw_only=True):
     unfinished: bool = False
 
 
-class LogLineDocument(Document, frozen=True, kw_only=True):
+class LogLineDocument(ProgramDocument, frozen=True, kw_only=True):
     """A log line to read first."""
 
     line: str
@@ -330,13 +330,13 @@ class LogLineDocument(Document, frozen=True, kw_only=True):
     count: Count
 
 
-class LookedDocument(Document, frozen=True, kw_only=True):
+class LookedDocument(ProgramDocument, frozen=True, kw_only=True):
     files: Count
     lines: Count
     kinds: tuple[str, ...]
 
 
-class WeighedDocument(Document, frozen=True, kw_only=True):
+class WeighedDocument(ProgramDocument, frozen=True, kw_only=True):
     """A rule that matches, and why it is not shown as the cause."""
 
     service: str = ""
@@ -348,7 +348,7 @@ class WeighedDocument(Document, frozen=True, kw_only=True):
     place: str | None = None
 
 
-class OtherHostDocument(Document, frozen=True, kw_only=True):
+class OtherHostDocument(ProgramDocument, frozen=True, kw_only=True):
     """Another host in the same source."""
 
     source: str
@@ -357,7 +357,7 @@ class OtherHostDocument(Document, frozen=True, kw_only=True):
     """For people."""
 
 
-class VerdictDocument(Document, frozen=True, kw_only=True):
+class VerdictDocument(ProgramDocument, frozen=True, kw_only=True):
     version: Literal[1]
     source: str
     """Where the records are."""
@@ -511,7 +511,7 @@ class ShowWithUnitsDocument(ShowDocument, frozen=True, kw_only=True):
     unrecorded: tuple[UnrecordedDocument, ...] = ()
 
 
-class ShownUnitDocument(Document, frozen=True, kw_only=True):
+class ShownUnitDocument(ProgramDocument, frozen=True, kw_only=True):
     unit: str
     facts: FactsDocument | None = None
 

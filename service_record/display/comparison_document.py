@@ -17,7 +17,7 @@ from service_record.diagnosis.comparison import (
 )
 from service_record.diagnosis.failures import FailureGroup, RunStep
 from service_record.diagnosis.trouble_facts import KnownCause
-from service_record.display.machine import Document
+from service_record.display.machine import ProgramDocument
 from service_record.display.show_document import (
     VERSION,
     Count,
@@ -30,7 +30,7 @@ from service_record.display.show_document import (
 from service_record.history.outcome import Outcome, Run
 
 
-class SideDocument(Document, frozen=True, kw_only=True):
+class SideDocument(ProgramDocument, frozen=True, kw_only=True):
     """The compared run."""
 
     runs: Count
@@ -45,7 +45,7 @@ class SideDocument(Document, frozen=True, kw_only=True):
     in_command: str | None = None
 
 
-class StepDocument(Document, frozen=True, kw_only=True):
+class StepDocument(ProgramDocument, frozen=True, kw_only=True):
     """The name of a stage or command. It has no field if it stands for the run itself."""
 
     stage: str | None = None
@@ -55,17 +55,19 @@ class StepDocument(Document, frozen=True, kw_only=True):
     """The command that a stage is part of."""
 
 
-class ServiceMissingDocument(Document, frozen=True, kw_only=True, tag_field="kind", tag="service-missing"):
+class ServiceMissingDocument(
+    ProgramDocument, frozen=True, kw_only=True, tag_field="kind", tag="service-missing"
+):
     """The service ran only in GOOD."""
 
 
-class ServiceNewDocument(Document, frozen=True, kw_only=True, tag_field="kind", tag="service-new"):
+class ServiceNewDocument(ProgramDocument, frozen=True, kw_only=True, tag_field="kind", tag="service-new"):
     """The service ran only in BAD."""
 
     outcome: Outcome
 
 
-class OutcomeDocument(Document, frozen=True, kw_only=True, tag_field="kind", tag="outcome"):
+class EndedDifferentlyDocument(ProgramDocument, frozen=True, kw_only=True, tag_field="kind", tag="outcome"):
     """The run ended with another outcome, or in another place."""
 
     good: Outcome | None = None
@@ -90,7 +92,7 @@ class NewDocument(StepDocument, frozen=True, kw_only=True, tag_field="kind", tag
     """A step ran only in BAD."""
 
 
-class StepsBeforeDocument(Document, frozen=True, kw_only=True):
+class StepsBeforeDocument(ProgramDocument, frozen=True, kw_only=True):
     """The step before it on each side; missing if it was the first."""
 
     good: StepDocument | None = None
@@ -124,7 +126,7 @@ class FailureDocument(StepDocument, frozen=True, kw_only=True, tag_field="kind",
 DifferenceDocument = (
     ServiceMissingDocument
     | ServiceNewDocument
-    | OutcomeDocument
+    | EndedDifferentlyDocument
     | StepOutcomeDocument
     | MissingDocument
     | NewDocument
@@ -134,7 +136,7 @@ DifferenceDocument = (
 )
 
 
-class EvidenceDocument(Document, frozen=True, kw_only=True):
+class EvidenceDocument(ProgramDocument, frozen=True, kw_only=True):
     cause: str
     says: str
     rank: str | None = None
@@ -142,14 +144,14 @@ class EvidenceDocument(Document, frozen=True, kw_only=True):
     place: str | None = None
 
 
-class ComparedServiceDocument(Document, frozen=True, kw_only=True):
+class ComparedServiceDocument(ProgramDocument, frozen=True, kw_only=True):
     service: str
     good: SideDocument | None = None
     bad: SideDocument | None = None
     differences: tuple[DifferenceDocument, ...]
 
 
-class ComparisonDocument(Document, frozen=True, kw_only=True):
+class ComparisonDocument(ProgramDocument, frozen=True, kw_only=True):
     version: Literal[1]
     good: str
     """Where the records are."""
@@ -236,7 +238,7 @@ def _differences(one: ServiceComparison) -> Iterator[DifferenceDocument]:
 def _difference(difference: Difference, one: ServiceComparison) -> DifferenceDocument:  # noqa: PLR0911
     match difference:
         case EndedDifferently():
-            return OutcomeDocument(
+            return EndedDifferentlyDocument(
                 good=one.good.outcome if one.good else None, bad=one.bad.outcome if one.bad else None
             )
         case StepEnded(step, outcome):

@@ -21,7 +21,7 @@ from service_record.display.fleet_table import (
     table,
     tally,
 )
-from service_record.display.machine import Document
+from service_record.display.machine import ProgramDocument
 from service_record.display.show_document import VERSION, Count, Time
 from service_record.display.text import Ink, View, duration, utc
 from service_record.http.collector_answers import BuildSummary, ClusterSummary, Hosts, HostSummary
@@ -51,7 +51,7 @@ def hosts_html(listing: FleetListing, view: View) -> str:
     return page(f"Hosts of {listing.source}", lead, sections, view.now, summary=plain)
 
 
-class BuildDocument(Document, frozen=True, kw_only=True):
+class BuildDocument(ProgramDocument, frozen=True, kw_only=True):
     """An earlier build of a host."""
 
     build: Count
@@ -66,7 +66,7 @@ class BuildDocument(Document, frozen=True, kw_only=True):
     """Seconds."""
 
 
-class HostDocument(Document, frozen=True, kw_only=True):
+class HostDocument(ProgramDocument, frozen=True, kw_only=True):
     """A host, and a line of --output jsonl."""
 
     machine: str
@@ -90,7 +90,7 @@ class HostDocument(Document, frozen=True, kw_only=True):
     """Earlier builds of the last month, with --all."""
 
 
-class ClusterDocument(Document, frozen=True, kw_only=True, rename=None):
+class ClusterDocument(ProgramDocument, frozen=True, kw_only=True, rename=None):
     cluster: str
     name: str = ""
     status: str
@@ -106,7 +106,7 @@ class ClusterDocument(Document, frozen=True, kw_only=True, rename=None):
     finalizing_stage: str = ""
 
 
-class FleetDocument(Document, frozen=True, kw_only=True):
+class FleetDocument(ProgramDocument, frozen=True, kw_only=True):
     version: Literal[1]
     source: str
     """The collector's address."""

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     import yaml
 
 
-class Document(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+class ProgramDocument(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """A document for programs, or a part of one. A field that has its default value is not written."""
 
 
-class DamageDocument(Document, frozen=True, kw_only=True):
+class DamageDocument(ProgramDocument, frozen=True, kw_only=True):
     """A damaged piece of a record."""
 
     line: Annotated[int, Meta(ge=1)]

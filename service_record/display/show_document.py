@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from msgspec import Meta
 
-from service_record.display.machine import DamageDocument, Document, malformed_document
+from service_record.display.machine import DamageDocument, ProgramDocument, malformed_document
 from service_record.display.text import utc
 from service_record.history import History, ServiceHistory
 from service_record.history.outcome import NOTHING, Command, Facts, Location, Outcome, Run, Span, Stage
@@ -22,13 +22,13 @@ FromOne: TypeAlias = Annotated[int, Meta(ge=1)]
 Time: TypeAlias = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 
 
-class LocationDocument(Document, frozen=True, kw_only=True):
+class LocationDocument(ProgramDocument, frozen=True, kw_only=True):
     line: Count | None = None
     function: str = ""
     file: str
 
 
-class FactsDocument(Document, frozen=True, kw_only=True):
+class FactsDocument(ProgramDocument, frozen=True, kw_only=True):
     """How it ended."""
 
     location: LocationDocument | None = None
@@ -50,7 +50,7 @@ class FactsDocument(Document, frozen=True, kw_only=True):
     truncated: bool = False
 
 
-class StageDocument(Document, frozen=True, kw_only=True):
+class StageDocument(ProgramDocument, frozen=True, kw_only=True):
     """A stage, in the order of the starts."""
 
     name: str
@@ -69,7 +69,7 @@ class StageDocument(Document, frozen=True, kw_only=True):
     facts: FactsDocument | None = None
 
 
-class CommandDocument(Document, frozen=True, kw_only=True):
+class CommandDocument(ProgramDocument, frozen=True, kw_only=True):
     """A pre- or post-command."""
 
     kind: Literal["pre-command", "post-command"]
@@ -88,7 +88,7 @@ class CommandDocument(Document, frozen=True, kw_only=True):
     stages: tuple[StageDocument, ...]
 
 
-class RunDocument(Document, frozen=True, kw_only=True):
+class RunDocument(ProgramDocument, frozen=True, kw_only=True):
     """A run."""
 
     attempt: FromOne
@@ -120,7 +120,7 @@ class RunDocument(Document, frozen=True, kw_only=True):
     stages: tuple[StageDocument, ...]
 
 
-class ServiceDocument(Document, frozen=True, kw_only=True):
+class ServiceDocument(ProgramDocument, frozen=True, kw_only=True):
     """A service."""
 
     service: str
@@ -140,12 +140,12 @@ class ServiceDocument(Document, frozen=True, kw_only=True):
     """Damaged bytes of the record are kept in a file beside it."""
 
 
-class UnreadPartDocument(Document, frozen=True, kw_only=True):
+class UnreadPartDocument(ProgramDocument, frozen=True, kw_only=True):
     path: str
     reason: str
 
 
-class ShowDocument(Document, frozen=True, kw_only=True):
+class ShowDocument(ProgramDocument, frozen=True, kw_only=True):
     version: Literal[1]
     source: str
     """Where the records are."""

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from service_record.display.charts import Bar, Chart, Row, RowKind
-from service_record.display.machine import Document
+from service_record.display.machine import ProgramDocument
 from service_record.display.show_document import VERSION, Count, FromOne, Time, utc_or_none
 from service_record.history.outcome import Outcome
 
 
-class BarDocument(Document, frozen=True, kw_only=True):
+class BarDocument(ProgramDocument, frozen=True, kw_only=True):
     """An execution."""
 
     attempt: FromOne
@@ -21,7 +21,7 @@ class BarDocument(Document, frozen=True, kw_only=True):
     duration: float | None = None
 
 
-class RowDocument(Document, frozen=True, kw_only=True):
+class RowDocument(ProgramDocument, frozen=True, kw_only=True):
     """A service, command or stage, and a line of --output jsonl."""
 
     boot_id: str | None = None
@@ -39,12 +39,12 @@ class RowDocument(Document, frozen=True, kw_only=True):
     """Executions in the order of their start."""
 
 
-class ClockChangeDocument(Document, frozen=True, kw_only=True):
+class ClockChangeDocument(ProgramDocument, frozen=True, kw_only=True):
     at: float
     seconds: float
 
 
-class LinkDocument(Document, frozen=True, kw_only=True):
+class LinkDocument(ProgramDocument, frozen=True, kw_only=True):
     """A service of the critical chain."""
 
     service: str
@@ -53,7 +53,7 @@ class LinkDocument(Document, frozen=True, kw_only=True):
     gap: float
 
 
-class BootDocument(Document, frozen=True, kw_only=True):
+class BootDocument(ProgramDocument, frozen=True, kw_only=True):
     """A boot."""
 
     boot_id: str | None = None
@@ -71,7 +71,7 @@ class BootDocument(Document, frozen=True, kw_only=True):
     critical_chain: tuple[LinkDocument, ...] = ()
 
 
-class TimelineDocument(Document, frozen=True, kw_only=True):
+class TimelineDocument(ProgramDocument, frozen=True, kw_only=True):
     version: Literal[1]
     source: str
     """Where the records are."""
