@@ -260,7 +260,11 @@ class CauseMatcher:
             if part is None:
                 return match, "something that it needs is missing"
             match = match.and_then(part)
-        doubt = self._find_counter_evidence(rule, match)
+        against = [(one, self._match_condition(one, rule)) for one in rule.unless]
+        if any(found is not None and _reads_line_better(one, found, match) for one, found in against):
+            return match, "the line means something else"
+        is_contradicted = any(found is not None for _, found in against)
+        doubt = SPEAKS_AGAINST if is_contradicted else self._find_counter_evidence(rule, match)
         if rule.rank is not Rank.CAUSE:
             # Below `cause` there is no weaker word to fall to: a doubted symptom would be shown as a fact.
             return match, doubt
@@ -272,8 +276,6 @@ class CauseMatcher:
 
     def _find_counter_evidence(self, rule: CauseRule, match: Match) -> str | None:
         """Return why other evidence makes a match unlikely; None if nothing speaks against it."""
-        if any(self._match_condition(one, rule) is not None for one in rule.unless):
-            return SPEAKS_AGAINST
         if self._trouble is None and rule.noise:
             return "healthy hosts log it too, and no service has failed"
         if rule.heals and match.by is not None and match.proximity > Proximity.MESSAGE:
@@ -595,6 +597,15 @@ class CauseMatcher:
             place=str(match.place) if match.place is not None else None,
             of=None if by is None else "" if is_of_file else by.name,
         )
+
+
+def _reads_line_better(condition: Condition, found: Match, match: Match) -> bool:
+    """Return True if a condition in `unless` shows that a rule misreads its own line.
+
+    Another rule knows the line better, or the same line has the words of another meaning. This is more than
+    evidence against a cause, which would still leave it likely.
+    """
+    return bool(condition.rules) or (found.line is not None and found.line == match.line)
 
 
 def says_it_continues(line: str, *, is_own: bool = True) -> bool:

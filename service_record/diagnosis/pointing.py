@@ -65,8 +65,10 @@ def likely_cause(
     In a fragment of a log, in which no service is known to have failed, only rules count.
     """
     best_score, best = LEAST_IN_FRAGMENT if is_fragment else LEAST_POINTER, None
+    known_line = known.line if known is not None else None
     for score, cause in _score_candidates(service, telling, doubtful, ranked):
-        if score > best_score and (cause.is_of_rule or not is_fragment):
+        counts = cause.is_of_rule or not (is_fragment or cause.line == known_line)
+        if score > best_score and counts:
             best_score, best = score, cause
     if best is None or known is None:
         return best

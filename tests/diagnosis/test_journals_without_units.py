@@ -171,3 +171,19 @@ def test_job_of_an_old_systemd_is_read(message: str) -> None:
     event = read_event(message)
     assert event is not None
     assert event[1]["unit"] == "data.device"
+
+
+def test_line_that_a_more_exact_rule_knows_is_not_read_otherwise(tmp_path: Path) -> None:
+    path = "/var/lib/kubelet/config.yaml"
+    line = (
+        f'kubelet[7]: E0103 10:00:01.1 7 server.go:206] "Failed to load kubelet config file" err="failed to'
+        f" load Kubelet config file {path}, error failed to read kubelet config file"
+        rf' \"{path}\", error: open {path}: no such file or directory"'
+    )
+    file = tmp_path / "journal.txt"
+    file.write_text(
+        SCRIPT_FAILED.replace("setup.service", "kubelet.service").replace("bash[744]: {line}", line)
+    )
+    answer = service_record("analyze", "--from", file, COLUMNS="300").out
+    assert f"the kubelet's configuration {path} is not there (kubelet-not-set-up)" in answer
+    assert "is not valid" not in answer
