@@ -55,7 +55,7 @@ def test_retried_look_up_is_not_a_certain_cause(tries: int, is_cause: bool) -> N
 
 @pytest.mark.slow
 def test_every_cause_is_found_on_a_healthy_host() -> None:
-    # That it mounts a file system later speaks against damage of that file system.
+    # Lines about mounting a file system later speak against damage of that file system.
     logs = {
         path: "".join(line for line in text.splitlines(True) if "mount" not in line)
         for path, text in HOSTS[0].files.items()
