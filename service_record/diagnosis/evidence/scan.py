@@ -242,7 +242,9 @@ class Scanner:
             own.append((line, raw))
         for line, raw, start in _number_lines(block, number + 1, self._find_systemd_lines(stream, block)):
             self._unit_lines.append((stream, line, raw))
-            self._keep_lines_of_run(stream, line, raw, self._before + block[:start])
+            if (failed := re.search(_FAILED, raw)) is not None:
+                before = self._before + block[max(0, start - _MAX_RUN_BYTES) : start]
+                self._keep_lines_of_run(stream, failed["unit"], before[-_MAX_RUN_BYTES:], line)
         return number + block.count(b"\n") + (not block.endswith(b"\n"))
 
     def _keep(self, stream: LogStream, line: int, raw: bytes, tests: set[int]) -> None:
@@ -289,23 +291,20 @@ class Scanner:
                 yield start, end, service
             at = end + 1
 
-    def _keep_lines_of_run(self, stream: LogStream, number: int, raw: bytes, before: bytes) -> None:
-        """Keep the lines of new processes if systemd logged the end of a failed run in line `number`.
+    def _keep_lines_of_run(self, stream: LogStream, unit: bytes, before: bytes, number: int) -> None:
+        """Keep the lines that new processes logged during a failed run of a unit.
 
-        `before` is the text before this line. A process is new if it logged nothing before the run started.
-        In a journal without units, such a process probably belongs to the unit.
+        systemd logged the end of the run in line `number`; `before` is the text before that line. A process
+        is new if it logged nothing before the run started. In a journal without units, it probably belongs to
+        the unit.
         """
-        failed = re.search(_FAILED, raw)
-        if failed is None:
-            return
-        before = before[-_MAX_RUN_BYTES:]
-        starts = list(re.finditer(_STARTED % re.escape(failed["unit"]), before))
+        starts = list(re.finditer(_STARTED % re.escape(unit), before))
         if not starts:
             return
         begin = starts[-1].start()
         earlier = set(re.findall(_PROGRAM_LINE, before[:begin]))
         lines = before[begin:].split(b"\n")[1:-1]
-        service = failed["unit"].removesuffix(b".service").decode(errors="replace")
+        service = unit.removesuffix(b".service").decode(errors="replace")
         kept = self._meanwhile.setdefault(service, {})
         for at, text in enumerate(lines, number - len(lines)):
             program = re.match(_PROGRAM_LINE, text)
