@@ -19,7 +19,7 @@ from tests.command_line import PROGRAM, environment
 
 OPENED_BYTES: Final = 1 << 20
 SECONDS_A_MEGABYTE: Final = 0.2
-BUSY: Final = 2.5
+BUSY: Final = 5
 """Slow-down of a machine that does other work meanwhile."""
 LEAST_SECONDS: Final = 0.3
 """For what takes the same however much is read: compiling rules, a first page."""
