@@ -19,8 +19,8 @@ from tests.command_line import PROGRAM, environment
 
 OPENED_BYTES: Final = 1 << 20
 SECONDS_A_MEGABYTE: Final = 0.2
-BUSY: Final = 5
-"""Slow-down of a machine that does other work meanwhile."""
+BUSY: Final = 8
+"""Slow-down of a slow machine that does other work meanwhile. Costs with the square of the size exceed it."""
 LEAST_SECONDS: Final = 0.3
 """For what takes the same however much is read: compiling rules, a first page."""
 START_SECONDS: Final = 0.3
