@@ -12,8 +12,9 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
 from service_record.collector.serving_settings import CollectorSettings
+from service_record.collector.store import row_writer
 from service_record.collector.store.database import Database, sqlite_url
-from service_record.collector.store.row_writer import MAX_RETRIES, DatabaseWriter, Unavailable
+from service_record.collector.store.row_writer import DatabaseWriter, Unavailable
 from testing import postgresql
 
 COMMIT_SECONDS = 0.1
@@ -133,17 +134,36 @@ def test_failed_item_does_not_affect_others(database: Database) -> None:
     assert [str(result) for result in results] == ["12", "unlucky", "14"]
 
 
-def test_failure_after_last_retry_is_answered(database: Database) -> None:
+def _conflict() -> OperationalError:
+    return OperationalError("", {}, SerializationFailure())
+
+
+def test_failure_after_conflicts_is_answered(database: Database) -> None:
     tries = itertools.count()
 
     def write(_: Connection) -> None:
-        if next(tries) < MAX_RETRIES:
-            raise OperationalError("", {}, SerializationFailure())
+        if next(tries) < 30:
+            raise _conflict()
         raise ValueError("unlucky")
 
     writer = DatabaseWriter(database)
 
     with pytest.raises(ValueError, match="unlucky"):
+        writer.change(write).result(timeout=20)
+
+    assert writer.conflicts == 30
+    assert writer.change(lambda _: 1).result(timeout=20) == 1
+    writer.close()
+
+
+def test_conflicts_that_do_not_end_are_answered(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(_: Connection) -> None:
+        raise _conflict()
+
+    monkeypatch.setattr(row_writer, "RETRY_SECONDS", 0.2)
+    writer = DatabaseWriter(database)
+
+    with pytest.raises(Unavailable):
         writer.change(write).result(timeout=20)
 
     assert writer.change(lambda _: 1).result(timeout=20) == 1

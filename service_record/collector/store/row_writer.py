@@ -47,10 +47,15 @@ for a replica or for `commit_delay`, this is 5% faster; where it waits for its d
 Do not lower it: a transaction costs as much processor time as 12 changes. With a limit of 8, four processes
 with 12 clients each needed a third more.
 """
-MAX_RETRIES: Final = 20
-"""Maximum number of retries after a conflict with another transaction."""
+RETRY_SECONDS: Final = 20.0
+"""How long a transaction is repeated after conflicts with other ones: as long as other transactions wait
+for a lock (`lock_timeout`). A maximum number of retries would depend on the speed of the machine.
+"""
 _RETRY_PAUSE_SECONDS: Final = 0.01
 """Maximum delay before the first retry; it grows by this much with each retry."""
+_MAX_RETRY_PAUSE_SECONDS: Final = 0.2
+_MAX_DUPLICATES: Final = 20
+"""Maximum number of retries after another process inserted the same key. The first one finds its row."""
 _MAX_WAITING: Final = 20_000
 """Maximum number of waiting changes. More are refused: their clients would time out anyway."""
 
@@ -235,6 +240,7 @@ class DatabaseWriter:
         """
         is_together = True
         retries = 0
+        deadline = time.monotonic() + RETRY_SECONDS
         while True:
             try:
                 results = self._execute_and_commit(changes, is_together=is_together)
@@ -242,10 +248,11 @@ class DatabaseWriter:
                 is_together = False  # happens at most once, and does not count as a retry
                 continue
             except Exception as fault:  # noqa: BLE001  # every caller gets the exception: nothing is on disk
-                if is_conflict(fault) and retries < MAX_RETRIES:
+                if is_conflict(fault) and time.monotonic() < deadline:
                     self.conflicts += 1
                     retries += 1
-                    time.sleep(random.uniform(0, _RETRY_PAUSE_SECONDS * retries))  # noqa: S311
+                    longest = min(_RETRY_PAUSE_SECONDS * retries, _MAX_RETRY_PAUSE_SECONDS)
+                    time.sleep(random.uniform(0, longest))  # noqa: S311
                     continue
                 self._turn.release()
                 public = _public_fault(fault)
@@ -413,7 +420,7 @@ def _with_savepoint(connection: Connection, do: Callable[[Connection], Any]) -> 
 
     It is repeated if another process inserted the same key first. Raises the errors in `_DATABASE_ERRORS`.
     """
-    for tries_left in range(MAX_RETRIES, -1, -1):
+    for tries_left in range(_MAX_DUPLICATES, -1, -1):
         try:
             with connection.begin_nested():
                 return do(connection)
