@@ -224,6 +224,9 @@ class Page(LivePage):
     looks: int = 0
     renderings: int = 0
     rendering_seconds: float = 0.0
+    heading: str = "a page"
+    address: str = "/"
+    stream: str = "/events"
     state: str = "0"
     sentence: str = "a sentence"
 
@@ -232,9 +235,6 @@ class Page(LivePage):
         return replace(self, state=str(self.looks), counted=self)
 
     counted: "Page | None" = None
-
-    def own_values(self) -> dict[str, Any]:
-        return {}
 
     def whole(self) -> str:
         some(self.counted).renderings += 1

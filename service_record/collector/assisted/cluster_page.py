@@ -1,7 +1,6 @@
 """The pages of clusters: the list, and one cluster with its hosts, operators, logs and events."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -32,15 +31,24 @@ class ClustersSeen(LivePage):
     now: float
 
     @property
+    def heading(self) -> str:
+        return "Clusters"
+
+    @property
+    def address(self) -> str:
+        return "/clusters?all=1" if self.is_all else "/clusters"
+
+    @property
+    def stream(self) -> str:
+        return "/events?clusters=1&all=1" if self.is_all else "/events?clusters=1"
+
+    @property
     def state(self) -> str:
         return digest([(cluster.id, cluster.revision) for cluster in self.clusters])
 
     @property
     def sentence(self) -> str:
         return count(len(self.clusters), "cluster")
-
-    def own_values(self) -> dict[str, Any]:
-        return {"clusters": self.clusters, "all": self.is_all}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +61,25 @@ class ClusterSeen(LivePage):
     now: float
 
     @property
+    def heading(self) -> str:
+        return self.detail.summary.name or self.detail.summary.id
+
+    @property
+    def address(self) -> str:
+        return f"/clusters/{self.detail.summary.id}"
+
+    @property
+    def stream(self) -> str:
+        return f"/events?of_cluster={self.detail.summary.id}"
+
+    @property
     def state(self) -> str:
         return digest(self.detail)
 
     @property
     def sentence(self) -> str:
         cluster = self.detail.summary
-        return f"{cluster.name or cluster.id}: {cluster.status}: {cluster.reason}"
-
-    def own_values(self) -> dict[str, Any]:
-        return {"cluster": self.detail.summary, "detail": self.detail}
+        return f"{self.heading}: {cluster.status}: {cluster.reason}"
 
 
 async def get_clusters(request: Request) -> Response:
@@ -70,7 +87,7 @@ async def get_clusters(request: Request) -> Response:
     serving, grant = caller(request)
     is_all = request.query_params.get("all") == "1"
     state = await run_in_threadpool(see_clusters, serving.collector, grant.confined_to, is_all=is_all)
-    return reader_page(request, "clusters.html", **state.values(), here="clusters")
+    return reader_page(request, "live.html", seen=state, here="clusters")
 
 
 async def get_cluster(request: Request) -> Response:
@@ -78,7 +95,7 @@ async def get_cluster(request: Request) -> Response:
     serving, grant = caller(request)
     named = str(request.path_params["cluster"])
     state = await run_in_threadpool(see_cluster, serving.collector, named, grant.confined_to)
-    return reader_page(request, "cluster.html", **state.values(), here="cluster")
+    return reader_page(request, "live.html", seen=state, here="cluster")
 
 
 def see_clusters(collector: Collector, confined_to: str, *, is_all: bool) -> ClustersSeen:

@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final, Self
+from typing import ClassVar, Final, Self
 from urllib.parse import urlencode
 
 import msgspec
@@ -153,8 +153,6 @@ _DIGITS: Final = 16
 _SHOWN_ABSENCES: Final = 24 * 3600.0
 """Seconds for which the page shows that the collector was down, after its return."""
 _MOST_ABSENCES: Final = 3
-_MOST_CLUSTERS: Final = 5
-"""Number of clusters above the hosts. The page of clusters shows all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +160,9 @@ class FleetSeen(LivePage):
     """The content of the fleet page at one time."""
 
     template = "fleet_live.html"
+    MOST_CAUSES: ClassVar = MOST_CAUSES
+    MOST_CLUSTERS: ClassVar = 5
+    """Number of clusters above the hosts. The page of clusters shows all."""
 
     look: FleetFilters
     fleet: Fleet
@@ -222,6 +223,18 @@ class FleetSeen(LivePage):
         return (*(cause.hosts[0] for cause in self.causes if cause.count == 1), *self.fleet.hosts)
 
     @property
+    def heading(self) -> str:
+        return "Fleet"
+
+    @property
+    def address(self) -> str:
+        return f"/{self.look.query}"
+
+    @property
+    def stream(self) -> str:
+        return f"/events{self.look.query}"
+
+    @property
     def title(self) -> str:
         """Return the title of the browser's tab, with the number of unmuted hosts in trouble."""
         count = sum(number for verdict, number in self.fleet.counts.items() if FleetVerdict(verdict).is_bad)
@@ -241,29 +254,14 @@ class FleetSeen(LivePage):
         """Return the counts in words."""
         return counted(self.fleet.total, self.fleet.counts, self.look.verdicts)
 
-    def own_values(self) -> dict[str, Any]:
-        return {
-            "look": self.look,
-            "fleet": self.fleet,
-            "title": self.title,
-            "seen": self,
-            "causes": self.causes[:MOST_CAUSES],
-            "has_more_causes": len(self.causes) > MOST_CAUSES,
-            "clusters": self.clusters[:_MOST_CLUSTERS],
-            "more_clusters": max(len(self.clusters) - _MOST_CLUSTERS, 0),
-            "absences": self.absences,
-            "refused": self.refused,
-            "folded": self.folded,
-        }
-
     def row(self, name: str) -> str:
         """Return the HTML of the row of a host."""
         host = next(host for host in self._rows if host.name == name)
-        return render("fleet_row.html", host=host, now=self.now, seen=self)
+        return render("fleet_row.html", host=host, seen=self)
 
     def tally(self) -> str:
         """Return the HTML of the tally: the number of hosts of each verdict, and the clusters."""
-        return render("fleet_tally.html", **self.values())
+        return render("fleet_tally.html", seen=self)
 
 
 async def get_fleet(request: Request) -> Response:
@@ -275,7 +273,7 @@ async def get_fleet(request: Request) -> Response:
     return reader_page(
         request,
         "fleet.html",
-        **state.values(),
+        seen=state,
         groups=group_names,
         is_empty=not sum(state.fleet.counts.values()) and not look.is_narrowed,
         address=str(request.base_url).rstrip("/"),

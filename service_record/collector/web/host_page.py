@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from http import HTTPStatus
-from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
@@ -51,6 +51,24 @@ class HostSeen(LivePage):
     now: float
     mute: Mute | None = None
     """The mute that covers the host; if there are several, the one that ends last."""
+    asked_build: int | None = None
+    """The build that the URL names; None shows the latest."""
+
+    @property
+    def heading(self) -> str:
+        return self.detail.summary.name
+
+    @property
+    def address(self) -> str:
+        return f"/hosts/{quote(self.heading)}" + (
+            f"?build={self.asked_build}" if self.asked_build is not None else ""
+        )
+
+    @property
+    def stream(self) -> str:
+        return f"/events?host={quote(self.heading)}" + (
+            f"&build={self.asked_build}" if self.asked_build is not None else ""
+        )
 
     @property
     def state(self) -> str:
@@ -125,21 +143,6 @@ class HostSeen(LivePage):
             build, steps, self.boots, services, self.now, is_latest=self.is_latest, pace=pace
         )
 
-    def own_values(self) -> dict[str, Any]:
-        return {
-            "host": self.detail.summary,
-            "detail": self.detail,
-            "build": self.build,
-            "is_latest": self.is_latest,
-            "is_cut": self.is_cut,
-            "failure": self.failure,
-            "words_of_steps": self.words_of_steps,
-            "other_words": self.other_words,
-            "timeline": self.timeline(),
-            "records": self.records,
-            "mute": self.mute,
-        }
-
 
 async def get_host(request: Request) -> Response:
     """`GET /hosts/{host}?build=...`: a host with one of its builds, by default the latest."""
@@ -170,8 +173,7 @@ async def _page(request: Request, build: int | None, new_token: str = "") -> Res
     return reader_page(
         request,
         "host.html",
-        **state.values(),
-        asked_build=build,
+        seen=state,
         new_token=new_token,
         may_administer=grant.may_administer,
         here="host",
@@ -215,7 +217,7 @@ def see_host(analyses: Analyses, collector: Collector, name: str, build: int | N
     budgets = collector.baselines.budgets(_unfinished(detail), with_given=True)
     summary = detail.summary
     mute = mute_of(mutes, summary.name, summary.group, summary.cause)
-    return HostSeen(detail, boots, analyses.of(name), budgets, now, mute)
+    return HostSeen(detail, boots, analyses.of(name), budgets, now, mute, build)
 
 
 def _unfinished(detail: HostDetail) -> set[str]:

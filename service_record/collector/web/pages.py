@@ -202,12 +202,35 @@ def reader_page(request: Request, template: str, /, **values: Any) -> Response:
 
 
 class LivePage(ABC):
-    """The content of a page at one time. The page in a browser is updated when it changes."""
+    """The content of a page at one time. The page in a browser is updated when it changes.
+
+    Its templates read it as `seen`.
+    """
 
     __slots__ = ()
     template: ClassVar[str]
     """The template of the live part of the page."""
     now: float
+
+    @property
+    @abstractmethod
+    def heading(self) -> str:
+        """Return the heading of the page."""
+
+    @property
+    def title(self) -> str:
+        """Return the title of the browser's tab."""
+        return self.heading
+
+    @property
+    @abstractmethod
+    def address(self) -> str:
+        """Return the URL of the page, with its query."""
+
+    @property
+    @abstractmethod
+    def stream(self) -> str:
+        """Return the URL of the events that update the page."""
 
     @property
     @abstractmethod
@@ -219,17 +242,9 @@ class LivePage(ABC):
     def sentence(self) -> str:
         """Return a summary of the page, which screen readers announce after a change."""
 
-    @abstractmethod
-    def own_values(self) -> dict[str, Any]:
-        """Return the variables that only the templates of this page have."""
-
-    def values(self) -> dict[str, Any]:
-        """Return the variables of the templates."""
-        return {**self.own_values(), "state": self.state, "sentence": self.sentence, "now": self.now}
-
     def whole(self) -> str:
         """Return the HTML of the live part of the page."""
-        return render(self.template, **self.values())
+        return render(self.template, seen=self)
 
 
 def _moment(at: float) -> str:
