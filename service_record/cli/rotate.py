@@ -11,7 +11,7 @@ from service_record.cli.options import SIZE, changed_directory_option, service_a
 from service_record.display.text import count
 from service_record.record.directory import Records
 from service_record.record.visible import visible
-from service_record.rotation import Rotation, RotationError, max_bytes, rotate
+from service_record.rotation import Rotation, RotationError, find_long_records, max_bytes, rotate
 
 
 @click.command("rotate")
@@ -40,7 +40,8 @@ def command(*, services: tuple[str, ...], directory: Path | None, max_size: int 
     recorded = records.services()
     check_names(services, recorded, str(records.directory))
     limit = max_bytes(os.environ) if max_size is None else max_size
-    are_rotated = [_rotate(records.path(name), name, limit) for name in services or recorded]
+    paths = {records.path(name): name for name in services or recorded}
+    are_rotated = [_rotate(path, paths[path], limit) for path in find_long_records(paths, limit)]
     if not all(are_rotated):
         raise click.exceptions.Exit(FAILED)
 

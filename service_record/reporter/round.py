@@ -56,7 +56,7 @@ from service_record.reporter.stopping import (
     read_tombstone,
     stop,
 )
-from service_record.rotation import RotationError, max_bytes, rotate
+from service_record.rotation import RotationError, find_long_records, max_bytes, rotate
 
 if TYPE_CHECKING:
     from service_record.redaction import Rules
@@ -454,14 +454,13 @@ def rotate_records(places: Places, environ: Mapping[str, str], say: Log) -> None
     """
     limit, records = max_bytes(environ), Records(places.records)
     try:
-        services = records.services()
+        paths = find_long_records([records.path(service) for service in records.services()], limit)
     except OSError:
         return
-    for service in services:
-        path = records.path(service)
+    for path in paths:
         try:
             if limit and path.stat().st_size > _MAX_ROTATED_BYTES:
-                say.warning(f"{path}: too long to be rotated here; run: service-record rotate {service}")
+                say.warning(f"{path}: too long to be rotated here; run: service-record rotate {path.stem}")
             elif rotate(path, limit) is not None:
                 say.info(f"{path}: rotated")
         except RotationError as error:

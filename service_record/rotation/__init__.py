@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from service_record.rotation.replacing import Rotation, RotationError, rotate
+from service_record.rotation.replacing import Rotation, RotationError, find_long_records, rotate
 
-__all__ = ["DEFAULT_MAX_BYTES", "Rotation", "RotationError", "max_bytes", "rotate"]
+__all__ = ["DEFAULT_MAX_BYTES", "Rotation", "RotationError", "find_long_records", "max_bytes", "rotate"]
 
 VARIABLE: Final = "SERVICE_RECORDS_MAX_BYTES"
 DEFAULT_MAX_BYTES: Final = 2 << 20

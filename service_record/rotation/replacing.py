@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from io import BytesIO
@@ -37,6 +37,8 @@ _READ_WRITE: Final = _READ | os.O_RDWR
 _NEW: Final = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
 _APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _OLD: Final = re.compile(r"\.(?P<record>.+\.json)\.(?P<numbers>\d{1,12}(-\d{1,12}){3})\.old", re.DOTALL)
+_UNFINISHED: Final = re.compile(r"\.(?P<old>.+\.json)\.\d[\d-]*\.old|\.(?P<new>.+\.json)\.new", re.DOTALL)
+"""Files beside a record that a rotation removes when it ends."""
 
 
 class RotationError(Exception):
@@ -54,16 +56,33 @@ class Rotation:
     """True if a writer still has the replaced file open. The next rotation adds its late entries."""
 
 
+def find_long_records(paths: Collection[Path], limit: int) -> list[Path]:
+    """Return the records for `rotate`: those that are too long, or that it left unfinished earlier.
+
+    `rotate` lists the whole directory. Called for each of N records, it would list N names N times.
+    """
+    names = (other.name for directory in {path.parent for path in paths} for other in directory.iterdir())
+    unfinished = {found["old"] or found["new"] for found in map(_UNFINISHED.fullmatch, names) if found}
+
+    def is_long(path: Path) -> bool:
+        try:
+            return path.lstat().st_size > limit > 0
+        except OSError:
+            return True  # `rotate` raises the error
+
+    return [path for path in paths if path.name in unfinished or is_long(path)]
+
+
 def rotate(path: Path, limit: int) -> Rotation | None:
     """Shorten a record of more than `limit` bytes to half of that. Return None if it is not too long.
 
     First completes an earlier rotation that was cut short. Raises RotationError and OSError.
     """
     with _hold_directory_lock(path.parent):
-        _finish_earlier(path)
+        is_finished = _finish_earlier(path)
         if limit <= 0 or path.lstat().st_size <= limit:
             return None
-        if _find_replaced(path):
+        if not is_finished:
             raise RotationError(f"{path}: a writer still has the file open that the last rotation replaced")
         return _rotate(path, limit)
 
@@ -301,18 +320,18 @@ def _find_replaced(path: Path) -> list[_Replaced]:
     return sorted(found, key=lambda replaced: replaced.turn)
 
 
-def _finish_earlier(path: Path) -> None:
-    """Complete a rotation that was cut short."""
+def _finish_earlier(path: Path) -> bool:
+    """Complete a rotation that was cut short. Return False if a writer still has the replaced file open."""
     found = _find_replaced(path)
     if found and found[-1].path.samefile(path):  # it was cut short before the new file took its place
         found.pop().path.unlink()
     for done in found[:-1]:  # the late entries of each are in the file that replaced the record next
         done.path.unlink()
-    if found:
-        _finish(path, found[-1])
+    is_finished = _finish(path, found[-1]) if found else True
     new = path.with_name(f".{path.name}.new")
     if new.exists():  # a read-only file system refuses to remove even a missing file
         new.unlink(missing_ok=True)
+    return is_finished
 
 
 def _finish(path: Path, replaced: _Replaced) -> bool:

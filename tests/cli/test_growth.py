@@ -4,6 +4,7 @@ import resource
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from shutil import copytree
 from typing import Final
 
 import pytest
@@ -32,12 +33,14 @@ VERBS: Final = {
     "validate": ["validate", "PLACE"],
     "triage": ["triage", "PLACE"],
     "bundle": ["bundle", "--redact", "PLACE", "--output", "NEW"],
+    "rotate": ["rotate", "--from", "COPY", "--max-size", "64K"],
+    "lines": ["export", "--to", "jsonl", "--from", "PLACE", "--directory", "NEW"],
     "chart": ["export", "--to", "chrome-trace", "--from", "PLACE"],
     "traces": ["export", "--to", "otlp", "--from", "PLACE"],
     "junit": ["export", "--to", "junit", "--from", "PLACE"],
     "metrics": ["export", "--to", "prometheus", "--from", "PLACE"],
 }
-"""Verbs that read records. PLACE has them, NEW is a new file."""
+"""Verbs that read records. PLACE has them, COPY is a copy, NEW is a new file or directory."""
 
 
 def run(number: int, boot: int) -> list[Entry]:
@@ -82,8 +85,11 @@ def seconds_and_bytes(verb: str, directory: Path) -> tuple[float, int]:
     """Return the processor time of a verb, and the length of what it writes."""
     arguments = {
         "PLACE": directory,
-        "NEW": directory.with_suffix(".tar.gz"),
+        "COPY": directory.with_name(f"{directory.name}{verb}-copy"),
+        "NEW": directory.with_name(f"{directory.name}{verb}.tar.gz"),
     }
+    if "COPY" in VERBS[verb]:
+        copytree(directory, arguments["COPY"])
     command = [*PROGRAM, *(str(arguments.get(part, part)) for part in VERBS[verb])]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, env=environment(), check=False, stdout=subprocess.PIPE)

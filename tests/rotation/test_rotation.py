@@ -25,7 +25,7 @@ from service_record.record.appending import Writer
 from service_record.record.directory import Records
 from service_record.record.entry import Entry, Malformed, Result, RunsLeftOut
 from service_record.record.layout import read_entries
-from service_record.rotation import RotationError, rotate
+from service_record.rotation import RotationError, find_long_records, rotate
 from tests.builders import entry, failed_run, our_array, some, upstream_entry, write_lines
 
 SHIM = Path(__file__).parents[2] / "shell/bootstrap-service-record.sh"
@@ -95,6 +95,20 @@ def test_short_record_is_not_rotated(tmp_path: Path) -> None:
     assert rotate(path, LIMIT) is None
     assert path.stat().st_ino == before.st_ino
     assert names(tmp_path) == ["job.json"]
+
+
+def test_long_and_unfinished_records_are_found(tmp_path: Path) -> None:
+    paths = {name: tmp_path / f"{name}.json" for name in ("short", "long", "replaced", "begun", "missing")}
+    for name in ("short", "replaced", "begun"):
+        paths[name].touch()
+    paths["long"].write_bytes(bytes(LIMIT + 1))
+    (tmp_path / ".replaced.json.0-4-2-0.old").touch()
+    (tmp_path / ".begun.json.new").touch()
+    found = find_long_records(list(paths.values()), LIMIT)
+    assert [path.stem for path in found] == ["long", "replaced", "begun", "missing"]
+    assert [path.stem for path in find_long_records(list(paths.values()), 0)] == [
+        *("replaced", "begun", "missing"),
+    ]
 
 
 def test_successful_runs_in_the_middle_are_counted(put: Callable[..., Path]) -> None:
