@@ -6,9 +6,11 @@ readers of records can use them. `Entry.recorder` marks them as derived.
 """
 
 import re
-from collections import deque
+from bisect import bisect_right
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import accumulate
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -651,32 +653,38 @@ def merge(recorded: Iterable[Piece], derived: Sequence[Entry]) -> list[Piece]:
     """Return a record with the runs, and the ends of runs, that only the journal has.
 
     Runs are matched by their invocation id. Derived runs without an id are left out, because they may already
-    be in the record.
+    be in the record. A missing run is inserted before the first recorded run that started later, a missing
+    end behind the last entry of its run. Entries inserted in one place keep the order of the journal.
     """
     pieces = list(recorded)
-    entries = [piece for piece in pieces if isinstance(piece, Entry)]
-    known = {entry.invocation_id for entry in entries}
-    ended = {entry.invocation_id for entry in entries if entry.phase is Phase.SERVICE_END}
+    entries = [(index, piece) for index, piece in enumerate(pieces) if isinstance(piece, Entry)]
+    last_index = {entry.invocation_id: index for index, entry in entries}
+    ended = {entry.invocation_id for _, entry in entries if entry.phase is Phase.SERVICE_END}
+    latest_starts = list(accumulate(map(_start_time, pieces), max))
+    # Index of a recorded piece -> the entries to insert before and behind it.
+    before: defaultdict[int, list[Entry]] = defaultdict(list)
+    behind: defaultdict[int, list[Entry]] = defaultdict(list)
     for entry in derived:
         invocation = entry.invocation_id
-        if invocation is None or (invocation in known and (entry.phase.is_start or invocation in ended)):
+        if invocation is None:
             continue
-        if invocation in known:
-            own = (place for place, piece in enumerate(pieces) if _belongs_to(piece, invocation))
-            pieces.insert(max(own) + 1, entry)
-        else:
-            later = (place for place, piece in enumerate(pieces) if _starts_after(piece, entry))
-            pieces.insert(next(later, len(pieces)), entry)
-    return pieces
+        if invocation not in last_index:
+            time = entry.time
+            # The running maximum first exceeds the time where the first run starts that is later.
+            before[len(pieces) if time is None else bisect_right(latest_starts, time)].append(entry)
+        elif not entry.phase.is_start and invocation not in ended:
+            behind[last_index[invocation]].append(entry)
+    merged: list[Piece] = []
+    for index, piece in enumerate(pieces):
+        merged += [*before[index], piece, *behind[index]]
+    return merged + before[len(pieces)]
 
 
-def _belongs_to(piece: Piece, invocation: str) -> bool:
-    return isinstance(piece, Entry) and piece.invocation_id == invocation
+_NO_START: Final = datetime.min.replace(tzinfo=UTC)
 
 
-def _starts_after(piece: Piece, entry: Entry) -> bool:
-    """Return True if this piece starts a run later than the entry."""
-    if not isinstance(piece, Entry) or piece.time is None or entry.time is None:
-        return False
-    is_begin = piece.phase in {Phase.SERVICE_START, Phase.PRE_COMMAND_START}
-    return is_begin and piece.time > entry.time
+def _start_time(piece: Piece) -> datetime:
+    """Return the time at which a run starts with this piece; a time before all others if none does."""
+    if not isinstance(piece, Entry) or piece.phase not in {Phase.SERVICE_START, Phase.PRE_COMMAND_START}:
+        return _NO_START
+    return piece.time or _NO_START

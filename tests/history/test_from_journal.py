@@ -1,6 +1,7 @@
 """Journals become the runs of their units, in every form of journalctl."""
 
 import json
+import time
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
@@ -428,6 +429,30 @@ def test_record_of_an_invocation_wins_over_the_journal() -> None:
         ("a", Outcome.SUCCESS),
         ("b", Outcome.FAILURE),
     ]
+
+
+def test_missing_runs_are_merged_in_order_of_time() -> None:
+    record = [entry(Phase.SERVICE_START, name, second) for name, second in (("c", 30), ("f", 50), ("e", 40))]
+    journal = [
+        derived(phase, name, second)
+        for name, second in (("a", 10), ("b", 20), ("d", 35), ("g", 59))
+        for phase in (Phase.SERVICE_START, Phase.SERVICE_END)
+    ]
+    merged = merge(record, journal)
+    assert [one.invocation_id for one in merged if isinstance(one, Entry)] == [*"aabbcddfegg"]
+
+
+def test_time_of_a_merge_grows_no_faster_than_its_entries() -> None:
+    def seconds(count: int) -> float:
+        record = [entry(Phase.SERVICE_START, f"open-{n}", n % 60) for n in range(count)]
+        missing = [derived(Phase.SERVICE_START, f"missing-{n}", n % 60) for n in range(count)]
+        ends = [derived(Phase.SERVICE_END, f"open-{n}", n % 60) for n in range(count)]
+        begun = time.process_time()
+        merge(record, [*missing, *ends])
+        return time.process_time() - begun
+
+    # 10 times as many entries take 100 times as long if the time grows with the square.
+    assert seconds(10_000) <= 30 * max(seconds(1_000), 0.002)
 
 
 def test_chain_goes_back_from_the_target() -> None:
