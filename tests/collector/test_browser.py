@@ -1,6 +1,7 @@
 """The pages in Chromium: live updates, keyboard, without scripts, on a phone, and with hostile texts."""
 
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -124,6 +125,27 @@ def test_pages_are_complete_without_script(browser: Browser, fleet: Served) -> N
         expect(page.get_by_role("heading", name="Build 1")).to_be_visible()
         page.get_by_role("button", name="Sign out").click()
         page.wait_for_url("**/login")
+
+
+def test_times_are_local_until_switched_to_utc(browser: Browser, server: Served) -> None:
+    server.client("host", "web1").step("web1", "Disk setup", "failed")
+    mute = {"kind": "muted", "scope": "host", "subject": "web1", "duration": "4h"}
+    assert server.client("admin").post("/api/v1/mutes", mute).status == 201
+    server.settle()
+    with signed_in(browser, server, timezone_id="Asia/Kolkata") as page:
+        times = page.locator("[data-row=web1] time")
+        expect(times).to_have_count(3)  # the end of the mute, the verdict, and the last update
+        for time in times.all():
+            utc = datetime.fromisoformat(time.get_attribute("datetime") or "")
+            local = utc.astimezone(timezone(timedelta(hours=5, minutes=30)))
+            expect(time).to_have_text(f"{local:%Y-%m-%d %H:%M:%S}")
+            expect(time).to_have_attribute("title", f"{utc:%Y-%m-%d %H:%M:%S}Z (UTC)")
+
+        page.get_by_role("button", name="Local time").click()
+        page.reload()
+        for time in times.all():
+            utc = datetime.fromisoformat(time.get_attribute("datetime") or "")
+            expect(time).to_have_text(f"{utc:%Y-%m-%d %H:%M:%S}Z")
 
 
 def test_phone_shows_one_line_and_reason_of_trouble(browser: Browser, fleet: Served) -> None:

@@ -1,10 +1,10 @@
-// Shows times in the time zone of the browser, or in UTC as the server writes them. The choice is kept here.
+// Shows times in the time zone of the browser, or in UTC as the server writes them. The browser keeps the choice.
 "use strict";
 
 const zone = document.querySelector("[data-zone]");
-let isLocal = false;
+let isLocal = true;
 try {
-  isLocal = localStorage.getItem("zone") === "local";
+  isLocal = localStorage.getItem("zone") !== "utc";
 } catch {
   // without storage the choice holds for this page
 }
@@ -15,7 +15,9 @@ function showTimes() {
   for (const each of document.querySelectorAll("time[datetime]")) {
     const utc = each.getAttribute("datetime");
     const text = isLocal ? format.format(new Date(utc)) : utc.replace("T", " ");
-    if (each.textContent !== text) each.textContent = text;
+    if (each.textContent === text) continue;
+    each.textContent = text;
+    each.title = isLocal ? `${utc.replace("T", " ")} (UTC)` : "";
   }
   zone.textContent = isLocal ? "Local time" : "UTC";
   zone.title = isLocal ? "Show times in UTC" : "Show times in this browser's time zone";
