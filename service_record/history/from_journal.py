@@ -10,11 +10,12 @@ from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import accumulate
+from itertools import accumulate, chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from service_record.history.outcome import STARTUP
 from service_record.history.unit_events import (
@@ -74,6 +75,14 @@ _MAX_STATUS_DIGITS: Final = 9
 _ENDS: Final = frozenset({UnitEvent.FAILED, UnitEvent.ENTERED_FAILED, UnitEvent.DEACTIVATED})
 
 
+def _move_years(time: datetime, years: int) -> datetime | None:
+    """Return the same time in another year; None if that year lacks the day."""
+    try:
+        return time.replace(year=time.year + years)
+    except ValueError:  # February 29
+        return None
+
+
 class JournalMoment(msgspec.Struct, frozen=True, gc=False):
     """The time of a message. A value is None if the journal does not have it."""
 
@@ -88,6 +97,13 @@ class JournalMoment(msgspec.Struct, frozen=True, gc=False):
             return None
         stamp = datetime.fromtimestamp(self.time, UTC).isoformat(timespec="milliseconds")
         return f"{stamp[:-6]}Z"
+
+    def move_years(self, years: int) -> "JournalMoment":
+        """Return the same time in another year; without a time if that year lacks the day."""
+        if self.time is None:
+            return self
+        time = _move_years(datetime.fromtimestamp(self.time, UTC), years)
+        return JournalMoment(None if time is None else time.timestamp(), self.uptime)
 
     def since(self, earlier: "JournalMoment") -> float | None:
         """Return the seconds since an earlier moment of the same boot; None if unknown or negative."""
@@ -258,6 +274,20 @@ class JournalRuns:
         unit_runs.runs.append(run)
         run.message = message
         self._end(unit_runs, run, at, "failure")
+
+    def move_years(self, years: int) -> None:
+        """Move all times by a number of years, because their years were a guess."""
+        if not years:
+            return
+        for boot in self._boots.values():
+            boot.last = boot.last.move_years(years)
+            for run in chain.from_iterable(unit.runs for unit in boot.units.values()):
+                run.began = run.began and run.began.move_years(years)
+                run.ready = run.ready and run.ready.move_years(years)
+                run.ended = run.ended and run.ended.move_years(years)
+        self.installer_lines = [
+            replace(line, time=line.time and _move_years(line.time, years)) for line in self.installer_lines
+        ]
 
     def add(self, message: JournalMessage) -> None:
         """Add a message of systemd."""

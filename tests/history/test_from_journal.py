@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
@@ -219,6 +220,7 @@ def test_systemd_reason_replaces_missing_unit_lines() -> None:
         ("kernel: rtc_cmos: setting system clock to 2021-11-21T10:00:00 UTC (1637488800)", 2021, "journal"),
         ("kernel: no clock", 2026, "journal, years assumed"),
         ("kernel: rtc: setting system clock to 2021-13-45T10:00:00 UTC (1)", 2026, "journal, years assumed"),
+        ("kernel: rtc: setting system clock to 1970-01-01T00:00:10 UTC (10)", 2026, "journal, years assumed"),
         ("kernel: rtc: setting system clock to 9999-12-31T10:00:00 UTC (1)", 2026, "journal, years assumed"),
     ],
 )
@@ -232,17 +234,55 @@ def test_year_is_that_of_the_clock(line: str, year: int, recorder: str) -> None:
     assert (first.time.year, first.recorder) == (year, f"derived/{recorder}")
 
 
+def failures(*days: str) -> str:
+    """Return a journal in which a unit fails on each of these days."""
+    return "".join(
+        f"{day} 10:00:00 node systemd[1]: job.service: Main process exited, code=exited, status=1/FAILURE\n"
+        f"{day} 10:00:00 node systemd[1]: job.service: Failed with result 'exit-code'.\n"
+        for day in days
+    )
+
+
+@pytest.mark.parametrize(
+    ("days", "expected"),
+    [
+        (("Dec 10", "Feb 10"), ["2025-12-10", "2026-02-10"]),
+        (
+            ("Oct 10", "Feb 10", "Jun 10", "Nov 10", "Jan 10", "Jun 10", "Nov 28"),
+            [
+                "2024-10-10",
+                "2025-02-10",
+                "2025-06-10",
+                "2025-11-10",
+                "2026-01-10",
+                "2026-06-10",
+                "2026-11-28",
+            ],
+        ),
+        (("Mar  1", "Feb 28", "Mar  1"), ["2026-03-01", "2026-02-28", "2026-03-01"]),
+        (("Nov 20", "Jan  1", "Nov 21"), ["2026-11-20", "2027-01-01", "2026-11-21"]),
+        (("Sep 10", "Feb 28", "Jun 10", "Sep 10", "Feb 28"), ["2024-09-10", "2025-02-28"]),
+    ],
+    ids=["almost a year", "two years", "clock set back", "clock reset at a boot", "ends in February"],
+)
+def test_years_count_from_the_end_of_a_journal(days: Sequence[str], expected: list[str]) -> None:
+    history = read(failures(*days))
+    found = [str(run.ended)[:10] for run in runs(history, "job")]
+    assert found[: len(expected)] == expected
+
+
 @pytest.mark.parametrize(
     ("clock", "day", "expected"),
     [
-        ("2020-01-05T10:00:00", "Oct 10", "2020-10-10"),
+        ("2020-01-05T10:00:00", "Jun 10", "2020-06-10"),
         ("2020-12-30T10:00:00", "Jan 02", "2021-01-02"),
         ("2020-01-01T02:00:00", "Dec 31", "2019-12-31"),
     ],
 )
 def test_year_of_a_long_boot_follows_its_clock(clock: str, day: str, expected: str) -> None:
+    begin = datetime.fromisoformat(clock).strftime("%b %d %H:%M:%S")
     text = (
-        f"Nov 21 10:00:00 node kernel: rtc: setting system clock to {clock} UTC (1)\n"
+        f"{begin} node kernel: rtc: setting system clock to {clock} UTC (1)\n"
         f"{day} 21:00:00 node systemd[1]: Starting a.service - A...\n"
     )
     (run,) = runs(read(text), "a")

@@ -8,7 +8,6 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from io import BytesIO
 from itertools import chain
 from typing import Final
@@ -58,7 +57,6 @@ _MAX_DIGITS: Final = 16
 _MAX_DELAY: Final = 60.0  # seconds; after a longer delay, the clock must have been set in between
 _CLOCK: Final = rb" setting system clock to ((?:19|20)\d\d-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)"
 """The kernel's message about the hardware clock. It has the year, which the times of other lines lack."""
-_HALF_A_YEAR: Final = timedelta(days=180)
 _FAILURES: Final = (": Failed with result ", " entered failed state.")
 
 
@@ -259,7 +257,7 @@ def _parse_microseconds(microseconds: bytes | None) -> float | None:
 def _read_text(read: Read, era: Era, *, is_year_known: bool, only_unit: str) -> JournalRuns:
     """Read a journal as text. Lines do not name their unit, and only journalctl prints the boot."""
     runs = JournalRuns()
-    time_of = cache(lambda stamp: time_in_journal(stamp, era))
+    times = _TextTimes(era)
     window, place = b"\n", 1
     boot_id: str | None = None
     is_named = has_messages = False
@@ -271,14 +269,8 @@ def _read_text(read: Read, era: Era, *, is_year_known: bool, only_unit: str) -> 
         end = window.rfind(b"\n") + 1
         for start in _find_line_starts(window, place, end):
             line = window[start : min(window.find(b"\n", start), start + _MAX_LINE_BYTES)]
-            if (
-                (clock := re.search(_CLOCK, line)) is not None
-                and b" kernel: " in line
-                and (stamp := parse_time(f"{clock[1].decode()}T{clock[2].decode()}")) is not None
-            ):
-                # Times up to half a year after `last` get its year, so this era fits the months that follow.
-                era, is_year_known = Era(last=stamp + _HALF_A_YEAR), True
-                time_of.cache_clear()
+            if b" kernel: " in line and (clock := re.search(_CLOCK, line)) is not None:
+                times.add_clock(line.decode(errors="replace"), f"{clock[1].decode()}T{clock[2].decode()}")
                 continue
             boot = re.match(rb"-- (?:Boot ([0-9a-f]{32})|Reboot)", line)
             if boot is not None or b" kernel: Linux version " in line:
@@ -294,7 +286,7 @@ def _read_text(read: Read, era: Era, *, is_year_known: bool, only_unit: str) -> 
             if match is None:
                 own = re.match(_INSTALLER_LINE, line.decode(errors="replace"))
                 if own is not None:
-                    _add_installer_lines(runs, own["text"].encode(), own["program"], time_of(own["time"]))
+                    _add_installer_lines(runs, own["text"].encode(), own["program"], times.parse(own["time"]))
                 continue
             has_messages = True
             text = match["text"].strip()
@@ -302,15 +294,64 @@ def _read_text(read: Read, era: Era, *, is_year_known: bool, only_unit: str) -> 
                 unit = text[:failed].removeprefix("Unit ")
                 before = window[max(start - _MAX_LOOKBACK_BYTES, 0) : start]
                 runs.set_lines(unit, _find_last_lines(before, unit, is_alone=unit == only_unit), boot_id)
-            time = time_of(match["time"])
-            runs.years_assumed |= not is_year_known and is_without_year(match["time"])
+            time = times.parse(match["time"])
             moment = JournalMoment(
                 time.timestamp() if time is not None else None, _parse_uptime(match["time"])
             )
             runs.add(JournalMessage(at=moment, boot_id=boot_id, text=text))
         place = max(end, place)
-        time_of.cache_clear()
+    runs.move_years(times.years_to_add)
+    runs.years_assumed = not is_year_known and times.is_assumed
     return runs
+
+
+class _TextTimes:
+    """The times of a journal as text, most of which lack the year.
+
+    Each time gets the year in which it is nearest to the one before it, because the clock may also have been
+    set back. So the years of all lines differ from the true ones by the same number, which only the end of
+    the journal shows.
+    """
+
+    def __init__(self, era: Era) -> None:
+        self._end = self._era = era
+        self._stamp = ""
+        self._time: datetime | None = None
+        self._added: int | None = None
+        """The years to add by the kernel's message about the hardware clock."""
+
+    def parse(self, stamp: str) -> datetime | None:
+        if stamp != self._stamp:
+            self._time = time_in_journal(stamp, self._era)
+            if self._time is not None:
+                self._stamp, self._era = stamp, Era.around(self._time)
+        return self._time
+
+    def add_clock(self, line: str, text: str) -> None:
+        """Add a line of the kernel with the hardware clock, which has the year unless it was reset."""
+        clock, match = parse_time(text), re.match(TIMES, line)
+        time = self.parse(match[0]) if match is not None else None
+        if clock is None or time is None or match is None:
+            return
+        true = time_in_journal(match[0], Era.around(clock))
+        if true is not None and abs(true - clock) <= _MAX_CLOCK_DIFFERENCE:
+            self._added = true.year - time.year
+
+    @property
+    def years_to_add(self) -> int:
+        if self._added is not None:
+            return self._added
+        last = time_in_journal(self._stamp, self._end) if self._stamp else None
+        return 0 if last is None or self._time is None else last.year - self._time.year
+
+    @property
+    def is_assumed(self) -> bool:
+        """Return True if neither the times nor other lines of the journal have the year."""
+        return self._added is None and is_without_year(self._stamp)
+
+
+_MAX_CLOCK_DIFFERENCE: Final = timedelta(days=1)
+"""Between the hardware clock and the time of its line, because of time zones."""
 
 
 _STATUS: Final = r"\[ {0,2}(?:OK|FAILED|DEPEND|TIME) {0,2}\] (?P<text>[^\[]*)"

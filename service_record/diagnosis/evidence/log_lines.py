@@ -403,19 +403,19 @@ class Era(msgspec.Struct, frozen=True):
     def with_year(self, month: str, day: str, clock: str) -> datetime | None:
         """Return the time of a line without a year, in UTC; None if it is invalid.
 
-        The line gets the year of the end of the period if that is at most half a year after the end, else the
-        year before. Only a time up to a day after the end may be in the next year.
+        The year is the latest one in which the time is at most a day after the end of the period.
         """
         last = self.last or datetime(2000, 1, 1, tzinfo=UTC)
-        for year, later in (
-            (last.year + 1, _MARGIN),
-            (last.year, _HALF_A_YEAR),
-            (last.year - 1, _HALF_A_YEAR),
-        ):
+        for year in (last.year + 1, last.year, last.year - 1):
             time = parse_time(f"{year:04}-{month}-{day}T{clock}")
-            if time is not None and time <= last + later:
+            if time is not None and time <= last + _MARGIN:
                 return time
         return None
+
+    @classmethod
+    def around(cls, time: datetime) -> "Era":
+        """Return the period in which lines without a year get the year that is nearest to `time`."""
+        return cls(last=time + _HALF_A_YEAR)
 
 
 def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:
