@@ -208,7 +208,15 @@ class _Analysis(Answer, frozen=True):
         from service_record.display.html.diagnosis_page import analysis_html
 
         drawn = charts(self.history, self.now)
-        return analysis_html(self.diagnosis, self.history, self.source, drawn, view, at=self.now.time)
+        return analysis_html(
+            self.diagnosis,
+            self.history,
+            self.source,
+            drawn,
+            view,
+            at=self.now.time,
+            other_hosts=self.other_hosts,
+        )
 
     def document(self) -> object:
         from service_record.display.analysis_document import analysis_document
@@ -221,11 +229,6 @@ class _Analysis(Answer, frozen=True):
         from service_record.display.analysis_document import analysis_lines
 
         return analysis_lines(self.diagnosis, self.source, other_hosts=self.other_hosts)
-
-
-def _urgency(answer: _Analysis) -> int:
-    """Return the order in which the hosts of one source are shown: failed ones first."""
-    return 0 if answer.diagnosis.verdict.is_bad else 1 if answer.diagnosis.host is not None else 2
 
 
 class _Question(msgspec.Struct, frozen=True):
@@ -259,7 +262,7 @@ class _Question(msgspec.Struct, frozen=True):
             except Unreadable as refusal:
                 click.echo(f"Warning: {refusal.message}", err=True)
         # The control planes are first: a worker that cannot join a broken control plane is a consequence.
-        chosen = min(answers, key=_urgency, default=None)
+        chosen = min(answers, key=lambda one: one.diagnosis.urgency, default=None)
         if chosen is None:
             return self._answer_from(source)
         others = ((one.source, one.diagnosis) for one in answers if one is not chosen)

@@ -303,6 +303,11 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """Service, or "" for the host -> the rules that matched, and why all but one were not shown."""
 
     @property
+    def urgency(self) -> int:
+        """Return the order in which the hosts of one source are shown: failed ones first."""
+        return 0 if self.verdict.is_bad else 1 if self.host is not None else 2
+
+    @property
     def unreadable(self) -> tuple[Damaged, ...]:
         """Return the records without a readable run."""
         return tuple(damaged for damaged in self.damaged if damaged.has_no_run)

@@ -216,9 +216,14 @@ def _looked(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"{files}{kinds}: no rule names a cause"
 
 
+def other_host_sentences(hosts: Iterable[tuple[str, Diagnosis]]) -> Iterator[str]:
+    """Yield the name and the verdict of each other host in the source."""
+    return (visible(f"{source}: {verdict_sentence(diagnosis)}") for source, diagnosis in hosts)
+
+
 def other_host_lines(hosts: Iterable[tuple[str, Diagnosis]], view: View) -> Iterator[Line]:
     """Yield one line for each other host in the source: its name and its verdict."""
-    texts = [visible(f"{source}: {verdict_sentence(diagnosis)}") for source, diagnosis in hosts]
+    texts = list(other_host_sentences(hosts))
     if texts:
         yield BLANK
         yield from _list_lines("others", texts, view)

@@ -80,22 +80,45 @@ def add_derived(source: Source, leave: "Leave | None" = None) -> Source:
     was not read. Logs of several nodes, as from `kind export logs`, become the `hosts` of the source, the
     control planes first.
     """
-    by_node: dict[str, list[Records]] = {}
-    for path, read in host_files(source, leave=leave, every_boot=True) or ():
-        by_node.setdefault(_find_node(path), []).append(read_log(path, read))
-    whole = _with_records(source, _merge_files(chain.from_iterable(by_node.values())))
-    nodes = sorted(by_node.keys() - {""}, key=lambda node: ("-control-plane" not in node, node))
-    if source.records or source.contents is None or len(nodes) < _LEAST_NODES:
+    by_node = read_nodes(host_files(source, leave=leave, every_boot=True) or ())
+    whole = _with_records(source, _join_nodes(by_node))
+    if source.records or source.contents is None or len(by_node) < _LEAST_NODES:
         return whole
     hosts = (
         replace(
-            _with_records(source, _merge_files(by_node[node])),
+            _with_records(source, records),
             name=f"{source.name}: {node}",
             contents=partial(_node_contents, source.contents, node),
         )
-        for node in nodes
+        for node, records in by_node.items()
+        if node
     )
     return replace(whole, hosts=tuple(hosts))
+
+
+def read_nodes(files: Iterable[tuple[str, Read]]) -> dict[str, Records]:
+    """Return the records derived from the journals and installers' logs among the files, by node.
+
+    The control planes are first. Files of no node, such as all files of a single host, come last under an
+    empty name.
+    """
+    by_node: dict[str, list[Records]] = {}
+    for path, read in files:
+        by_node.setdefault(find_node(path), []).append(read_log(path, read))
+    nodes = sorted(by_node.keys() - {""}, key=lambda node: ("-control-plane" not in node, node))
+    if len(nodes) < _LEAST_NODES:
+        return {"": _merge_files(chain.from_iterable(by_node.values()))}
+    found = {node: _merge_files(by_node.get(node, ())) for node in (*nodes, "")}
+    return {node: records for node, records in found.items() if records or node}
+
+
+def _join_nodes(by_node: Mapping[str, Records]) -> Records:
+    """Return the records of all nodes. If there are several, each service has the name of its node."""
+    return {
+        f"{node}/{service}" if node else service: entries
+        for node, records in by_node.items()
+        for service, entries in records.items()
+    }
 
 
 _LEAST_NODES: Final = 2
@@ -106,7 +129,7 @@ _NODE: Final = (
 """The files of a node in the logs that `kind export logs` writes. The group has its name."""
 
 
-def _find_node(path: str) -> str:
+def find_node(path: str) -> str:
     """Return the node that a file belongs to; empty for a file of one host or of the whole cluster."""
     match = re.match(_NODE, path)
     return match[1] if match is not None else ""
@@ -115,12 +138,7 @@ def _find_node(path: str) -> str:
 def _node_contents(
     contents: "Callable[[Leave], Iterator[Content]]", node: str, leave: "Leave"
 ) -> "Iterator[Content]":
-    return (content for content in contents(leave) if _find_node(content.path) == node)
-
-
-def derived_records(files: Iterable[tuple[str, Read]]) -> Records:
-    """Return the records derived from the journals and installers' logs among a host's files."""
-    return _merge_files([records for path, read in files if (records := read_log(path, read))])
+    return (content for content in contents(leave) if find_node(content.path) == node)
 
 
 def journal_of_this_host(source: Source | None) -> Source | None:

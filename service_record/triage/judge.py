@@ -114,14 +114,22 @@ def judge_bundle(path: str, reference: Reference) -> list[BundleRow]:
             source = add_derived(source, leave=lambda _part: None)  # the same parts are left out below
         if not source.hosts:
             return [judge_source(source, path, reference)]
-        return [
-            msgspec.structs.replace(
-                judge_source(host, path, reference), member=host.name.removeprefix(f"{source.name}: ")
-            )
-            for host in source.hosts
-        ]
+        return [_judge_node(host, source, path, reference) for host in source.hosts]
     except (SourceError, OSError) as reason:
-        return [unreadable_row(reference, str(reason).removeprefix(f"{path}: ").replace(path, reference.uri))]
+        return [_refuse(reason, path, reference)]
+
+
+def _judge_node(node: Source, source: Source, path: str, reference: Reference) -> BundleRow:
+    """Return the row of a node whose logs are in a source of several. Other nodes are judged without it."""
+    try:
+        row = judge_source(node, path, reference)
+    except (SourceError, OSError) as reason:
+        row = _refuse(reason, path, reference)
+    return msgspec.structs.replace(row, member=node.name.removeprefix(f"{source.name}: "))
+
+
+def _refuse(reason: Exception, path: str, reference: Reference) -> BundleRow:
+    return unreadable_row(reference, str(reason).removeprefix(f"{path}: ").replace(path, reference.uri))
 
 
 def judge_source(source: Source, path: str, reference: Reference) -> BundleRow:

@@ -252,8 +252,32 @@ def test_nodes_of_kind_export_are_judged_separately(tmp_path: Path) -> None:
         ("k-control-plane", other["verdict"]),
         ("k-worker", "failed"),
     ]
-    page = service_record("analyze", "--from", packed)
-    assert "k-control-plane: " in page.out
+    for form in ("table", "html"):
+        page = service_record("analyze", "--from", packed, "-o", form)
+        assert "k-control-plane: " in page.out
+    for verb in ("show", "timeline"):
+        shown = service_record(verb, "--from", packed).out
+        assert "k-worker/kubelet" in shown
+        assert "k-control-plane/kubelet" in shown
+    seen = read_bundle(packed, "kind")
+    assert (seen.look.verdict, [one.service for one in seen.look.services]) == ("failed", ["kubelet"])
+    assert "kind: k-worker" in seen.analysis.lead
+    assert "k-control-plane: " in seen.analysis.rest
+
+
+def test_other_nodes_are_judged_beside_an_unreadable_one(tmp_path: Path) -> None:
+    failed = "systemd[1]: kubelet.service: Failed with result 'exit-code'."
+    files: dict[str, bytes | str] = {
+        "k-control-plane/journal.log": PICTURE,
+        "k-worker/journal.log": f"Nov 21 01:05:10 k-worker {failed}\n",
+    }
+    packed = tmp_path / "kind.tar.gz"
+    packed.write_bytes(tar(files))
+    rows = judge_bundle(str(packed), Reference(str(packed)))
+    assert [(row.member, row.verdict) for row in rows] == [
+        ("k-control-plane", "unreadable"),
+        ("k-worker", "failed"),
+    ]
 
 
 def test_verdict_in_our_bundle_is_not_evidence(tmp_path: Path) -> None:

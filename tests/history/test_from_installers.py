@@ -16,7 +16,7 @@ from service_record.history.from_installers import (
     read_cloud_init_status,
 )
 from service_record.history.outcome import Outcome, Run
-from service_record.read.derived import derived_records, read_log
+from service_record.read.derived import read_log, read_nodes
 from tests.command_line import service_record
 
 CLOUD_INIT = """\
@@ -397,7 +397,7 @@ def test_anaconda_succeeds_by_its_last_steps(path: str, line: str, outcome: Outc
 
 def test_programs_end_with_the_installation() -> None:
     files = {"var/log/anaconda/anaconda.log": ANACONDA_TASKS + LAST_SCRIPTS, "program.log": PROGRAMS}
-    both = derived_records([(path, BytesIO(text.encode()).read) for path, text in files.items()])
+    both = read_nodes([(path, BytesIO(text.encode()).read) for path, text in files.items()])[""]
     assert only_run(build_history(both.items()), "anaconda-program").outcome is Outcome.SUCCESS
     assert only_run(read("program.log", PROGRAMS), "anaconda-program").outcome is Outcome.INTERRUPTED
 

@@ -59,12 +59,15 @@ def analyse(judged: JudgedRecords, source: str, now: datetime) -> Analysis:
     if diagnosis is None:
         return analysis
     view = View(now=now, width=UNWRAPPED)
+    name = f"{source}: {judged.node}" if judged.node else source
     drawn = charts(history, judged.moment)
-    sections = analysis_sections(diagnosis, history, drawn, view, has_styles=False)
+    sections = analysis_sections(
+        diagnosis, history, drawn, view, has_styles=False, other_hosts=judged.other_hosts
+    )
     return msgspec.structs.replace(
         analysis,
         verdict=verdict_line(diagnosis, view),
-        lead=draw("parts.html", "paragraphs", lines=list(summary(history, source, view))),
+        lead=draw("parts.html", "paragraphs", lines=list(summary(history, name, view))),
         is_explained=diagnosis.root is not None,
         cause=_html(section for section in sections if section.id in _CAUSE),
         rest=_html(sections),

@@ -75,6 +75,10 @@ class JudgedRecords:
     """The parts that could not be read, each with the reason."""
     hardware: str = ""
     """Vendor and model of the machine."""
+    node: str = ""
+    """The name of the host, if the bundle has the logs of several."""
+    other_hosts: tuple[tuple[str, Diagnosis], ...] = ()
+    """The other hosts whose logs are in the same bundle."""
 
 
 class BesideRecords(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,10 +3,11 @@
 One pass produces both the summary and the page of the records.
 """
 
+import dataclasses
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from service_record.bundle.contents import archive_contents
 from service_record.bundle.layers import Limits
@@ -154,13 +156,13 @@ def judge_stream(stream: BufferedReader, silence: float | None = None) -> Judged
     left_out = [str(part) for part in bundle.left_out]
     if bundle.unpacked is not None:
         left_out.append(_PACKED_ONLY)
-    records: list[tuple[str, Iterable[Piece]]] = [
-        (service, record.pieces()) for service, record in bundle.records.items()
-    ]
-    if not records:
-        from service_record.read.derived import derived_records  # most bundles have records
+    by_node: Mapping[str, Iterable[tuple[str, Iterable[Piece]]]] = {
+        "": [(service, record.pieces()) for service, record in bundle.records.items()]
+    }
+    if not bundle.records:
+        from service_record.read.derived import read_nodes  # most bundles have records
 
-        records += derived_records(_other_files(stream)).items()
+        by_node = {node: records.items() for node, records in read_nodes(_other_files(stream)).items()}
     beside = BesideRecords(
         boot_id=bundle.boot_id,
         written={service: record.written for service, record in bundle.records.items()},
@@ -168,9 +170,28 @@ def judge_stream(stream: BufferedReader, silence: float | None = None) -> Judged
         damaged=bundle.damaged,
         unit_texts=bundle.unit_texts,
         is_log_bundle=bundle.is_of_gather,
-        files=_other_files(stream),
     )
-    return judge_records(records, left_out, silence, beside)
+    judged: dict[str, JudgedRecords] = {}
+    for node, records in by_node.items():
+        files = _node_files(stream, node) if node else _other_files(stream)
+        judged[node] = judge_records(records, left_out, silence, replace(beside, files=files))
+    return _choose_most_urgent(judged)
+
+
+def _node_files(stream: BufferedReader, node: str) -> HostFiles:
+    from service_record.read.derived import find_node  # likewise
+
+    return ((path, read) for path, read in _other_files(stream) if find_node(path) == node)
+
+
+def _choose_most_urgent(judged: Mapping[str, JudgedRecords]) -> JudgedRecords:
+    """Return the judged records of the node that most needs attention, with the verdicts of the others."""
+    known = {node: one.diagnosis for node, one in judged.items() if one.diagnosis is not None}
+    if not known:
+        return next(iter(judged.values()))
+    chosen = min(known, key=lambda node: known[node].urgency)
+    others = tuple((node, diagnosis) for node, diagnosis in known.items() if node != chosen)
+    return dataclasses.replace(judged[chosen], node=chosen, other_hosts=others)
 
 
 def _main(memory: int, silence: str, source: str) -> None:

@@ -33,7 +33,7 @@ from service_record.display.sentences import (
     verdict_sentence,
 )
 from service_record.display.text import Ink, View, duration, moment
-from service_record.display.verdict_page import analysis
+from service_record.display.verdict_page import analysis, other_host_lines, other_host_sentences
 from service_record.history import History
 from service_record.history.outcome import Stage
 
@@ -59,16 +59,23 @@ def analysis_html(
     view: View,
     *,
     at: datetime,
+    other_hosts: Sequence[tuple[str, Diagnosis]] = (),
 ) -> str:
-    """Return the page of `analyze --output html`, as of a moment; `charts` are of the same history."""
+    """Return the page of `analyze --output html`, as of a moment; `charts` are of the same history.
+
+    `other_hosts` are the other hosts in the source. They are listed with their verdicts.
+    """
     view = replace(view, width=UNWRAPPED)
     host = f"host {diagnosis.host_name}, " if diagnosis.host_name else ""
     as_of = f"{host}as of {moment(at, view.clock, view.now)}"
     lead = [((as_of, Ink.STRONG),), *summary(history, source, view)]
-    sections = analysis_sections(diagnosis, history, charts, view, repeats_verdict=False)
+    sections = analysis_sections(
+        diagnosis, history, charts, view, repeats_verdict=False, other_hosts=other_hosts
+    )
     title = f"Analysis of {diagnosis.host_name or source}"
     heading = verdict_line(diagnosis, view, tag="h1")
-    plain = analysis(diagnosis, history, source, replace(view, width=SUMMARY_COLUMNS))
+    narrow = replace(view, width=SUMMARY_COLUMNS)
+    plain = [*analysis(diagnosis, history, source, narrow), *other_host_lines(other_hosts, narrow)]
     return page(title, lead, sections, view.now, summary=plain, heading=heading)
 
 
@@ -87,6 +94,7 @@ def analysis_sections(
     *,
     repeats_verdict: bool = True,
     has_styles: bool = True,
+    other_hosts: Sequence[tuple[str, Diagnosis]] = (),
 ) -> list[Section]:
     """Return the parts of the page, each of which can stand on a page of others, too.
 
@@ -98,6 +106,7 @@ def analysis_sections(
         *_troubles(diagnosis, view, repeats_verdict=repeats_verdict),
         *_handled(diagnosis, view),
         *_rest(diagnosis),
+        *_other_hosts(other_hosts),
         *chart_sections(history, charts, _targets(diagnosis), view, has_styles=has_styles),
         *damage_sections(damages(history, view, whole=True)),
     ]
@@ -158,6 +167,12 @@ def _rest(diagnosis: Diagnosis) -> Iterator[Section]:
             yield section(kind, heading, "parts.html", "items", texts=[*texts, more] if more else texts)
     if commands := list(host_commands(diagnosis)):
         yield section("next", "Next", "parts.html", "commands", lines=commands)
+
+
+def _other_hosts(hosts: Sequence[tuple[str, Diagnosis]]) -> Iterator[Section]:
+    texts, more = limit_items(list(other_host_sentences(hosts)))
+    if texts:
+        yield section("hosts", "Other hosts", "parts.html", "items", texts=[*texts, more] if more else texts)
 
 
 def _card(trouble: Trouble, view: View, *, has_sentence: bool = True) -> Markup:
