@@ -27,9 +27,9 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from service_record.collector import logs
-from service_record.collector.api.app import application
 from service_record.collector.api.direct_reports import DirectReports, match_host
 from service_record.collector.api.guard import address_of
+from service_record.collector.app import application
 from service_record.collector.process import Collector, StepsError
 from service_record.collector.serving_settings import CollectorSettings
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from service_record.collector.api.operation import READERS
-from service_record.collector.api.operations import OPERATIONS
+from service_record.collector.app import OPERATIONS
 from service_record.collector.serving_settings import CollectorSettings
 from tests.assisted_installation import new_id
 from tests.collector.browsing import Visitor

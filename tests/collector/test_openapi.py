@@ -17,9 +17,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from service_record.collector.api.app import application
 from service_record.collector.api.operation import ENROLLING, Operation
-from service_record.collector.api.operations import OPERATIONS, openapi_document
+from service_record.collector.app import OPERATIONS, application, openapi_document
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import Rates
 from service_record.http.address import is_host_name

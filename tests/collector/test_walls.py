@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from service_record.collector.api.answering import ALWAYS
-from service_record.collector.api.app import application
+from service_record.collector.app import application
 from service_record.collector.process import Collector
 from tests.collector.routes import Walked, walk
 from tests.collector.serving import Client, Served, settings_in

@@ -14,7 +14,7 @@ import structlog
 from starlette.applications import Starlette
 
 from service_record.collector import logs
-from service_record.collector.api.app import application
+from service_record.collector.app import application
 from service_record.collector.domain.access import TokenKind
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings, Rates

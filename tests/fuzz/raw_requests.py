@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from hypothesis import strategies as st
 
-from service_record.collector.api.operations import OPERATIONS
+from service_record.collector.app import OPERATIONS
 from tests.archives import record, tar
 from tests.builders import failed_run
 from tests.collector.hostile import PAYLOADS

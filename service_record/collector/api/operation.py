@@ -162,7 +162,7 @@ class Operation:
 
 
 OPERATIONS: Final[list[Operation]] = []
-"""All operations. Routes, access rights, metrics and the OpenAPI document are made from them."""
+"""All operations, once `collector/app` has imported the modules with handlers."""
 
 
 def operation(call: str, *, who: Callers, **fields: Any) -> Callable[[H], H]:

@@ -64,7 +64,7 @@ def parse_fields(body: bytes) -> dict[str, Any]:
     return parse_form(body.decode(errors="replace"))
 
 
-def parse_form(text: str) -> dict[str, Any]:
+def parse_form(text: str) -> dict[str, str]:
     """Return the fields of a form or a query string. If a field is repeated, the last value counts.
 
     Raises Refusal if there are more than 64 fields.

@@ -12,8 +12,8 @@ from starlette.responses import RedirectResponse, Response
 
 from service_record.collector.api.admin_calls import NewToken, forget_host, make_token
 from service_record.collector.api.answering import Refusal
-from service_record.collector.api.requests import MOST_DIGITS, parse_form
-from service_record.collector.api.serving import Serving, caller, host_name, plain_body
+from service_record.collector.api.requests import MOST_DIGITS
+from service_record.collector.api.serving import Serving, caller, host_name
 from service_record.collector.domain.access import TokenKind
 from service_record.collector.domain.mutes import Mute, mute_of
 from service_record.collector.domain.silence import SilenceBudgets
@@ -30,7 +30,7 @@ from service_record.collector.store.notices import active_mutes
 from service_record.collector.web.analyses import Analyses, AnalysisSeen
 from service_record.collector.web.build_chart import Pace, build_drawing, service_rows
 from service_record.collector.web.fleet_page import digest
-from service_record.collector.web.login import check_origin
+from service_record.collector.web.login import administrator, read_form
 from service_record.collector.web.pages import LivePage, reader_page
 from service_record.display.drawing import Drawing
 from service_record.http.collector_answers import BuildSummary, HostDetail, ShownLastWords, ShownStep
@@ -151,12 +151,9 @@ async def get_host(request: Request) -> Response:
 
 async def post_host(request: Request) -> Response:
     """`POST /hosts/{host}`: delete the host (form field `do=forget`), or create its token (`do=token`)."""
-    serving, grant = caller(request)
-    check_origin(request)
-    if not grant.may_administer:
-        raise Refusal(HTTPStatus.FORBIDDEN, "this needs a token of kind admin: sign in with one")
+    serving, grant = administrator(request)
     name = host_name(request.path_params["host"])
-    do = parse_form((await plain_body(request)).decode(errors="replace")).get("do")
+    do = (await read_form(request)).get("do")
     if do == "forget":
         await forget_host(serving, grant, name)
         return RedirectResponse("/", HTTPStatus.SEE_OTHER)

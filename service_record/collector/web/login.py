@@ -13,6 +13,7 @@ from service_record.collector.api.requests import parse_form
 from service_record.collector.api.serving import (
     REFUSED,
     Serving,
+    caller,
     check_readable,
     host_name,
     plain_body,
@@ -96,7 +97,21 @@ def is_local(place: str) -> bool:
     )
 
 
-def check_origin(request: Request) -> None:
+def administrator(request: Request) -> tuple[Serving, Grant]:
+    """Return the application state and the rights of an administrator. Raises Refusal for other readers."""
+    serving, grant = caller(request)
+    if not grant.may_administer:
+        raise Refusal(HTTPStatus.FORBIDDEN, "this needs a token of kind admin: sign in with one")
+    return serving, grant
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """Return the fields of a form of our own pages. Raises Refusal if another site sent it."""
+    _check_origin(request)
+    return parse_form((await plain_body(request)).decode(errors="replace"))
+
+
+def _check_origin(request: Request) -> None:
     """Raise Refusal if another site sent the form."""
     if request.headers.get("sec-fetch-site") == "same-origin":  # set by the browser, never by a page
         return
@@ -125,11 +140,10 @@ async def get_login(request: Request) -> Response:
 async def post_login(request: Request) -> Response:
     """`POST /login`: start a session with a valid token."""
     serving = Serving.of(request)
-    check_origin(request)
-    fields = parse_form((await plain_body(request)).decode(errors="replace"))
-    place = str(fields.get("next", "/"))
+    fields = await read_form(request)
+    place = fields.get("next", "/")
     try:
-        grant = await _grant(request, str(fields.get("token", "")).strip())
+        grant = await _grant(request, fields.get("token", "").strip())
     except Refusal as refusal:
         return _form(place, refusal)
     if not grant.may_read:
@@ -153,7 +167,7 @@ async def post_login(request: Request) -> Response:
 async def post_logout(request: Request) -> Response:
     """`POST /logout`: end the session."""
     serving = Serving.of(request)
-    check_origin(request)
+    _check_origin(request)
     session = request.cookies[cookie_name(request)]
     await serving.change(lambda connection: tokens.end(connection, session))
     answer = RedirectResponse("/login", HTTPStatus.SEE_OTHER)

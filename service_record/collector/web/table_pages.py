@@ -10,17 +10,15 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from service_record.collector.api.answering import Refusal
 from service_record.collector.api.mute_calls import NewMute, finish_mute, make_mute, read_mutes
-from service_record.collector.api.requests import parse_form, parse_values
-from service_record.collector.api.serving import Serving, caller, plain_body
-from service_record.collector.domain.access import Grant
+from service_record.collector.api.requests import parse_values
+from service_record.collector.api.serving import caller
 from service_record.collector.domain.build_days import DEFAULT_DAYS
 from service_record.collector.domain.mutes import MuteKind, MuteScope
 from service_record.collector.domain.steps import readable
 from service_record.collector.store.fleet import Filters, RollUpBy, groups, roll_up
 from service_record.collector.web.fleet_page import field_values
-from service_record.collector.web.login import check_origin
+from service_record.collector.web.login import administrator, read_form
 from service_record.collector.web.pages import reader_page
 from service_record.collector.web.trend_chart import draw_trend
 
@@ -40,7 +38,7 @@ class EndOfMute(msgspec.Struct):
 
 async def get_mutes(request: Request) -> Response:
     """`GET /mutes?scope=...&subject=...`: the list of mutes, and a form with these values."""
-    serving, _ = _administrator(request)
+    serving, _ = administrator(request)
     return reader_page(
         request,
         "mutes.html",
@@ -57,10 +55,9 @@ async def get_mutes(request: Request) -> Response:
 
 async def post_mute(request: Request) -> Response:
     """`POST /mutes`: create a mute; with the form field `end`, end the mute with that id."""
-    serving, grant = _administrator(request)
-    check_origin(request)
-    sent = parse_form((await plain_body(request)).decode(errors="replace"))
-    fields = {name: readable(str(value)).strip()[:_LONGEST] for name, value in sent.items()}
+    serving, grant = administrator(request)
+    sent = await read_form(request)
+    fields = {name: readable(value).strip()[:_LONGEST] for name, value in sent.items()}
     if "end" in fields:
         await finish_mute(serving, grant, parse_values(fields, EndOfMute).end)
     else:
@@ -71,13 +68,6 @@ async def post_mute(request: Request) -> Response:
             place = f"/hosts/{quote(mute.subject.lower(), safe='')}"
             return RedirectResponse(place, HTTPStatus.SEE_OTHER)
     return RedirectResponse("/mutes", HTTPStatus.SEE_OTHER)
-
-
-def _administrator(request: Request) -> tuple[Serving, Grant]:
-    serving, grant = caller(request)
-    if not grant.may_administer:
-        raise Refusal(HTTPStatus.FORBIDDEN, "this needs a token of kind admin: sign in with one")
-    return serving, grant
 
 
 async def get_groups(request: Request) -> Response:

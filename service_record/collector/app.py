@@ -1,9 +1,10 @@
-"""The ASGI application: routes, middleware and error responses."""
+"""The ASGI application: the routes of all calls and pages, middleware and error responses."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from sqlalchemy.exc import InterfaceError, OperationalError
@@ -17,23 +18,35 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from service_record.collector.api import bundle_calls
+from service_record.collector.api import (  # noqa: F401  # their decorators add the operations
+    admin_calls,
+    bundle_calls,
+    host_calls,
+    mute_calls,
+    openapi,
+    record_calls,
+    step_calls,
+)
 from service_record.collector.api.answering import (
     ASSISTED,
     BASE,
     AgentError,
     EitherSlash,
+    JsonAnswer,
     Refusal,
     refused,
 )
 from service_record.collector.api.direct_reports import DirectReports
 from service_record.collector.api.guard import Guard
 from service_record.collector.api.metrics import Metrics, Observed
-from service_record.collector.api.operation import Operation
-from service_record.collector.api.operations import OPERATIONS
+from service_record.collector.api.operation import OPERATIONS, READERS, operation
 from service_record.collector.api.requests import NUMBER
 from service_record.collector.api.serving import REFUSED, Serving, guarded, refusal_of
-from service_record.collector.assisted import cluster_page
+from service_record.collector.assisted import (  # noqa: F401  # their decorators add the operations
+    assisted_calls,
+    cluster_calls,
+    cluster_page,
+)
 from service_record.collector.assisted.installation_rules import CallRefused
 from service_record.collector.logs import fault_of, log
 from service_record.collector.process import Collector
@@ -49,6 +62,7 @@ from service_record.collector.web.analyses import Analyses
 from service_record.collector.web.login import for_anybody, for_readers
 from service_record.collector.web.pages import environment, get_asset
 
+__all__ = ["OPERATIONS", "application", "openapi_document"]
 PAGES: Final = (
     Route("/", for_readers(fleet_page.get_fleet)),
     Route("/hosts/{host}", for_readers(host_page.get_host), methods=["GET"]),
@@ -74,9 +88,16 @@ PAGES: Final = (
 )
 
 
-def route_of(operation: Operation) -> Route:
-    """Return the route of an operation; its handler runs only for permitted callers."""
-    return Route(operation.path, guarded(operation), methods=[operation.method])
+@cache
+def openapi_document() -> dict[str, Any]:
+    """Return the OpenAPI document of all operations."""
+    return openapi.document(OPERATIONS)
+
+
+@operation("GET /api/v1/openapi.json", who=READERS)
+async def get_document(_: Request) -> JsonAnswer[dict[str, Any]]:
+    """The OpenAPI document of the interface."""
+    return JsonAnswer(openapi_document())
 
 
 _WORTH_COMPRESSING: Final = 1024
@@ -98,7 +119,7 @@ def application(collector: Collector) -> Starlette:
     guard = Guard(collector, collector.settings.rates)
     environment()  # compiles all templates: a broken one must prevent the start
     counted = Metrics(collector, {one.path: one.counted for one in OPERATIONS if one.counted})
-    routes = [route_of(operation) for operation in OPERATIONS]
+    routes = [Route(one.path, guarded(one), methods=[one.method]) for one in OPERATIONS]
     app = Starlette(
         routes=[*routes, *PAGES],
         middleware=[
