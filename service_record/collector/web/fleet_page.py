@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 from urllib.parse import urlencode
 
 import msgspec
@@ -48,6 +48,16 @@ _MOST_WORDS: Final = 50
 _MAX_SEARCH_CHARS: Final = 100
 _NAMES: Final = re.compile(r"[\s,]+")
 """Separators of machine names in one field of the form."""
+_PARAMETERS: Final = {
+    "group": "groups",
+    "machine": "machines",
+    "verdict": "verdicts",
+    "cluster": "clusters",
+    "cause": "causes",
+    "release": "releases",
+    "hardware": "hardware",
+}
+"""Parameter of a query that may be repeated -> the filter with its values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,15 +78,15 @@ class FleetFilters(Filters):
         word = query.get("sort", "")
         sort = Sort(word) if word in set(Sort) else Sort.VERDICT
         after = Cursor.of(query.get("after", ""))
+        lists: dict[str, Any] = {
+            field: field_values(query.getlist(name)) for name, field in _PARAMETERS.items()
+        }
+        names = (name for text in query.getlist("machine") for name in _NAMES.split(text))
+        lists["machines"] = field_values(names)
+        lists["verdicts"] = tuple(verdict for verdict in VERDICTS if verdict in lists["verdicts"])
         return cls(
+            **lists,
             sort=sort,
-            groups=field_values(query.getlist("group")),
-            machines=field_values(name for field in query.getlist("machine") for name in _NAMES.split(field)),
-            verdicts=tuple(verdict for verdict in VERDICTS if verdict in query.getlist("verdict")),
-            clusters=field_values(query.getlist("cluster")),
-            causes=field_values(query.getlist("cause")),
-            releases=field_values(query.getlist("release")),
-            hardware=field_values(query.getlist("hardware")),
             search=next(iter(field_values(query.getlist("search"))), "")[:_MAX_SEARCH_CHARS],
             each=query.get("each", "") not in {"", "0"},
             all=query.get("all", "") not in {"", "0"},
@@ -86,13 +96,7 @@ class FleetFilters(Filters):
     @property
     def query(self) -> str:
         """Return the query of a URL with these filters, with its question mark; empty without filters."""
-        fields: list[tuple[str, str]] = [("group", group) for group in self.groups]
-        fields += [("machine", machine) for machine in self.machines]
-        fields += [("verdict", verdict) for verdict in self.verdicts]
-        fields += [("cluster", cluster) for cluster in self.clusters]
-        fields += [("cause", cause) for cause in self.causes]
-        fields += [("release", release) for release in self.releases]
-        fields += [("hardware", hardware) for hardware in self.hardware]
+        fields = [(name, value) for name, field in _PARAMETERS.items() for value in getattr(self, field)]
         fields += [("search", self.search)] * bool(self.search)
         fields += [("each", "1")] * self.each
         fields += [("all", "1")] * self.all
@@ -103,8 +107,7 @@ class FleetFilters(Filters):
     @property
     def is_narrowed(self) -> bool:
         """Return whether the filters exclude hosts."""
-        names = (self.groups, self.machines, self.verdicts, self.clusters, self.causes, self.releases)
-        return bool(self.hardware or self.search) or any(names)
+        return bool(self.search) or any(getattr(self, field) for field in _PARAMETERS.values())
 
     @property
     def shows_clusters(self) -> bool:
