@@ -101,7 +101,8 @@ def verdict_sentence(diagnosis: Diagnosis) -> str:
         return f"{diagnosis.verdict}: {asked[0]}" + (f", and {len(asked) - 1} more" if asked[1:] else "")
     if not diagnosis.running:
         return _calm_sentence(diagnosis)
-    first = max(diagnosis.running, key=lambda running: running.seconds or 0)
+    # A service that runs again after a failure comes first: it may fail again.
+    first = max(diagnosis.running, key=lambda running: (running.before is not None, running.seconds or 0))
     rest = len(diagnosis.running) - 1
     more = f", and {rest} more" if rest else ""
     remark = _without_trouble(diagnosis, " so far")
@@ -127,7 +128,8 @@ def _without_trouble(diagnosis: Diagnosis, so_far: str = "") -> str:
         return f"the record of {name(unreadable[0].service)} {why}: nothing is known of it{more}"
     if diagnosis.host is not None:
         return host_sentence(diagnosis.host)
-    nothing = f"nothing is wrong{so_far}"
+    has_failed = any(running.before is not None for running in diagnosis.running)
+    nothing = f"nothing{' else' if has_failed else ''} is wrong{so_far}"
     if diagnosis.has_no_records:
         looked = diagnosis.looked
         nothing = f"no unit failed in {count(looked.lines, 'line')} of {count(looked.files, 'file')}"
@@ -137,7 +139,8 @@ def _without_trouble(diagnosis: Diagnosis, so_far: str = "") -> str:
         if diagnosis.stands_out:
             return f"{nothing}; {_lines_that_stand_out(diagnosis)}"
     if diagnosis.stands_out:
-        nothing = f"no service has failed{so_far}; {_lines_that_stand_out(diagnosis)}"
+        other = "other " if has_failed else ""
+        nothing = f"no {other}service has failed{so_far}; {_lines_that_stand_out(diagnosis)}"
     if diagnosis.are_units_unknown:
         nothing = f"no record tells of a failure{so_far}; systemd does not say which units failed"
     return next(map(handled_sentence, diagnosis.handled), nothing)

@@ -187,3 +187,11 @@ def test_line_that_a_more_exact_rule_knows_is_not_read_otherwise(tmp_path: Path)
     answer = service_record("analyze", "--from", file, COLUMNS="300").out
     assert f"the kubelet's configuration {path} is not there (kubelet-not-set-up)" in answer
     assert "is not valid" not in answer
+
+
+def test_running_again_after_a_failure_is_not_called_healthy(tmp_path: Path) -> None:
+    again = "Jan 03 10:00:07 node1 systemd[1]: Starting setup.service - Set up...\n"
+    journal = SCRIPT_FAILED.format(line="Error: no such host") + again
+
+    assert "setup (attempt 2; before: failed)" in analyze(journal, tmp_path)
+    assert "no service has failed" not in analyze(journal, tmp_path)
