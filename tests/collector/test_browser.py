@@ -141,7 +141,7 @@ def test_times_are_local_until_switched_to_utc(browser: Browser, server: Served)
             expect(time).to_have_text(f"{local:%Y-%m-%d %H:%M:%S}")
             expect(time).to_have_attribute("title", f"{utc:%Y-%m-%d %H:%M:%S}Z (UTC)")
 
-        page.get_by_role("button", name="Local time").click()
+        page.get_by_role("button", name="Local", exact=True).click()
         page.reload()
         for time in times.all():
             utc = datetime.fromisoformat(time.get_attribute("datetime") or "")

@@ -19,7 +19,7 @@ function showTimes() {
     each.textContent = text;
     each.title = isLocal ? `${utc.replace("T", " ")} (UTC)` : "";
   }
-  zone.textContent = isLocal ? "Local time" : "UTC";
+  zone.textContent = isLocal ? "Local" : "UTC";
   zone.title = isLocal ? "Show times in UTC" : "Show times in this browser's time zone";
 }
 
