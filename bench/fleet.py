@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Connection, Text, case, cast, func, insert, literal, select, update
 
-from service_record.collector.domain.access import TokenKind, presented
+from service_record.collector.domain.access import TokenKind, parse_token
 from service_record.collector.domain.progress import Progress, StepFinished, advance, ended, first
 from service_record.collector.domain.steps import ReportedStep, StepStatus
 from service_record.collector.store import tokens
@@ -62,7 +62,7 @@ def fill(data: Path, count: int, most_steps: int = STEPS_PER_HOST) -> tuple[str,
     now = time.time()
     with database.changing() as connection:
         token = tokens.create(connection, tokens.TokenRequest(kind=TokenKind.READER), now)
-        holder = presented(token)
+        holder = parse_token(token)
         assert holder is not None
         session = tokens.begin(connection, holder.id, now)
     database.close()

@@ -281,12 +281,12 @@ def create_command(
       service-record collector token create enrolment group:dc1
       service-record collector token create boot web1
     """
-    from service_record.collector.domain.access import TokenKind, expiry_of, scope_of  # in an extra
+    from service_record.collector.domain.access import TokenKind, parse_expiry, parse_scope  # in an extra
     from service_record.collector.store import administration, tokens
 
     now = time.time()
     try:
-        scope, ends = scope_of(TokenKind(kind), scope), expiry_of(TokenKind(kind), expires, now)
+        scope, ends = parse_scope(TokenKind(kind), scope), parse_expiry(TokenKind(kind), expires, now)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if file is not None and os.path.lexists(file):

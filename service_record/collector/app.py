@@ -41,14 +41,14 @@ from service_record.collector.api.guard import Guard
 from service_record.collector.api.metrics import Metrics, Observed
 from service_record.collector.api.operation import OPERATIONS, READERS, operation
 from service_record.collector.api.requests import NUMBER
-from service_record.collector.api.serving import REFUSED, Serving, guarded, refusal_of
+from service_record.collector.api.serving import REFUSED, Serving, guarded, make_refusal
 from service_record.collector.assisted import (  # noqa: F401  # their decorators add the operations
     assisted_calls,
     cluster_calls,
     cluster_page,
 )
 from service_record.collector.assisted.installation_rules import CallRefused
-from service_record.collector.logs import fault_of, log
+from service_record.collector.logs import describe_fault, log
 from service_record.collector.process import Collector
 from service_record.collector.store.row_writer import Unavailable
 from service_record.collector.web import (
@@ -149,7 +149,7 @@ async def _refused(request: Request, error: Exception) -> Response:
         code = int(error.status)
         document = msgspec.json.encode(AgentError(str(code), "", code, "Error", str(error)))
         return Response(document, error.status, media_type="application/json")
-    return refused(refusal_of(error), request.url.path)
+    return refused(make_refusal(error), request.url.path)
 
 
 _NO_DATABASE: Final = (OperationalError, InterfaceError, PoolTimeout)
@@ -157,7 +157,7 @@ _NO_DATABASE: Final = (OperationalError, InterfaceError, PoolTimeout)
 
 async def _no_database(request: Request, error: Exception) -> Response:
     """Return 503 after a database error. The message of the database is only logged."""
-    log().error("database", **fault_of(error))
+    log().error("database", **describe_fault(error))
     return await _refused(request, Unavailable("the database does not answer"))
 
 

@@ -109,7 +109,7 @@ def log() -> Any:
     return structlog.get_logger()
 
 
-def fault_of(fault: BaseException) -> dict[str, object]:
+def describe_fault(fault: BaseException) -> dict[str, object]:
     """Return the type and place of an exception.
 
     Its message may contain data of a client, so it is left out.
@@ -129,7 +129,7 @@ def _without_traceback(_: WrappedLogger, __: str, event: EventDict) -> EventDict
     """Replace the traceback of a library's log record by the place of the exception."""
     info = event.pop("exc_info", None)
     if isinstance(info, tuple) and isinstance(info[1], BaseException):
-        event.update(fault_of(info[1]))
+        event.update(describe_fault(info[1]))
     return event
 
 

@@ -28,7 +28,7 @@ from uvicorn.server import ServerState
 
 from service_record.collector import logs
 from service_record.collector.api.direct_reports import DirectReports, match_host
-from service_record.collector.api.guard import address_of
+from service_record.collector.api.guard import make_address_key
 from service_record.collector.app import application
 from service_record.collector.process import Collector, StepsError
 from service_record.collector.serving_settings import CollectorSettings
@@ -115,7 +115,7 @@ class Connection(HttpToolsProtocol):
         address = self.client[0] if self.client else ""
         self._is_proxied = self.config.is_proxy(address)
         if not self._is_proxied:
-            self._half_open = address_of(address)
+            self._half_open = make_address_key(address)
             self.config.half_open[self._half_open] += 1
             if self.config.half_open[self._half_open] > _MOST_HALF_OPEN:
                 transport.abort()
@@ -324,7 +324,7 @@ def serve(settings: CollectorSettings) -> None:
     _allow_descriptors()
     collector = Collector(settings)
     try:
-        config = config_of(collector)
+        config = make_config(collector)
         _check_certificate(config, settings)
     except BaseException:
         collector.close()
@@ -343,7 +343,7 @@ def _listening(host: str, port: int) -> socket.socket:
         raise OSError(errno.EINVAL, "no address to listen at", host) from None
 
 
-def config_of(collector: Collector) -> Config:
+def make_config(collector: Collector) -> Config:
     """Return the server's configuration."""
     settings = collector.settings
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -13,7 +13,7 @@ from urllib.parse import urlencode, urlsplit
 
 from service_record.collector.domain.access import TokenKind
 from service_record.collector.process import Collector
-from service_record.collector.serve import Server, config_of
+from service_record.collector.serve import Server, make_config
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store import judging, tokens
 from tests.waiting import wait_for
@@ -105,7 +105,7 @@ class Served:
 def served(settings: CollectorSettings, now: Callable[[], float] = time.time) -> Iterator[Served]:
     """Run a collector until the end of the block."""
     collector = Collector(settings, now)
-    config = config_of(collector)
+    config = make_config(collector)
     config.port = settings.port
     server = Server(config, collector)
     thread = threading.Thread(target=server.run)

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
-from service_record.collector.domain.verdicts import FleetVerdict, cause_of
+from service_record.collector.domain.verdicts import FleetVerdict, make_cause_id
 from service_record.collector.store.schema import bundles, events, hosts
 from service_record.record.entry import Entry
 from tests.builders import START, entry, failed_run
@@ -63,7 +63,7 @@ def judge(server: Served, name: str, verdict: str, reason: str = "") -> None:
     def change(connection: Connection) -> None:
         wanted = update(hosts).where(hosts.c.name == name)
         since = hosts.c.updated_at
-        cause = cause_of(FleetVerdict(verdict), reason, name)
+        cause = make_cause_id(FleetVerdict(verdict), reason, name)
         changed = {"verdict": verdict, "reason": reason, "cause": cause, "due_at": None}
         connection.execute(wanted.values(**changed, verdict_since=since, revision=hosts.c.revision + 1))
 
@@ -99,7 +99,7 @@ def _row(number: int, now: float) -> dict[str, Any]:
         "updated_at": at,
         "verdict": verdict,
         "reason": reason.format(number % 8),
-        "cause": cause_of(FleetVerdict(verdict), reason.format(number % 8), name),
+        "cause": make_cause_id(FleetVerdict(verdict), reason.format(number % 8), name),
         "verdict_since": at,
     }
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from service_record.collector.assisted.host_states import ALL_STAGES, limit_of
+from service_record.collector.assisted.host_states import ALL_STAGES, find_limit
 from service_record.collector.assisted.installation_rules import CallRefused, Installation, progressed
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.schema import events, hosts, steps
@@ -233,10 +233,10 @@ def test_stage_limits_equal_the_assisted_service() -> None:
     minutes = {"Starting installation": 30, "Writing image to disk": 30, "Copying registry data to disk": 90}
     minutes |= {"Rebooting": 40, "Waiting for ignition": 1440}
 
-    assert {stage: limit_of(stage) / 60 for stage in ALL_STAGES} == {
+    assert {stage: find_limit(stage) / 60 for stage in ALL_STAGES} == {
         stage: minutes.get(stage, 60) for stage in ALL_STAGES
     }
-    assert limit_of("Rebooting", is_single_node=True) == 80 * 60
+    assert find_limit("Rebooting", is_single_node=True) == 80 * 60
 
 
 # Intended differences

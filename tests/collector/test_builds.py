@@ -16,7 +16,7 @@ from service_record.collector.domain.progress import (
     first,
     repeated,
 )
-from service_record.collector.domain.steps import ReportedStep, StepStatus, label_of
+from service_record.collector.domain.steps import ReportedStep, StepStatus, make_label
 from service_record.collector.store.reporting import Accepted, Report, record_steps
 from service_record.collector.store.schema import builds, steps
 from tests.collector.serving import Client, Served
@@ -24,7 +24,7 @@ from tests.collector.serving import Client, Served
 
 def step(name: str, status: str = "init", percentage: float | None = None, **fields: str) -> ReportedStep:
     return ReportedStep(
-        label=label_of(name),
+        label=make_label(name),
         name=name,
         status=StepStatus(status),
         percentage=percentage,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from service_record.collector.domain.definitions import Definitions, parse
-from service_record.collector.domain.steps import ReportedStep, StepStatus, label_of
+from service_record.collector.domain.steps import ReportedStep, StepStatus, make_label
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.schema import hosts, steps
 from service_record.record.config_file import ConfigError
@@ -53,7 +53,7 @@ def kept(server: Served) -> list[Any]:
 
 
 def reported(name: str, status: str = "done", **fields: Any) -> ReportedStep:
-    return ReportedStep(label=label_of(name), name=name, status=StepStatus(status), **fields)
+    return ReportedStep(label=make_label(name), name=name, status=StepStatus(status), **fields)
 
 
 def refusal_of(text: str) -> ConfigError | None:

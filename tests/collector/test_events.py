@@ -14,7 +14,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from service_record.collector.domain.access import presented
+from service_record.collector.domain.access import parse_token
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store import tokens
@@ -137,7 +137,7 @@ def test_stream_ends_with_its_session(running: Served) -> None:
     token = running.client("reader").token
     visitor = Visitor(running)
     visitor.sign_in(token)
-    known = some(presented(token))
+    known = some(parse_token(token))
     with streaming(visitor, state="old") as stream:
         stream.next()
         running.collector.writer.change(lambda connection: tokens.revoke(connection, known.id, 0.0)).result()

@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.collector.api.guard import Bucket, Buckets, address_of
+from service_record.collector.api.guard import Bucket, Buckets, make_address_key
 from service_record.collector.domain.access import (
     Forbidden,
     Grant,
     Presented,
     TokenKind,
-    digest_of,
-    expiry_of,
+    format_token,
+    hash_secret,
     is_group,
     is_within,
-    presented,
-    scope_of,
-    spelled,
+    parse_expiry,
+    parse_scope,
+    parse_token,
 )
 from service_record.collector.serving_settings import CollectorSettings, Rates
 from testing.collector import process
@@ -55,7 +55,7 @@ def test_only_failures_of_an_address_are_limited(tmp_path: Path) -> None:
     with served(settings_in(tmp_path, guesses=FEW)) as server:
         used, unused = server.client("host", "web1"), server.client("host", "web2")
         assert used.step("web1", "Disk setup").status == 201
-        guess = Client(server.url, spelled(1, "x" * 43))
+        guess = Client(server.url, format_token(1, "x" * 43))
 
         statuses = [guess.step("web1", "Disk setup").status for _ in range(5)]
 
@@ -96,7 +96,7 @@ def test_token_in_query_is_ignored(tmp_path: Path) -> None:
 
 @given(st.text(max_size=60))
 def test_any_text_is_a_token_or_none(text: str) -> None:
-    found = presented(text)
+    found = parse_token(text)
 
     assert found is None or (found.id < 10**18 and text.startswith("srt_"))
     if found is not None:
@@ -125,9 +125,13 @@ def test_failures_of_an_address_expire() -> None:
 
 
 def test_ipv6_addresses_count_by_network() -> None:
-    assert address_of("2001:db8::1") == address_of("2001:db8::ffff:1") != address_of("2001:db8:0:1::1")
-    assert address_of("fe80::1%eth0") == address_of("fe80::2")
-    assert address_of("192.0.2.1") != address_of("192.0.2.2")
+    assert (
+        make_address_key("2001:db8::1")
+        == make_address_key("2001:db8::ffff:1")
+        != make_address_key("2001:db8:0:1::1")
+    )
+    assert make_address_key("fe80::1%eth0") == make_address_key("fe80::2")
+    assert make_address_key("192.0.2.1") != make_address_key("192.0.2.2")
 
 
 @given(
@@ -160,7 +164,7 @@ def test_group_prefix_is_not_a_parent(group: str) -> None:
 )
 def test_invalid_scope_is_refused(kind: TokenKind, said: str) -> None:
     try:
-        scope = scope_of(kind, said)
+        scope = parse_scope(kind, said)
     except ValueError:
         return
     assert scope
@@ -265,9 +269,9 @@ def test_new_host_gets_reported_or_token_group(
 def test_scope_is_accepted_or_explained(kind: TokenKind, text: str, scope: str) -> None:
     if " " in scope:
         with pytest.raises(ValueError, match=f"^{scope}"):
-            scope_of(kind, text)
+            parse_scope(kind, text)
     else:
-        assert scope_of(kind, text) == scope
+        assert parse_scope(kind, text) == scope
 
 
 @pytest.mark.parametrize(
@@ -282,17 +286,17 @@ def test_scope_is_accepted_or_explained(kind: TokenKind, text: str, scope: str) 
     ],
 )
 def test_token_expiry_follows_option_or_kind(kind: TokenKind, text: str, expiry: float | None) -> None:
-    assert expiry_of(kind, text, 1000.0) == expiry
+    assert parse_expiry(kind, text, 1000.0) == expiry
     assert [kind for kind in TokenKind if kind.is_in_templates] == ["enrolment", "boot", "cloud-init"]
     with pytest.raises(ValueError, match="'36501d' is longer than 100 years; use never"):
-        expiry_of(kind, "36501d", 1000.0)
+        parse_expiry(kind, "36501d", 1000.0)
 
 
 @pytest.mark.parametrize(
     ("text", "token"),
     [
         ("srt_12_a_b", Presented(12, "a_b")),
-        (spelled(3, "x"), Presented(3, "x")),
+        (format_token(3, "x"), Presented(3, "x")),
         ("srt_" + "1" * 19 + "_x", Presented(int("1" * 18), "x")),
         *(
             (text, None)
@@ -301,8 +305,8 @@ def test_token_expiry_follows_option_or_kind(kind: TokenKind, text: str, expiry:
     ],
 )
 def test_token_is_parsed_as_written(text: str, token: Presented | None) -> None:
-    assert presented(text) == token
-    assert token is None or (token.fits(digest_of(token.secret)) and not token.fits(digest_of("other")))
+    assert parse_token(text) == token
+    assert token is None or (token.fits(hash_secret(token.secret)) and not token.fits(hash_secret("other")))
 
 
 def test_group_name_has_at_most_255_characters() -> None:

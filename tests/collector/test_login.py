@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service_record.collector.domain.access import presented
+from service_record.collector.domain.access import parse_token
 from service_record.collector.serving_settings import Rates
 from service_record.collector.store import tokens
 from service_record.collector.store.database import FILE
@@ -108,7 +108,7 @@ def test_session_ends_when_token_is_revoked(server: Served) -> None:
     visitor.sign_in(token)
     assert visitor.get("/").status == 200
 
-    known = some(presented(token))
+    known = some(parse_token(token))
     server.collector.writer.change(
         lambda connection: tokens.revoke(connection, known.id, time.time())
     ).result()

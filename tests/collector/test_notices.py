@@ -21,10 +21,10 @@ from service_record.collector.domain.destinations import (
     DestinationError,
     DestinationFilter,
     Notice,
-    message_of,
+    make_message,
     parse_destinations,
 )
-from service_record.collector.domain.verdicts import FleetVerdict, cause_of
+from service_record.collector.domain.verdicts import FleetVerdict, make_cause_id
 from service_record.collector.ingest.notifying import SEND_SECONDS, Notifier
 from service_record.collector.ingest.senders import make_senders
 from service_record.collector.process import Collector, NoticesError, read_destinations
@@ -58,7 +58,7 @@ def notice(verdict: str = "failed", before: str = "progressing", **values: Any) 
         ('verdicts = ["failed"]', True),
         ('causes = ["*No Disk*"]', True),
         ('causes = ["*network*", "*memory*"]', False),
-        (f'causes = ["{cause_of(FleetVerdict.FAILED, "no disk", "web1")}"]', True),
+        (f'causes = ["{make_cause_id(FleetVerdict.FAILED, "no disk", "web1")}"]', True),
         ('groups = ["dc1"]\ncauses = ["*network*"]', False),
     ],
 )
@@ -81,8 +81,8 @@ def test_end_goes_only_to_notified_destinations() -> None:
 def test_message_has_reason_once_and_count() -> None:
     together = [notice(id=number, host=f"web{number}") for number in range(1, 37)]
 
-    one = message_of(together[:1], "no disk", "https://c.example.com")
-    many = message_of(together, "no disk", "https://c.example.com")
+    one = make_message(together[:1], "no disk", "https://c.example.com")
+    many = make_message(together, "no disk", "https://c.example.com")
 
     assert one.title == "web1 failed: no disk"
     assert one.body.splitlines() == [
@@ -94,21 +94,21 @@ def test_message_has_reason_once_and_count() -> None:
     assert many.title == "36 hosts failed: no disk"
     assert many.body.splitlines()[0].startswith("Hosts: web1, web2, web3,")
     assert many.body.splitlines()[0].endswith("web20 and 16 more")
-    cause = cause_of(FleetVerdict.FAILED, "no disk", "web1")
+    cause = make_cause_id(FleetVerdict.FAILED, "no disk", "web1")
     assert many.body.splitlines()[-1] == f"https://c.example.com/?cause={cause}"
     assert "no disk" not in one.body + many.body
 
 
 def test_long_reason_is_shortened_in_title() -> None:
     reason = "x" * 5000
-    told = message_of([notice(reason=reason)], reason)
+    told = make_message([notice(reason=reason)], reason)
     assert len(told.title) == 200
     assert told.body.splitlines()[0] == "x" * 1999 + "…"
 
 
 def test_reason_has_no_mention_or_markup() -> None:
     reason = "<!channel> @everyone <b>disk</b> of root@web1\u202e"
-    told = message_of([notice(reason=reason)], reason)
+    told = make_message([notice(reason=reason)], reason)
     assert told.title == (
         "web1 failed: \u2039!channel\u203a @ everyone \u2039b\u203adisk\u2039/b\u203a of root@web1\\u202e"
     )

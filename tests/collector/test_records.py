@@ -175,9 +175,9 @@ def test_every_service_gets_a_share_of_the_limit(server: Served, host: str) -> N
     send(client, host, piece("c", 0, b"short"))
 
     with server.collector.database.reading() as connection:
-        host_id = record_rows.host_id_of(connection, host)
+        host_id = record_rows.read_host_id(connection, host)
         assert host_id is not None
-        ends = record_rows.ends_of(connection, host_id, 60_000, 40_000)
+        ends = record_rows.read_ends(connection, host_id, 60_000, 40_000)
 
     assert [(service, text.strip()) for service, text in ends] == [("a", row), ("b", row), ("c", b"short")]
 

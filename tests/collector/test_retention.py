@@ -16,7 +16,7 @@ from service_record.collector.assisted.cluster_rows import NewObject
 from service_record.collector.assisted.installation_rules import Event
 from service_record.collector.assisted.installations import Arrival
 from service_record.collector.domain.access import Grant, TokenKind
-from service_record.collector.domain.reports import step_of
+from service_record.collector.domain.reports import parse_step
 from service_record.collector.domain.retention import StoredBuild, plan
 from service_record.collector.ingest.housekeeping import Housekeeper, KeepLimits, orphans
 from service_record.collector.process import Collector
@@ -201,7 +201,7 @@ def test_looping_host_keeps_its_first_and_last_reports(
     grant = Grant(1, TokenKind.ADMIN)
     for start in range(0, 2000, 250):
         reports = [
-            Report("web1", step_of({"name": f"Step {number}", "status": "done"}), float(number), grant)
+            Report("web1", parse_step({"name": f"Step {number}", "status": "done"}), float(number), grant)
             for number in range(start, start + 250)
         ]
         with server.collector.database.changing() as connection:
@@ -221,7 +221,7 @@ def record(server: Served, first: int, count: int, **fields: str) -> None:
     """Store reports of web1, numbered and with 1,000 bytes of logs, in one transaction."""
     grant = Grant(1, TokenKind.ADMIN)
     reports = [
-        Report("web1", step_of({"name": f"Step {number}", **fields}), float(number), grant)
+        Report("web1", parse_step({"name": f"Step {number}", **fields}), float(number), grant)
         for number in range(first, first + count)
     ]
     with server.collector.database.changing() as connection:

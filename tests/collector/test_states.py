@@ -17,11 +17,11 @@ from service_record.collector.assisted.cluster_states import (
     ClusterSnapshot,
     ClusterState,
     Operator,
+    explain_state,
     is_successful,
     next_state,
-    reason_of,
 )
-from service_record.collector.assisted.host_states import MEANINGS, HostState, Position, Signal, move_of
+from service_record.collector.assisted.host_states import MEANINGS, HostState, Position, Signal, find_move
 from service_record.collector.assisted.installation_rules import Event, Installation, registered, signalled
 from tests.assisted_contract import load, openapi_file
 
@@ -87,7 +87,7 @@ def test_host_states_match_the_contract() -> None:
 def test_signals_follow_the_transition_table(
     state: HostState, signal: Signal, position: Position, after: HostState | None
 ) -> None:
-    row = move_of(state, signal, position)
+    row = find_move(state, signal, position)
 
     assert (None if row is None else row.to) == after
 
@@ -341,13 +341,13 @@ def test_cluster_transitions_have_no_cycle(reported: dict[str, object]) -> None:
 def test_reason_counts_installed_and_names_trouble() -> None:
     snapshot = five("installed " + BUSY, f"{BUSY} installing-pending-user-action")
 
-    assert reason_of(S.INSTALLING, snapshot) == (
+    assert explain_state(S.INSTALLING, snapshot) == (
         "1 of 3 control-plane hosts and 0 of 2 workers are installed. w2: installing-pending-user-action."
     )
-    assert reason_of(S.INSUFFICIENT, ClusterSnapshot(hosts=[of("known")])) == (
+    assert explain_state(S.INSUFFICIENT, ClusterSnapshot(hosts=[of("known")])) == (
         "1 of 3 control-plane hosts are discovered."
     )
-    assert reason_of(S.INSUFFICIENT, five("known disconnected known", "known")) == (
+    assert explain_state(S.INSUFFICIENT, five("known disconnected known", "known")) == (
         "4 of 5 hosts are known and sufficient. m2: disconnected."
     )
 

@@ -6,13 +6,13 @@ import pytest
 from sqlalchemy import select
 
 from service_record.collector.domain.access import Grant, TokenKind
-from service_record.collector.domain.reports import UnreadableReport, event_of, step_of, update_of
+from service_record.collector.domain.reports import UnreadableReport, parse_event, parse_step, parse_update
 from service_record.collector.domain.steps import (
     LONGEST_LOGS,
     ReportedStep,
     StepStatus,
     identify_report,
-    label_of,
+    make_label,
 )
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.reporting import Report, record_steps
@@ -139,7 +139,7 @@ LONG = "x" * LONGEST_LOGS
 )
 def test_invalid_fields_are_noted_or_dropped(fields: dict[str, Any], told: dict[str, Any]) -> None:
     named = fields.keys() & {"name", "label"}
-    assert differing(step_of(fields if named else {"name": "-", **fields})) == told
+    assert differing(parse_step(fields if named else {"name": "-", **fields})) == told
 
 
 @pytest.mark.parametrize(
@@ -155,10 +155,10 @@ def test_invalid_fields_are_noted_or_dropped(fields: dict[str, Any], told: dict[
     ],
 )
 def test_update_body_is_parsed_as_step(fields: dict[str, Any], told: dict[str, Any]) -> None:
-    host, step = update_of({"name": "web1", **fields})
-    assert (host, differing(step)) == ("web1", {"label": label_of(told["name"]), **told})
+    host, step = parse_update({"name": "web1", **fields})
+    assert (host, differing(step)) == ("web1", {"label": make_label(told["name"]), **told})
     with pytest.raises(UnreadableReport):
-        update_of(fields)
+        parse_update(fields)
 
 
 LAST = "modules-final"
@@ -188,10 +188,10 @@ def test_cloud_init_event_is_parsed_as_step(
     event = {"name": name, "event_type": kind, "description": "d", "result": result, "timestamp": 1.5}
     if told is None:
         with pytest.raises(UnreadableReport):
-            event_of(event, has_failed=has_failed)
+            parse_event(event, has_failed=has_failed)
     else:
-        step = event_of(event, has_failed=has_failed)
-        assert differing(step) == {"label": label_of(name), "name": name, "time": 1.5, **told}
+        step = parse_event(event, has_failed=has_failed)
+        assert differing(step) == {"label": make_label(name), "name": name, "time": 1.5, **told}
 
 
 def verdict_of(server: Served, host: str) -> str:
@@ -279,7 +279,7 @@ def test_step_that_starts_over_counts_again(server: Served) -> None:
 def test_repeats_in_one_transaction_count_once(server: Served) -> None:
     server.client("admin")
     grant = Grant(1, TokenKind.ADMIN)
-    step = step_of({"name": "Packages", "status": "init", "boot": "b1", "sequence": 1})
+    step = parse_step({"name": "Packages", "status": "init", "boot": "b1", "sequence": 1})
     reports = [Report("web1", step, 1.0, grant), Report("web1", step, 2.0, grant)]
 
     with server.collector.database.changing() as connection:
@@ -305,13 +305,13 @@ def test_repeats_in_one_transaction_count_once(server: Served) -> None:
     ],
 )
 def test_update_at_full_percentage_can_be_a_failure(status: str, expected: str) -> None:
-    _, step = update_of({"name": "web1", "status": status, "percentage": 100})
+    _, step = parse_update({"name": "web1", "status": status, "percentage": 100})
 
     assert step.status == expected
 
 
 def test_same_report_of_two_hosts_has_two_identities() -> None:
-    step = step_of({"name": "Disk setup", "status": "done"})
+    step = parse_step({"name": "Disk setup", "status": "done"})
 
     assert identify_report("web1", step) == identify_report("web1", step)
     assert identify_report("web1", step).number != identify_report("web2", step).number

@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from service_record.collector.assisted.installations import Arrival, arrive
 from service_record.collector.domain.access import Grant, TokenKind
-from service_record.collector.domain.reports import step_of
+from service_record.collector.domain.reports import parse_step
 from service_record.collector.domain.silence import Absence, count_from
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
@@ -152,7 +152,7 @@ def add_report(collector: Collector, report: Report) -> Accepted:
 
 def test_unjudged_host_is_progressing(settings: CollectorSettings) -> None:
     with Collector(settings) as collector:  # background work has not started
-        grant, step = Grant(1, TokenKind.ADMIN), step_of({"name": "Disk setup"})
+        grant, step = Grant(1, TokenKind.ADMIN), parse_step({"name": "Disk setup"})
         add_report(collector, Report("web1", step, 1.0, grant))
         collector.writer.change(lambda connection: put_host(connection, "web2", {}, 1.0)).result()
         collector.writer.change(lambda connection: arrive(connection, Arrival("web3", grant, 1.0))).result()
@@ -168,7 +168,7 @@ def test_busy_host_is_not_judged_continuously(settings: CollectorSettings) -> No
             now = collector.now()
             due_at = collector.sweeper.due_at(now)
             report = Report(
-                "web1", step_of({"label": "disk", "name": f"Try {reports}"}), now, grant, due_at=due_at
+                "web1", parse_step({"label": "disk", "name": f"Try {reports}"}), now, grant, due_at=due_at
             )
             accepted = add_report(collector, report)
             collector.sweeper.tell(accepted.host_id)
@@ -193,7 +193,7 @@ def test_several_processes_judge_each_host_once(settings: CollectorSettings) -> 
 
 
 def report_of_many(collector: Collector, clock: Clock, count: int) -> None:
-    step = step_of({"name": "Disk setup", "status": "init"})
+    step = parse_step({"name": "Disk setup", "status": "init"})
     for number in range(count):
         report = Report(f"web{number}", step, clock(), Grant(1, TokenKind.ADMIN))
         add_report(collector, report)

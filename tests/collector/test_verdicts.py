@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from service_record.collector.assisted.host_states import limit_of
+from service_record.collector.assisted.host_states import find_limit
 from service_record.collector.domain.progress import Progress, advance, begins_build, ended, first
-from service_record.collector.domain.reports import step_of
+from service_record.collector.domain.reports import parse_step
 from service_record.collector.domain.silence import SilenceBasis, SilenceBudgets, Took
 from service_record.collector.domain.steps import ReportedStep
 from service_record.collector.domain.verdicts import (
@@ -36,7 +36,7 @@ class Host:
     budgets: SilenceBudgets = field(default_factory=SilenceBudgets)
 
     def says(self, name: str, status: str = "", after: float = MINUTE, **fields: object) -> "Host":
-        return self.reports(step_of({"name": name, "status": status, **fields}), after)
+        return self.reports(parse_step({"name": name, "status": status, **fields}), after)
 
     def reports(self, step: ReportedStep, after: float = MINUTE) -> "Host":
         self.now += after
@@ -275,7 +275,7 @@ def installed(
 def test_installation_stage_has_assisted_service_limit(
     stage: str, is_single_node: bool, minutes: int
 ) -> None:
-    host = installed(stage, limit=limit_of(stage, is_single_node=is_single_node))
+    host = installed(stage, limit=find_limit(stage, is_single_node=is_single_node))
 
     assert host.verdict(minutes * MINUTE - 1).verdict == "progressing"
     assert host.verdict(minutes * MINUTE).verdict == "stuck"
@@ -362,7 +362,7 @@ class Judged(RuleBasedStateMachine):
     def report(self, fields: dict[str, object], after: float) -> None:
         before, said = self.host.known.progress, self.host.verdict()
 
-        self.host.reports(step_of(fields), after)
+        self.host.reports(parse_step(fields), after)
 
         progress = some(self.host.known.progress)
         if said.verdict is FleetVerdict.DONE and before is not None and progress.number == before.number:
@@ -381,7 +381,7 @@ class Judged(RuleBasedStateMachine):
     def install(self, stage: str) -> None:
         self.host.now += 1
         at, status = self.host.now, "installing-in-progress"
-        found = InstallationSeen(stage=stage, status=status, updated_at=at, limit=limit_of(stage))
+        found = InstallationSeen(stage=stage, status=status, updated_at=at, limit=find_limit(stage))
         self.host.known = replace(self.host.known, installation=found, heard_at=self.host.now)
 
     @rule(after=st.sampled_from([1.0, 900.0, 86_400.0]))
@@ -420,6 +420,8 @@ def test_step_with_percentage_is_still_running() -> None:
     host = Host().says("Packages", "init").says("Packages", percentage=40)
     assert host.known.progress is not None
 
-    (found,) = ended(host.known.progress, step_of({"name": "Packages", "status": "done"}), host.now + MINUTE)
+    (found,) = ended(
+        host.known.progress, parse_step({"name": "Packages", "status": "done"}), host.now + MINUTE
+    )
 
     assert found.seconds == 2 * MINUTE

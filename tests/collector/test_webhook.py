@@ -289,7 +289,7 @@ def test_message_is_dropped_after_many_tries() -> None:
 
 
 def test_secret_is_plain_text_or_whsec_base64() -> None:
-    assert senders.secret_of(b"plain text\n") == b"plain text"
-    assert senders.secret_of(b"whsec_" + base64.b64encode(SECRET) + b"\n") == SECRET
+    assert senders.parse_secret(b"plain text\n") == b"plain text"
+    assert senders.parse_secret(b"whsec_" + base64.b64encode(SECRET) + b"\n") == SECRET
     with pytest.raises(ValueError, match="base64"):
-        senders.secret_of(b"whsec_%%%")
+        senders.parse_secret(b"whsec_%%%")

@@ -24,7 +24,7 @@ from service_record.collector.api.serving import Serving, caller, host_name
 from service_record.collector.assisted import installations
 from service_record.collector.assisted.host_states import HostState
 from service_record.collector.assisted.installation_rules import Mapped
-from service_record.collector.domain.access import GROUP_PATTERN, Grant, TokenKind, expiry_of, scope_of
+from service_record.collector.domain.access import GROUP_PATTERN, Grant, TokenKind, parse_expiry, parse_scope
 from service_record.collector.store import (
     administration,
     tokens,
@@ -151,10 +151,10 @@ async def make_token(serving: Serving, grant: Grant, asked: NewToken) -> TokenMa
     try:
         new = tokens.TokenRequest(
             kind=asked.kind,
-            scope=scope_of(asked.kind, asked.scope),
+            scope=parse_scope(asked.kind, asked.scope),
             name=asked.name,
             created_by=grant.holder,
-            expires_at=expiry_of(asked.kind, asked.expires, now),
+            expires_at=parse_expiry(asked.kind, asked.expires, now),
         )
     except ValueError as error:
         raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None

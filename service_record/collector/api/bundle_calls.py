@@ -24,11 +24,11 @@ from service_record.collector.assisted import cluster_rows, installations
 from service_record.collector.assisted.assisted_calls import id_in_path
 from service_record.collector.assisted.cluster_rows import NewObject
 from service_record.collector.assisted.installation_rules import CLUSTER_LOGS, LOGS_TYPES, CallRefused, is_id
-from service_record.collector.assisted.installations import Arrival, group_of
+from service_record.collector.assisted.installations import Arrival, read_group
 from service_record.collector.domain.access import Forbidden, Grant, TokenKind
 from service_record.collector.domain.steps import readable
 from service_record.collector.ingest.incoming import Arriving
-from service_record.collector.logs import fault_of, log
+from service_record.collector.logs import describe_fault, log
 from service_record.collector.store import (
     bundle_rows,
 )
@@ -132,7 +132,7 @@ def _find_host(connection: Connection, grant: Grant, cluster_id: str, host_id: s
     """Return the name of a host, or the id if it is unknown. Raises CallRefused or Forbidden."""
     installation = installations.find(connection, host_id)
     name = installation.host if installation else host_id
-    group = installation.group if installation else group_of(connection, host_id)
+    group = installation.group if installation else read_group(connection, host_id)
     may_write = grant.may_write(name, grant.group_of_new_host("") if group is None else group)
     if not may_write:
         raise Forbidden(f"this token may not write for {host_id}")
@@ -160,7 +160,7 @@ async def _delete_object(serving: Serving, key: str) -> None:
     try:
         await run_in_threadpool(serving.collector.objects.delete, [key])
     except ObjectError as fault:  # housekeeping deletes objects without a row after a day
-        log().warning("an object could not be deleted", **fault_of(fault))
+        log().warning("an object could not be deleted", **describe_fault(fault))
 
 
 async def _keep_cluster_logs(serving: Serving, sent: Sent, name: str, file: Arriving) -> None:

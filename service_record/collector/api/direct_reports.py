@@ -20,10 +20,10 @@ from service_record.collector.api.guard import bearer_token
 from service_record.collector.api.metrics import Metrics, log_fault, log_refusal, new_request_id
 from service_record.collector.api.operation import HOSTS
 from service_record.collector.api.requests import parse_fields
-from service_record.collector.api.serving import REFUSED, Serving, refusal_of
+from service_record.collector.api.serving import REFUSED, Serving, make_refusal
 from service_record.collector.api.step_calls import accept_report, make_report
-from service_record.collector.domain.access import presented
-from service_record.collector.domain.reports import step_of
+from service_record.collector.domain.access import parse_token
+from service_record.collector.domain.reports import parse_step
 from service_record.collector.store.reporting import Report, record_steps
 from service_record.collector.store.row_writer import Unavailable
 from service_record.http.address import is_host_name
@@ -73,14 +73,14 @@ class DirectReports:
             elif name == b"idempotency-key":
                 key = value
         serving = self._serving
-        token = presented(bearer_token(authorization.decode("latin-1")) or "")
+        token = parse_token(bearer_token(authorization.decode("latin-1")) or "")
         grant = None if token is None else serving.guard.find_cached(token)
         if grant is None or grant.kind not in HOSTS.kinds:
             return False
         if not is_host_name(host) or len(body) > serving.settings.most_body:
             return False
         try:
-            step = step_of(parse_fields(body))
+            step = parse_step(parse_fields(body))
         except REFUSED:
             return False
         if not serving.guard.admit_at_once(grant, host):
@@ -115,7 +115,7 @@ class DirectReports:
             address = client[0] if client else ""
             event = {"method": "POST", "route": ROUTE, "address": address, "token": report.grant.token_id}
             known = isinstance(error, REFUSED)
-            refusal = refusal_of(error) if known else log_fault(request_id, event, error)
+            refusal = make_refusal(error) if known else log_fault(request_id, event, error)
             response = refused(refusal)
             status, body = HTTPStatus(response.status_code), bytes(response.body)
             headers = _header_lines(response.raw_headers, is_tls=is_tls)

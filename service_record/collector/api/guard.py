@@ -19,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from service_record.collector.api.answering import Refusal
-from service_record.collector.domain.access import Grant, Presented, TokenKind, presented
+from service_record.collector.domain.access import Grant, Presented, TokenKind, parse_token
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import Rates
 from service_record.collector.store import tokens
@@ -90,7 +90,7 @@ class Buckets:
         return bucket.take(self._rates, now, patience)
 
 
-def address_of(host: str) -> str:
+def make_address_key(host: str) -> str:
     """Return the key under which failures of an address are counted: for IPv6 its /64 network.
 
     One machine usually has a whole /64, so single addresses would not limit it.
@@ -143,7 +143,7 @@ class Guard:
         self._sessions = Buckets(rates)
         self._guesses = Buckets(collector.settings.guesses)
 
-    async def grant(self, request: Request, *, is_counted: bool = True) -> Grant:
+    async def check_request(self, request: Request, *, is_counted: bool = True) -> Grant:
         """Return the rights of a request's token.
 
         With `is_counted=False` the request is not counted; its handler calls `admit_report` once it knows the
@@ -155,10 +155,10 @@ class Guard:
         token = _read_token(request)
         if token is None:
             raise _unauthorized("this needs a token: Authorization: Bearer srt_...")
-        return await self.grant_of(token, request, is_counted=is_counted)
+        return await self.check_token(token, request, is_counted=is_counted)
 
-    async def grant_of(self, token: Presented, request: Request, *, is_counted: bool = True) -> Grant:
-        """Return the rights of this token, for example from a login form. Raises Refusal like `grant`."""
+    async def check_token(self, token: Presented, request: Request, *, is_counted: bool = True) -> Grant:
+        """Return the rights of this token, for example from a login form. Raises Refusal like `check_request`."""
         grant = self.find_cached(token) or await self._look_up(token, request)
         request.state.token_id = grant.token_id
         if is_counted:
@@ -266,7 +266,7 @@ class Guard:
     async def _look_up(self, token: Presented, request: Request) -> Grant:
         def read_grant() -> Grant | None:
             with self._collector.database.reading() as connection:
-                return tokens.grant_of(connection, token, self._collector.now())
+                return tokens.read_grant(connection, token, self._collector.now())
 
         grant = await run_in_threadpool(read_grant)
         now = time.monotonic()
@@ -280,7 +280,7 @@ class Guard:
 
         Only failures are limited: one broken client must not lock out other clients behind the same address.
         """
-        address = address_of(request.client.host if request.client else "")
+        address = make_address_key(request.client.host if request.client else "")
         wait = self._guesses.take(address, now)
         if wait:
             return _too_many_requests("too many bad tokens came from this address", wait)
@@ -290,8 +290,8 @@ class Guard:
 def _read_token(request: Request) -> Presented | None:
     """Return the token from `Authorization: Bearer`, or from `X-Secret-Key` of an assisted agent."""
     if (token := bearer_token(request.headers.get("authorization", ""))) is not None:
-        return presented(token)
-    return presented(request.headers.get("x-secret-key", "").strip())
+        return parse_token(token)
+    return parse_token(request.headers.get("x-secret-key", "").strip())
 
 
 def bearer_token(header: str) -> str | None:

@@ -29,7 +29,7 @@ from service_record.collector.api.answering import (
 from service_record.collector.api.operation import ANYBODY, READERS, operation
 from service_record.collector.api.serving import Serving, caller
 from service_record.collector.assisted.cluster_rows import count_by_status
-from service_record.collector.logs import fault_of, log
+from service_record.collector.logs import describe_fault, log
 from service_record.collector.process import Collector
 from service_record.collector.store import notices
 from service_record.collector.store.absences import sum_absences
@@ -244,7 +244,7 @@ def new_request_id() -> str:
 
 def log_fault(request_id: str, event: Mapping[str, object], fault: Exception) -> Refusal:
     """Log an exception that no handler expected. Return the refusal that answers the request."""
-    log().error("fault", request=request_id, **event, **fault_of(fault))
+    log().error("fault", request=request_id, **event, **describe_fault(fault))
     reason = f"internal error of the collector; its log has it as {request_id}"
     return Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, reason)
 

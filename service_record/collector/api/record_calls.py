@@ -14,7 +14,7 @@ from service_record.collector.api.answering import Conflict, Download, JsonAnswe
 from service_record.collector.api.operation import HOSTS, HOSTS_AND_READERS, READERS, TEXT, Short, operation
 from service_record.collector.api.requests import read_body
 from service_record.collector.api.serving import Serving, caller, host_name, plain_body
-from service_record.collector.assisted.installations import Arrival, group_of
+from service_record.collector.assisted.installations import Arrival, read_group
 from service_record.collector.domain.steps import readable
 from service_record.collector.store import bundle_rows, record_rows
 from service_record.collector.store.record_rows import Elsewhere, HeldFile, write_last_words
@@ -70,17 +70,17 @@ async def get_records(request: Request) -> JsonAnswer[StoredRecords]:
     host = host_name(request.path_params["host"])
 
     def look_up(connection: Connection) -> StoredRecords | None:
-        group = group_of(connection, host)
+        group = read_group(connection, host)
         if group is None:
             group = grant.group_of_new_host("")
         if not grant.may_read_group(group) and not grant.may_write(host, group):
             if grant.may_read:
                 return None
             raise Refusal(HTTPStatus.FORBIDDEN, f"this token may not read of {host}")
-        host_id = record_rows.host_id_of(connection, host)
+        host_id = record_rows.read_host_id(connection, host)
         if host_id is None:
             return None if grant.may_read else StoredRecords(host, (), (), None)
-        files = record_rows.held_of(connection, host_id)
+        files = record_rows.read_held_files(connection, host_id)
         bundle = bundle_rows.latest_with_records(connection, host) if grant.may_read else None
         return StoredRecords(host, _sum_by_service(files), tuple(map(_stored_file, files)), bundle)
 
@@ -98,8 +98,8 @@ async def get_record(request: Request) -> Download:
     service = str(request.path_params["service"])
 
     def begin(connection: Connection) -> tuple[list[int | None], int | None]:
-        host_id = record_rows.host_id_of(connection, host)
-        places = [] if host_id is None else record_rows.places_of(connection, host_id, service)
+        host_id = record_rows.read_host_id(connection, host)
+        places = [] if host_id is None else record_rows.list_places(connection, host_id, service)
         return places, bundle_rows.latest_with_records(connection, host)
 
     places, bundle = await serving.ask(begin)

@@ -15,12 +15,12 @@ from service_record.collector.api.guard import Guard
 from service_record.collector.api.operation import READERS, Handler, Operation
 from service_record.collector.api.requests import parse_query, read_body, read_fields
 from service_record.collector.assisted.installation_rules import CallRefused
-from service_record.collector.assisted.installations import TakenId, group_of
+from service_record.collector.assisted.installations import TakenId, read_group
 from service_record.collector.domain.access import Forbidden, Grant
 from service_record.collector.domain.reports import UnreadableReport
 from service_record.collector.domain.steps import readable
 from service_record.collector.ingest.incoming import TooMany
-from service_record.collector.logs import fault_of, log
+from service_record.collector.logs import describe_fault, log
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.objects import ObjectError
@@ -81,7 +81,7 @@ def guarded(operation: Operation) -> Handler:
 
     async def checked(request: Request) -> Response:
         serving = Serving.of(request)
-        grant = await serving.guard.grant(request, is_counted=not operation.has_host_in_body)
+        grant = await serving.guard.check_request(request, is_counted=not operation.has_host_in_body)
         if operation.has_closed_query and (odd := set(request.query_params) - names):
             known = f"; there are {', '.join(sorted(names))}" if names else ""
             reason = f"there is no parameter {readable(min(odd))[:64]}{known}"
@@ -112,7 +112,7 @@ async def check_readable(serving: Serving, grant: Grant, host: str) -> None:
     """Raise Refusal 404 if the grant is confined to a group and the host is not in it."""
     if not grant.confined_to:
         return
-    group = await serving.ask(lambda connection: group_of(connection, host))
+    group = await serving.ask(lambda connection: read_group(connection, host))
     if group is None or not grant.may_read_group(group):
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {host}")
 
@@ -144,7 +144,7 @@ REFUSED: Final[tuple[type[Exception], ...]] = (Refusal, CallRefused, *_STATUSES)
 """Exceptions that a handler raises to answer with an error status."""
 
 
-def refusal_of(error: Exception) -> Refusal:
+def make_refusal(error: Exception) -> Refusal:
     """Convert one of the `REFUSED` exceptions to a `Refusal`."""
     if isinstance(error, Refusal):
         return error
@@ -152,7 +152,7 @@ def refusal_of(error: Exception) -> Refusal:
         return Refusal(error.status, str(error))
     reason = str(error)
     if isinstance(error, ObjectError):  # the message has the store's address, which clients must not see
-        log().error("object store", said=reason, **fault_of(error))
+        log().error("object store", said=reason, **describe_fault(error))
         reason = "the bundle store does not answer at the moment"
     status = next(status for kind, status in _STATUSES.items() if isinstance(error, kind))
     is_temporary = status == HTTPStatus.SERVICE_UNAVAILABLE

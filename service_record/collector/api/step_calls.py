@@ -18,11 +18,11 @@ from service_record.collector.api.serving import (
     Serving,
     caller,
     host_name,
+    make_refusal,
     plain_body,
-    refusal_of,
 )
-from service_record.collector.domain.access import Grant, TokenKind, presented
-from service_record.collector.domain.reports import event_of, step_of, update_of
+from service_record.collector.domain.access import Grant, TokenKind, parse_token
+from service_record.collector.domain.reports import parse_event, parse_step, parse_update
 from service_record.collector.domain.steps import ReportedStep, StepStatus
 from service_record.collector.store.host_rows import read_progress
 from service_record.collector.store.purge import STEP_BYTES
@@ -117,7 +117,7 @@ class StepsAccepted(msgspec.Struct, omit_defaults=True):
 )
 async def post_step(request: Request) -> Created[StepsAccepted]:
     """Report a step. It is acknowledged once it is on disk."""
-    step = step_of(parse_fields(await plain_body(request)))
+    step = parse_step(parse_fields(await plain_body(request)))
     return await _store_step(request, caller(request)[1], request.path_params["host"], step)
 
 
@@ -131,7 +131,7 @@ async def post_step(request: Request) -> Created[StepsAccepted]:
 async def get_step(request: Request) -> Created[StepsAccepted]:
     """Report a step in the query, for a wget that can only GET."""
     _refuse_head(request)
-    step = step_of(parse_form(request.url.query))
+    step = parse_step(parse_form(request.url.query))
     return await _store_step(request, caller(request)[1], request.path_params["host"], step)
 
 
@@ -153,7 +153,7 @@ def _refuse_head(request: Request) -> None:
 async def post_update(request: Request) -> Created[StepsAccepted]:
     """Report a step in the form of the thread of Foreman's RFC."""
     fields = parse_fields(await plain_body(request))
-    host, step = update_of(fields)
+    host, step = parse_update(fields)
     serving, grant = caller(request)
     await serving.guard.admit_report(grant, host)
     return await _store_step(request, grant, host, step)
@@ -185,16 +185,16 @@ async def post_event(request: Request) -> Created[StepsAccepted]:
 
     progress = await serving.ask(lambda connection: read_progress(connection, grant.scope))
     has_failed = progress is not None and progress.failure is not None and progress.ended_at is None
-    step = event_of(fields, has_failed=has_failed)
+    step = parse_event(fields, has_failed=has_failed)
     return await _store_step(request, replace(grant, kind=TokenKind.HOST), grant.scope, step)
 
 
 async def _check_token_in_path(request: Request, kind: TokenKind) -> Grant:
     """Return the rights of the token in the path. Raises Refusal if it is invalid or of another kind."""
-    token = presented(request.path_params["secret"])
+    token = parse_token(request.path_params["secret"])
     if token is None:
         raise Refusal(HTTPStatus.UNAUTHORIZED, f"the address has no token: /api/v1/{kind}/srt_...")
-    grant = await Serving.of(request).guard.grant_of(token, request)
+    grant = await Serving.of(request).guard.check_token(token, request)
     if grant.kind is not kind:
         raise Refusal(HTTPStatus.FORBIDDEN, f"a token of kind {grant.kind} must not stand in this address")
     return grant
@@ -281,7 +281,7 @@ async def post_reports(request: Request) -> JsonAnswer[ReportAnswers]:
                 raise Refusal(HTTPStatus.BAD_REQUEST, "a report is an object")
             host = host_name(str(fields.get("host") or ""))
             own_key = str(fields.get("key") or "") or (key and f"{key}/{number}")
-            reports[number] = make_report(serving, grant, host, step_of(fields), own_key)
+            reports[number] = make_report(serving, grant, host, parse_step(fields), own_key)
         except REFUSED as fault:
             answers[number] = _refused_report(fault)
     refusals = await serving.guard.admit_reports(grant, [report.host for report in reports.values()])
@@ -304,6 +304,6 @@ async def post_reports(request: Request) -> JsonAnswer[ReportAnswers]:
 
 
 def _refused_report(error: Exception) -> ReportAnswer:
-    refusal = refusal_of(error)
+    refusal = make_refusal(error)
     wait = int(refusal.headers.get("Retry-After", "0"))
     return ReportAnswer(int(refusal.status), detail=str(refusal), retry_after=wait)

@@ -21,8 +21,8 @@ from service_record.collector.assisted.installation_rules import (
     ROLES,
     CallRefused,
     Installation,
-    event_of,
     is_id,
+    parse_event,
     progressed,
     with_logs_state,
 )
@@ -100,7 +100,7 @@ async def get_hosts(request: Request, query: ClusterHostsQuery) -> JsonAnswer[li
         rows = await serving.ask(look_up)
     now = serving.collector.now()
     views = [
-        _view_of(one.installation, now)
+        _make_view(one.installation, now)
         for one in rows
         if (grant.may_read_group(one.group) or grant.may_write(one.host, one.group))
         and query.role in {UNSET, one.installation.role}
@@ -145,7 +145,7 @@ async def put_logs_progress(request: Request) -> NoContent:
 async def post_event(request: Request) -> CreatedEmpty:
     """As the assisted-service: report an event of a host or of a cluster."""
     serving, grant = caller(request)
-    event = event_of(await object_in(request))
+    event = parse_event(await object_in(request))
     add_event = installations.add_event if event.host_id else cluster_rows.add_event
     now = serving.collector.now()
     await serving.change(lambda connection: add_event(connection, event, grant, now))
@@ -174,7 +174,7 @@ async def register_host(request: Request) -> Created[AssistedHost]:
         return installations.register_agent(connection, arrival, infra_env_id)
 
     host = await serving.change(register)
-    return Created(_view_of(host, now))
+    return Created(_make_view(host, now))
 
 
 @operation(
@@ -230,7 +230,7 @@ async def object_in(request: Request) -> dict[str, Any]:
     return value
 
 
-def _view_of(host: Installation, now: float) -> AssistedHost:
+def _make_view(host: Installation, now: float) -> AssistedHost:
     has_failed = host.status == "error"  # then `info` is the reason
     return AssistedHost(
         id=host.id,

@@ -28,7 +28,7 @@ from service_record.collector.assisted.assisted_reports import (
     parse_operator,
 )
 from service_record.collector.assisted.cluster_rows import ClusterDefinition, ClusterDetail
-from service_record.collector.assisted.installation_rules import is_id, logs_state_of
+from service_record.collector.assisted.installation_rules import is_id, parse_logs_state
 from service_record.collector.domain.access import Grant
 from service_record.collector.domain.steps import LONGEST_NAME, readable
 from service_record.collector.process import Collector
@@ -97,7 +97,7 @@ async def complete(request: Request) -> AcceptedAnswer[ClusterReference]:
 )
 async def put_logs_progress(request: Request) -> NoContent:
     """As the assisted-service: report the upload of a cluster's logs."""
-    await _report(request, logs_state=logs_state_of(await _read_body(request)))
+    await _report(request, logs_state=parse_logs_state(await _read_body(request)))
     return NoContent()
 
 

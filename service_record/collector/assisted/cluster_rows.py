@@ -30,8 +30,8 @@ from service_record.collector.assisted.cluster_states import (
     ClusterSnapshot,
     ClusterState,
     Operator,
+    explain_state,
     next_state,
-    reason_of,
 )
 from service_record.collector.assisted.installation_rules import (
     CLOCK_DIFFERENCE_SECONDS,
@@ -53,7 +53,7 @@ from service_record.collector.store.schema import (
     hosts,
     installations,
 )
-from service_record.collector.store.selecting import columns_of, rows_as
+from service_record.collector.store.selecting import rows_as, select_columns
 from service_record.http.collector_answers import ClusterSummary, ShownEvent
 
 T = TypeVar("T")
@@ -160,7 +160,7 @@ def list_clusters(
     `named`: ids or names of the clusters to return; if empty, all clusters except those that were installed
     before the time `done_since`. `confined_to`: a group; clusters with a host outside of it are left out.
     """
-    query = columns_of(ClusterSummary, clusters).where(_is_readable(confined_to))
+    query = select_columns(ClusterSummary, clusters).where(_is_readable(confined_to))
     if named:
         query = query.where(is_named(named))
     elif done_since is not None:
@@ -183,7 +183,7 @@ def show_cluster(
 
     Returns None if there is no such cluster, or if not all of its hosts are in the group `confined_to`.
     """
-    query = columns_of(ClusterSummary, clusters).where(_is_readable(confined_to), is_named([cluster_id]))
+    query = select_columns(ClusterSummary, clusters).where(_is_readable(confined_to), is_named([cluster_id]))
     summaries = rows_as(connection, ClusterSummary, query.order_by(clusters.c.id).limit(1))
     if not summaries:
         return None
@@ -393,7 +393,7 @@ def _refresh(connection: Connection, cluster_id: str, now: float) -> None:
     failure = "" if state in BEFORE else row.completion_info
     values = {
         "status": state.value,
-        "reason": failure or reason_of(state, snapshot),
+        "reason": failure or explain_state(state, snapshot),
         "is_told": snapshot.is_told,
         "since": row.since if row.since is not None and state is before else now,
         "hosts": len(snapshot.hosts),
@@ -521,5 +521,5 @@ def _read_rows(
     connection: Connection, kind: type[T], table: Table, cluster_id: str, order: Any
 ) -> tuple[T, ...]:
     """Return the first 100 rows of a cluster in a table, as objects of the type `kind`."""
-    query = columns_of(kind, table).where(table.c.cluster_id == cluster_id)
+    query = select_columns(kind, table).where(table.c.cluster_id == cluster_id)
     return rows_as(connection, kind, query.order_by(order).limit(_MAX_ROWS))

@@ -293,7 +293,7 @@ def next_state(state: ClusterState, snapshot: ClusterSnapshot) -> ClusterState:
     return state
 
 
-def reason_of(state: ClusterState, snapshot: ClusterSnapshot) -> str:
+def explain_state(state: ClusterState, snapshot: ClusterSnapshot) -> str:
     """Return sentences for users: how many hosts are ready or installed, and which hosts have problems."""
     reason = _describe_missing_hosts(snapshot) if state in BEFORE else _describe_installed_hosts(snapshot)
     return " ".join(

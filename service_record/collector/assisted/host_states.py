@@ -181,13 +181,13 @@ MOVES: Final = (
 """The first matching row is used. Without a matching row, the state does not change."""
 
 
-def move_of(state: str, signal: Signal, position: Position) -> Move | None:
+def find_move(state: str, signal: Signal, position: Position) -> Move | None:
     """Return the transition that a signal causes in a state, or None."""
     rows = (row for row in MOVES if row.signal is signal and position in row.at)
     return next((row for row in rows if state in row.sources), None)
 
 
-def meaning_of(state: str) -> str:
+def describe_state(state: str) -> str:
     """Return the meaning of a state in one sentence, or empty for an unknown state."""
     return MEANINGS.get(HostState(state), "") if state in set(HostState) else ""
 
@@ -238,7 +238,7 @@ ALL_STAGES: Final = frozenset({*_MASTER, *_WORKER, *_BOOTSTRAP, *_SINGLE_NODE, F
 """Every stage that may be reported."""
 
 
-def stages_of(role: str, *, is_bootstrap: bool = False, is_single_node: bool = False) -> tuple[str, ...]:
+def list_stages(role: str, *, is_bootstrap: bool = False, is_single_node: bool = False) -> tuple[str, ...]:
     """Return the stages of a role in order; empty while no role is assigned."""
     if is_single_node:
         return _SINGLE_NODE
@@ -247,12 +247,12 @@ def stages_of(role: str, *, is_bootstrap: bool = False, is_single_node: bool = F
     return {"worker": _WORKER, "master": _MASTER, "arbiter": _MASTER}.get(role, ())
 
 
-def percentage_of(stage: str, stages: tuple[str, ...]) -> int:
+def find_percentage(stage: str, stages: tuple[str, ...]) -> int:
     """Return the progress in per cent of a host in a stage; 0 if the role does not have the stage."""
     return (stages.index(stage) + 1) * 100 // len(stages) if stage in stages else 0
 
 
-def limit_of(stage: str, *, is_single_node: bool = False) -> float:
+def find_limit(stage: str, *, is_single_node: bool = False) -> float:
     """Return the seconds since the last report of a stage after which the host is late."""
     if stage == REBOOTING and is_single_node:
         return _REBOOTING_SINGLE_NODE

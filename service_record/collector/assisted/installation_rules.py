@@ -24,10 +24,10 @@ from service_record.collector.assisted.host_states import (
     Move,
     Position,
     Signal,
-    limit_of,
-    move_of,
-    percentage_of,
-    stages_of,
+    find_limit,
+    find_move,
+    find_percentage,
+    list_stages,
 )
 from service_record.collector.domain.silence import Absence, count_from
 
@@ -137,16 +137,16 @@ class Installation(Mapped):
     @property
     def stages(self) -> tuple[str, ...]:
         """The stages of the host's role, in order."""
-        return stages_of(self.role, is_bootstrap=self.is_bootstrap, is_single_node=self.is_single_node)
+        return list_stages(self.role, is_bootstrap=self.is_bootstrap, is_single_node=self.is_single_node)
 
     @property
     def percentage(self) -> int:
-        return percentage_of(self.stage, self.stages)
+        return find_percentage(self.stage, self.stages)
 
     @property
     def limit(self) -> float:
         """The time limit of the current stage: seconds without a report until the host is late."""
-        return limit_of(self.stage, is_single_node=self.is_single_node)
+        return find_limit(self.stage, is_single_node=self.is_single_node)
 
     @property
     def position(self) -> Position:
@@ -197,13 +197,13 @@ class Installation(Mapped):
         signals = [(Signal.REBOOT_IS_LATE, self.stage_updated_at + self.limit)]
         if self.checked_in_at is not None:
             signals.insert(0, (Signal.SILENT, self.checked_in_at + self.silent_after))
-        moves = ((at, move_of(self.status, signal, self.position)) for signal, at in signals)
+        moves = ((at, find_move(self.status, signal, self.position)) for signal, at in signals)
         return [(at, move) for at, move in moves if move is not None]
 
 
 def signalled(host: Installation, signal: Signal, now: float) -> Installation:
     """Return the installation after a signal. If the signal has no effect, the same object is returned."""
-    move = move_of(host.status, signal, host.position)
+    move = find_move(host.status, signal, host.position)
     if move is None:
         return host
     after = replace(host, status=move.to.value, status_info=move.info)
@@ -233,7 +233,7 @@ def progressed(host: Installation, body: Mapping[str, object], now: float) -> In
     if stage == host.stage:
         return host if info == host.info else replace(host, info=info, stage_updated_at=now)
     signal = {FAILED_STAGE: Signal.FAILED, DONE: Signal.DONE}.get(stage, Signal.STAGE)
-    move = move_of(host.status, signal, host.position)
+    move = find_move(host.status, signal, host.position)
     if move is None:
         raise _conflict(f"Can't set progress <{stage}> to host in status <{host.status}>")
     after = replace(host, status=move.to.value, status_info="", info=info, stage_updated_at=now)
@@ -256,10 +256,10 @@ def _check_order(host: Installation, stage: str) -> None:
 
 def with_logs_state(host: Installation, body: Mapping[str, object]) -> Installation:
     """Return the installation after a `PUT .../logs-progress`. Raises CallRefused."""
-    return replace(host, logs_state=logs_state_of(body))
+    return replace(host, logs_state=parse_logs_state(body))
 
 
-def logs_state_of(body: Mapping[str, object]) -> str:
+def parse_logs_state(body: Mapping[str, object]) -> str:
     """Return the state in the body of a `PUT .../logs-progress`. Raises CallRefused."""
     check_fields(body, {"logs_state"})
     state = body.get("logs_state")
@@ -284,7 +284,7 @@ class Event:
     """The number of certificate requests approved so far; None if the event does not have it."""
 
 
-def event_of(body: Mapping[str, object]) -> Event:
+def parse_event(body: Mapping[str, object]) -> Event:
     """Return the event in the body of a `POST .../events`. Raises CallRefused."""
     for name in ("severity", "message", "event_time"):
         if not body.get(name):

@@ -23,7 +23,7 @@ from service_record.collector.assisted.installation_rules import (
     registered,
 )
 from service_record.collector.domain.access import Forbidden, Grant
-from service_record.collector.domain.steps import LONGEST_LOGS, ReportedStep, StepStatus, label_of
+from service_record.collector.domain.steps import LONGEST_LOGS, ReportedStep, StepStatus, make_label
 from service_record.collector.store.administration import begin_build
 from service_record.collector.store.dialects import inserting
 from service_record.collector.store.host_rows import HostInstallation, read_installations
@@ -93,7 +93,7 @@ def locked_host(connection: Connection, name: str) -> HostRef | None:
     return None if row is None else HostRef(row.id, row.name, row.group, row.build)
 
 
-def group_of(connection: Connection, name: str) -> str | None:
+def read_group(connection: Connection, name: str) -> str | None:
     """Return the group of a host, or None if the host does not exist."""
     return connection.execute(select(hosts.c.group).where(hosts.c.name == name)).scalar_one_or_none()
 
@@ -268,7 +268,7 @@ def _report(connection: Connection, arrival: Arrival, installation: Installation
     has_failed = installation.status == HostState.ERROR
     name = "Installation failed" if has_failed else installation.stage
     step = ReportedStep(
-        label=label_of(name),
+        label=make_label(name),
         name=name,
         status=StepStatus.FAILED if has_failed else StepStatus.REPORTED,
         percentage=None if has_failed else float(installation.percentage),

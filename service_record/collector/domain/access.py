@@ -162,7 +162,7 @@ class Grant:
         return group
 
 
-def scope_of(kind: TokenKind, text: str) -> str:
+def parse_scope(kind: TokenKind, text: str) -> str:
     """Check and return the scope of a new token. Raises ValueError, which names the valid forms."""
     sort, _, name = text.partition(":") if kind is TokenKind.ENROLMENT else (_SORTS.get(kind, ""), "", text)
     match kind:
@@ -179,7 +179,7 @@ def scope_of(kind: TokenKind, text: str) -> str:
     return text.lower() if sort == "host" else text
 
 
-def expiry_of(kind: TokenKind, text: str, now: float) -> float | None:
+def parse_expiry(kind: TokenKind, text: str, now: float) -> float | None:
     """Return the expiry of a new token from a duration such as `30d`, or `never`. Raises ValueError.
 
     By default, tokens for templates (enrolment, boot, cloud-init) expire after a week, and others never.
@@ -206,7 +206,7 @@ class Presented:
 
     def fits(self, digest: str) -> bool:
         """Return True if the secret matches the stored digest. The comparison takes constant time."""
-        return hmac.compare_digest(digest_of(self.secret), digest)
+        return hmac.compare_digest(hash_secret(self.secret), digest)
 
 
 def new_secret() -> str:
@@ -214,17 +214,17 @@ def new_secret() -> str:
     return secrets.token_urlsafe(_BYTES)
 
 
-def digest_of(secret: str) -> str:
+def hash_secret(secret: str) -> str:
     """Return the stored digest of a secret."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def spelled(token_id: int, secret: str) -> str:
+def format_token(token_id: int, secret: str) -> str:
     """Return the text of a token."""
     return f"{_PREFIX}_{token_id}_{secret}"
 
 
-def presented(text: str) -> Presented | None:
+def parse_token(text: str) -> Presented | None:
     """Parse a presented token. Returns None if it does not have the format."""
     prefix, _, rest = text.partition("_")
     number, _, secret = rest.partition("_")

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from service_record.collector.domain.access import is_within
-from service_record.collector.domain.verdicts import FleetVerdict, cause_of
+from service_record.collector.domain.verdicts import FleetVerdict, make_cause_id
 from service_record.display.text import utc
 from service_record.record.config_file import parse_toml
 from service_record.record.visible import visible
@@ -70,7 +70,7 @@ class DestinationFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             return False
         if not self.causes:
             return True
-        mark, text = cause_of(verdict, reason, host), reason.lower()
+        mark, text = make_cause_id(verdict, reason, host), reason.lower()
         return any(cause == mark or fnmatchcase(text, cause.lower()) for cause in self.causes)
 
 
@@ -140,7 +140,7 @@ class Message:
     """True if the trouble is over."""
 
 
-def message_of(together: Sequence[Notice], reason: str, page: str = "") -> Message:
+def make_message(together: Sequence[Notice], reason: str, page: str = "") -> Message:
     """Return the message about hosts with the same verdict and reason.
 
     `reason` is the first host's reason without secrets. Mentions and markup of chats are made harmless.
@@ -172,7 +172,7 @@ def _place(together: Sequence[Notice], verdict: FleetVerdict) -> str:
     first = together[0]
     if len(together) == 1:
         return f"/hosts/{quote(first.host)}"
-    cause = cause_of(verdict, first.reason, first.host)
+    cause = make_cause_id(verdict, first.reason, first.host)
     return f"/?cause={cause}" if cause else "/"
 
 
@@ -189,7 +189,7 @@ def _list_names(names: Sequence[str], most: int) -> str:
     return text if len(names) <= most else f"{text} and {len(names) - most} more"
 
 
-def alerts_of(together: Sequence[Notice], reason: str, page: str, lasts: float) -> list[dict[str, Any]]:
+def make_alerts(together: Sequence[Notice], reason: str, page: str, lasts: float) -> list[dict[str, Any]]:
     """Return alerts for Alertmanager: new trouble begins, and the previous trouble ends.
 
     Alertmanager identifies an alert by its labels, so its end must have the same ones. `lasts`: seconds until

@@ -60,7 +60,7 @@ class Mute:
                 return cause == self.subject
 
 
-def mute_of(mutes: Iterable[Mute], host: str, group: str, cause: str) -> Mute | None:
+def find_mute(mutes: Iterable[Mute], host: str, group: str, cause: str) -> Mute | None:
     """Return the mute with the latest end that covers a host; None if there is none."""
     covering = (mute for mute in mutes if mute.covers(host, group, cause))
     return max(covering, key=lambda mute: mute.until, default=None)

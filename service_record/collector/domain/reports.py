@@ -18,7 +18,7 @@ from service_record.collector.domain.steps import (
     TRIMMED,
     ReportedStep,
     StepStatus,
-    label_of,
+    make_label,
     readable,
 )
 
@@ -36,7 +36,7 @@ class UnreadableReport(Exception):  # noqa: N818  # an answer, not a fault
     """A report cannot be used. The message is the reason in one line."""
 
 
-def step_of(fields: Mapping[str, Any]) -> ReportedStep:
+def parse_step(fields: Mapping[str, Any]) -> ReportedStep:
     """Return the step in the fields of a JSON object, a form or a query. Raises UnreadableReport."""
     notes: list[str] = []
     label = _text(fields, "label", notes)
@@ -44,7 +44,7 @@ def step_of(fields: Mapping[str, Any]) -> ReportedStep:
     if not name:
         raise UnreadableReport("a step needs a name or a label")
     return ReportedStep(
-        label=label_of(label or name),
+        label=make_label(label or name),
         name=name,
         status=_status(fields, notes),
         priority=_priority(fields, notes),
@@ -62,7 +62,7 @@ def step_of(fields: Mapping[str, Any]) -> ReportedStep:
     )
 
 
-def update_of(fields: Mapping[str, Any]) -> tuple[str, ReportedStep]:
+def parse_update(fields: Mapping[str, Any]) -> tuple[str, ReportedStep]:
     """Return the host and the step in the body of the RFC's thread.
 
     Its `name` is the host's name, its `status` a text.
@@ -79,14 +79,14 @@ def update_of(fields: Mapping[str, Any]) -> tuple[str, ReportedStep]:
         "group": fields.get("datacenter_name"),
         "logs": fields.get("logs"),
     }
-    return host, step_of({name: value for name, value in update_fields.items() if value is not None})
+    return host, parse_step({name: value for name, value in update_fields.items() if value is not None})
 
 
 LAST_STAGE: Final = "modules-final"
 """The last stage of cloud-init."""
 
 
-def event_of(fields: Mapping[str, Any], *, has_failed: bool) -> ReportedStep:
+def parse_event(fields: Mapping[str, Any], *, has_failed: bool) -> ReportedStep:
     """Return the step in an event of cloud-init's reporting webhook. Raises UnreadableReport.
 
     The end of cloud-init completes the build, unless a step failed. Fields and results are those of
@@ -105,7 +105,7 @@ def event_of(fields: Mapping[str, Any], *, has_failed: bool) -> ReportedStep:
         "logs": fields.get("description") if result in {"FAIL", "WARN"} else None,
         "time": fields.get("timestamp"),
     }
-    step = step_of({field: value for field, value in values.items() if value is not None})
+    step = parse_step({field: value for field, value in values.items() if value is not None})
     if result == "WARN":
         return msgspec.structs.replace(step, notes=(*step.notes, "cloud-init warned"))
     return step

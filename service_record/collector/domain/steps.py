@@ -100,7 +100,7 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 @lru_cache(4096)  # hosts report the same steps again and again
-def label_of(name: str) -> str:
+def make_label(name: str) -> str:
     """Return the label of a step with only a name, as the snippets make it."""
     return _NOT_A_LABEL.sub("_", name.lower()).strip("_")[:LONGEST_NAME] or "step"
 

@@ -118,7 +118,7 @@ def judge(facts: HostFacts, budgets: SilenceBudgets, now: float, loop_after: int
     )
 
 
-def cause_of(verdict: FleetVerdict, reason: str, host: str) -> str:
+def make_cause_id(verdict: FleetVerdict, reason: str, host: str) -> str:
     """Return a key that is equal for hosts with the same problem; empty for a good verdict.
 
     The key is a hash of the verdict and the reason without their variable parts: numbers, times, addresses,

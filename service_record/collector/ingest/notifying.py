@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from service_record.collector.domain.destinations import DestinationFilter
 from service_record.collector.ingest.rounds import Background
-from service_record.collector.logs import fault_of, log
+from service_record.collector.logs import describe_fault, log
 from service_record.collector.store import notices
 from service_record.collector.store.database import Database
 from service_record.collector.store.notices import Delivery
@@ -154,7 +154,7 @@ class Notifier(Background):
         try:
             result = _call_with_timeout(self._send_seconds, lambda: self.sender.send(delivery))
         except Exception as fault:  # noqa: BLE001  # the text of any exception may contain the URL
-            log().warning("cannot notify a destination", destination=self.name, **fault_of(fault))
+            log().warning("cannot notify a destination", destination=self.name, **describe_fault(fault))
             result = SendResult(is_taken=False)
         now, tries = self._now(), delivery.tries + 1
         if result.is_taken:

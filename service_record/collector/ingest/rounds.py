@@ -21,7 +21,7 @@ from service_record.collector.domain.verdicts import LOOP
 from service_record.collector.ingest.baselines import LearnedBaselines
 from service_record.collector.ingest.incoming import Incoming
 from service_record.collector.ingest.opening_bundles import BundleSeen, ReadingStopped, read_bundle
-from service_record.collector.logs import fault_of, log
+from service_record.collector.logs import describe_fault, log
 from service_record.collector.store import absences, bundle_rows, judging, record_rows
 from service_record.collector.store.bundle_rows import StoredBundle
 from service_record.collector.store.database import Database
@@ -111,9 +111,9 @@ class Background(ABC):
             return self.round()
         except _EXTERNAL_ERRORS as fault:
             if not self._is_closed.is_set():  # after `close`, an interrupted round is expected
-                log().warning(self._fault, **fault_of(fault))
+                log().warning(self._fault, **describe_fault(fault))
         except Exception as fault:  # noqa: BLE001  # a bug must not end the thread
-            log().error(self._fault, **fault_of(fault))
+            log().error(self._fault, **describe_fault(fault))
         return None
 
 
@@ -287,8 +287,8 @@ class Judge(Background):
     def _judge_records(self, host_id: int) -> str:
         """Judge the records of a host and store the result. Return the verdict, or '' without records."""
         with self._database.reading() as connection:
-            files = record_rows.held_of(connection, host_id)
-            texts = record_rows.ends_of(connection, host_id, _MAX_HOST_BYTES, _MAX_SERVICE_BYTES)
+            files = record_rows.read_held_files(connection, host_id)
+            texts = record_rows.read_ends(connection, host_id, _MAX_HOST_BYTES, _MAX_SERVICE_BYTES)
             away = absences.read_absences(connection, self._now())
         heard_at = max((file.received_at for file in files), default=0.0)
         if not texts or heard_at < self._now() - _FORGET_SECONDS:

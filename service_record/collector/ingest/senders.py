@@ -25,8 +25,8 @@ from service_record.collector.domain.destinations import (
     Destinations,
     NewsDestination,
     Notice,
-    alerts_of,
-    message_of,
+    make_alerts,
+    make_message,
     rfc3339,
 )
 from service_record.collector.domain.verdicts import FleetVerdict
@@ -45,7 +45,7 @@ _ALERT_SECONDS: Final = 7 * 86_400.0
 """The time after which Alertmanager ends an alert whose end was never reported."""
 
 
-def body_of(together: Sequence[Notice]) -> bytes:
+def make_body(together: Sequence[Notice]) -> bytes:
     """Return the body of a message about these notices. It is the same for each attempt."""
     first, *others = together
     data = (
@@ -75,7 +75,7 @@ def _host(notice: Notice) -> dict[str, Any]:
     return {name: getattr(notice, name) for name in names}
 
 
-def headers_of(notice_id: int, body: bytes, secret: bytes, now: float) -> dict[str, str]:
+def make_headers(notice_id: int, body: bytes, secret: bytes, now: float) -> dict[str, str]:
     """Return the headers: the id, which is the same for each attempt, and with a secret the signature."""
     message_id, timestamp = f"notice_{notice_id}", str(int(now))
     headers = {"Content-Type": "application/json", "Webhook-Id": message_id, "Webhook-Timestamp": timestamp}
@@ -86,7 +86,7 @@ def headers_of(notice_id: int, body: bytes, secret: bytes, now: float) -> dict[s
     return headers
 
 
-def secret_of(text: bytes) -> bytes:
+def parse_secret(text: bytes) -> bytes:
     """Parse a secret: plain text, or base64 after `whsec_`. Raises ValueError."""
     text = text.strip()
     if not text.startswith(_PREFIX):
@@ -147,8 +147,8 @@ class WebhookSender(_HttpSender):
 
     def send(self, delivery: Delivery) -> SendResult:
         """Send it, once."""
-        body = body_of(delivery.notices)
-        return self._post(body, headers_of(delivery.ids[0], body, self._secret, self._now()))
+        body = make_body(delivery.notices)
+        return self._post(body, make_headers(delivery.ids[0], body, self._secret, self._now()))
 
 
 ALERTMANAGER: Final = {"alertmanager": "http", "alertmanagers": "https"}
@@ -177,13 +177,13 @@ class AlertmanagerSender(_HttpSender):
     def send(self, delivery: Delivery) -> SendResult:
         """Send it, once."""
         reason = public_reason(delivery.notices[0].reason)
-        alerts = alerts_of(delivery.notices, reason, self._page, _ALERT_SECONDS)
+        alerts = make_alerts(delivery.notices, reason, self._page, _ALERT_SECONDS)
         return self._post(msgspec.json.encode(alerts), self._headers) if alerts else SendResult(is_taken=True)
 
 
 def read_secret(file: Path) -> bytes:
     """Read the secret from a file. Raises OSError, or ValueError if the file contains none."""
-    secret = secret_of(file.read_bytes())
+    secret = parse_secret(file.read_bytes())
     if not secret:
         raise ValueError("the file is empty; write the secret into it")
     return secret
@@ -248,7 +248,7 @@ class AppriseSender:
         """Make one attempt to send a message."""
         from apprise import Apprise, NotifyFormat, NotifyType  # large: imported only when needed
 
-        message = message_of(delivery.notices, public_reason(delivery.notices[0].reason), self._page)
+        message = make_message(delivery.notices, public_reason(delivery.notices[0].reason), self._page)
         kind = NotifyType.FAILURE if message.is_bad else NotifyType.INFO
         if message.is_good:
             kind = NotifyType.SUCCESS

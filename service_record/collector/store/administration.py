@@ -10,14 +10,14 @@ import msgspec
 from sqlalchemy import Connection, delete, insert, select, update
 
 from service_record.collector.assisted.cluster_rows import refresh
-from service_record.collector.domain.access import Forbidden, Grant, TokenKind, presented
+from service_record.collector.domain.access import Forbidden, Grant, TokenKind, parse_token
 from service_record.collector.domain.progress import Progress
 from service_record.collector.store import tokens
 from service_record.collector.store.dialects import inserting, write_rows
 from service_record.collector.store.judging import UPDATE_VERDICTS, final_verdicts
 from service_record.collector.store.reporting import build_row
 from service_record.collector.store.schema import audit, builds, hosts, installations
-from service_record.collector.store.selecting import columns_of, rows_as
+from service_record.collector.store.selecting import rows_as, select_columns
 
 _LONGEST: Final = 255
 
@@ -40,7 +40,7 @@ def note(connection: Connection, actor: str, action: str, subject: str, at: floa
 
 def list_audit(connection: Connection, limit: int, before: int | None = None) -> tuple[Noted, ...]:
     """Return entries of the audit log, latest first. With `before`, only entries with smaller ids."""
-    query = columns_of(Noted, audit).order_by(audit.c.id.desc()).limit(limit)
+    query = select_columns(Noted, audit).order_by(audit.c.id.desc()).limit(limit)
     if before is not None:
         query = query.where(audit.c.id < before)
     return rows_as(connection, Noted, query)
@@ -53,7 +53,7 @@ class Used(Exception):  # noqa: N818  # an answer (401), not a fault
 def create_token(connection: Connection, new: tokens.TokenRequest, now: float) -> tuple[int, str]:
     """Create a token. Return its id and the token, which cannot be read again later."""
     created = tokens.create(connection, new, now)
-    token = presented(created)
+    token = parse_token(created)
     assert token is not None  # noqa: S101  # created above, so its format is valid
     note(connection, new.created_by, "token create", _describe_token(token.id, new), now)
     return token.id, created

@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import Connection, delete, func, insert, or_, select, update
 
 from service_record.collector.assisted.cluster_rows import NewObject
-from service_record.collector.assisted.installations import Arrival, arrive, group_of
+from service_record.collector.assisted.installations import Arrival, arrive, read_group
 from service_record.collector.domain.records_page import Analysis
 from service_record.collector.domain.steps import readable
 from service_record.collector.domain.summary_of_records import RecordsLook
@@ -19,7 +19,7 @@ from service_record.collector.domain.verdicts import RecordsVerdict
 from service_record.collector.store import record_rows
 from service_record.collector.store.dialects import inserting
 from service_record.collector.store.schema import analyses, bundle_services, bundles, hosts, installations
-from service_record.collector.store.selecting import columns_of, rows_as
+from service_record.collector.store.selecting import rows_as, select_columns
 from service_record.http.collector_answers import ShownBundle
 from service_record.record.directory import RECORD_DIRECTORIES
 
@@ -97,7 +97,7 @@ def claim(connection: Connection, now: float, most: int) -> Sequence[StoredBundl
     """Claim up to `most` unread and unclaimed bundles, oldest first, until `now` + LEASE."""
     is_free = or_(bundles.c.claimed_until.is_(None), bundles.c.claimed_until < now)
     free = (
-        columns_of(StoredBundle, bundles)
+        select_columns(StoredBundle, bundles)
         .where(bundles.c.is_indexed.is_(False), is_free)
         .order_by(bundles.c.id)
         .limit(most)
@@ -130,17 +130,17 @@ def next_free(connection: Connection) -> float | None:
 
 def find(connection: Connection, host: str, bundle_id: int) -> StoredBundle | None:
     """Return a stored bundle of a host, or None if the host has no bundle with this ID."""
-    query = columns_of(StoredBundle, bundles).join(hosts)
+    query = select_columns(StoredBundle, bundles).join(hosts)
     query = query.where(hosts.c.name == host, bundles.c.id == bundle_id)
     return next(iter(rows_as(connection, StoredBundle, query)), None)
 
 
 def list_bundles(connection: Connection, host: str) -> tuple[ShownBundle, ...] | None:
     """Return the bundles of a host, latest first, or None if the host does not exist."""
-    if group_of(connection, host) is None:
+    if read_group(connection, host) is None:
         return None
     query = (
-        columns_of(ShownBundle, bundles)
+        select_columns(ShownBundle, bundles)
         .join(hosts)
         .where(hosts.c.name == host)
         .order_by(bundles.c.id.desc())
@@ -208,7 +208,7 @@ def _save_analysis(connection: Connection, host_id: int, bundle_id: int, analysi
         connection.execute(new, {"host_id": host_id, **values})
 
 
-def analysis_of(connection: Connection, bundle_id: int) -> Analysis | None:
+def read_analysis(connection: Connection, bundle_id: int) -> Analysis | None:
     """Return the stored analysis of a bundle, or None if it was not read yet."""
     data: bytes | None = connection.execute(
         select(analyses.c.data).where(analyses.c.bundle_id == bundle_id)
@@ -257,7 +257,7 @@ class RecordsSource:
     """The id of the host for live records; 0 for a bundle."""
 
 
-def source_of(connection: Connection, host: str) -> RecordsSource | None:
+def find_source(connection: Connection, host: str) -> RecordsSource | None:
     """Return the most recently received records of a host, or None."""
     sources = [source for source in (_live(connection, host), _bundle(connection, host)) if source]
     return max(sources, key=lambda source: source.received_at, default=None)
@@ -266,15 +266,15 @@ def source_of(connection: Connection, host: str) -> RecordsSource | None:
 def write_records(connection: Connection, source: RecordsSource, stream: BinaryIO) -> None:
     """Write live records to an archive like that of a bundle. Long records are truncated at the beginning."""
     with tarfile.open(fileobj=stream, mode="w") as archive:
-        for service, data in record_rows.ends_of(connection, source.host_id, _MOST_HOST, _MOST_SERVICE):
+        for service, data in record_rows.read_ends(connection, source.host_id, _MOST_HOST, _MOST_SERVICE):
             member = tarfile.TarInfo(f"{RECORD_DIRECTORIES[-1]}/{service}.json")
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
 
 
 def _live(connection: Connection, host: str) -> RecordsSource | None:
-    host_id = record_rows.host_id_of(connection, host)
-    files = () if host_id is None else record_rows.held_of(connection, host_id)
+    host_id = record_rows.read_host_id(connection, host)
+    files = () if host_id is None else record_rows.read_held_files(connection, host_id)
     if not files or host_id is None:
         return None
     at = max(one.received_at for one in files)

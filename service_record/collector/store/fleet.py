@@ -28,7 +28,7 @@ from sqlalchemy import (
 from service_record.collector.domain.mutes import Mute, MuteScope
 from service_record.collector.store.dialects import contains_text
 from service_record.collector.store.schema import clusters, hosts, installations
-from service_record.collector.store.selecting import names_of, row_as, rows_as
+from service_record.collector.store.selecting import list_fields, row_as, rows_as
 from service_record.http.collector_answers import HostSummary
 
 SHOWN_DONE: Final = 86_400.0
@@ -79,7 +79,7 @@ class Fleet:
     """The beginning of the next page; None on the last page."""
 
 
-_SUMMARY: Final = tuple(hosts.c[name] for name in names_of(HostSummary))
+_SUMMARY: Final = tuple(hosts.c[name] for name in list_fields(HostSummary))
 
 
 class Sort(StrEnum):
@@ -303,7 +303,7 @@ def list_causes(connection: Connection, filters: Filters) -> tuple[CauseSummary,
         parts.setdefault(row.cause, []).append(row)
     newest = sorted(parts, key=lambda cause: (-max(row.last for row in parts[cause]), cause))
     marks = newest[: MOST_CAUSES + 1]
-    by_mark = _latest_of(connection, passing, marks, since)
+    by_mark = _read_latest_hosts(connection, passing, marks, since)
     return tuple(
         CauseSummary(
             cause=mark,
@@ -320,7 +320,7 @@ def list_causes(connection: Connection, filters: Filters) -> tuple[CauseSummary,
     )
 
 
-def _latest_of(
+def _read_latest_hosts(
     connection: Connection,
     passing: ColumnElement[bool],
     causes: Sequence[str],

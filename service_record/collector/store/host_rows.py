@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 import msgspec
 from sqlalchemy import BigInteger, ColumnElement, Connection, Table, case, func, literal, select
 
-from service_record.collector.assisted.host_states import meaning_of
+from service_record.collector.assisted.host_states import describe_state
 from service_record.collector.assisted.installation_rules import Installation
 from service_record.collector.domain.progress import Progress, repeated
 from service_record.collector.store.absences import read_absences
@@ -20,7 +20,7 @@ from service_record.collector.store.schema import (
     last_words,
     steps,
 )
-from service_record.collector.store.selecting import columns_of, names_of, row_as, rows_as
+from service_record.collector.store.selecting import list_fields, row_as, rows_as, select_columns
 from service_record.http.collector_answers import (
     BuildSummary,
     HostDetail,
@@ -107,7 +107,7 @@ def read_earlier_builds(
     At most `EARLIER_BUILDS` builds of a host are returned, and no hosts without such builds.
     """
     rank = func.row_number().over(partition_by=builds.c.host_id, order_by=builds.c.number.desc())
-    columns = (builds.c[name] for name in names_of(BuildSummary))
+    columns = (builds.c[name] for name in list_fields(BuildSummary))
     ranked = (
         select(hosts.c.name.label("host"), rank.label("rank"), *columns)
         .join(hosts, hosts.c.id == builds.c.host_id)
@@ -130,12 +130,12 @@ def read_step_logs(connection: Connection, name: str, step_id: int) -> str | Non
 def _read_build(connection: Connection, host_id: int, number: int) -> BuildSummary | None:
     # A client may ask for any number: as Integer, PostgreSQL would refuse one of more than 31 bits.
     is_asked = builds.c.number == literal(number, BigInteger)
-    query = columns_of(BuildSummary, builds).where(builds.c.host_id == host_id, is_asked)
+    query = select_columns(BuildSummary, builds).where(builds.c.host_id == host_id, is_asked)
     return next(iter(rows_as(connection, BuildSummary, query)), None)
 
 
 def _read_steps(connection: Connection, host_id: int, build: int) -> tuple[ShownStep, ...]:
-    plain = [steps.c[name] for name in names_of(ShownStep) if name not in {"logs", "logs_length"}]
+    plain = [steps.c[name] for name in list_fields(ShownStep) if name not in {"logs", "logs_length"}]
     length = func.length(steps.c.logs)
     begin = case((length > _MAX_LOGS_CHARS, length - _MAX_LOGS_CHARS + 1), else_=1)
     latest = (
@@ -148,7 +148,7 @@ def _read_steps(connection: Connection, host_id: int, build: int) -> tuple[Shown
 
 
 def _read_last_words(connection: Connection, host_id: int, build: int) -> tuple[ShownLastWords, ...]:
-    query = columns_of(ShownLastWords, last_words).where(
+    query = select_columns(ShownLastWords, last_words).where(
         last_words.c.host_id == host_id, last_words.c.build == build
     )
     return rows_as(connection, ShownLastWords, query.order_by(last_words.c.received_at.desc()))
@@ -158,18 +158,18 @@ def _read_latest(
     connection: Connection, kind: type[T], table: Table, host_id: int, most: int
 ) -> tuple[T, ...]:
     """Return the latest rows of a host, latest first."""
-    query = columns_of(kind, table).where(table.c.host_id == host_id)
+    query = select_columns(kind, table).where(table.c.host_id == host_id)
     return rows_as(connection, kind, query.order_by(table.c.id.desc()).limit(most))
 
 
 def _read_installation(connection: Connection, host_id: int, now: float) -> ShownInstallation | None:
-    query = columns_of(Installation, installations).where(installations.c.host_id == host_id)
+    query = select_columns(Installation, installations).where(installations.c.host_id == host_id)
     installation = next(iter(rows_as(connection, Installation, query)), None)
     if installation is None:
         return None
     counted = installation.without_absences(read_absences(connection, now))
     status, info = counted.status_at(now), counted.status_info_at(now)
-    document = {"status": status, "status_info": info, "meaning": meaning_of(status)}
+    document = {"status": status, "status_info": info, "meaning": describe_state(status)}
     return ShownInstallation(**{**asdict(installation), **document})
 
 
@@ -186,7 +186,7 @@ class HostInstallation:
 
 def read_installations(connection: Connection, condition: ColumnElement[bool]) -> Sequence[HostInstallation]:
     """Return the installations that meet a condition, in the order of their hosts' names."""
-    columns = (installations.c[name] for name in names_of(Installation))
+    columns = (installations.c[name] for name in list_fields(Installation))
     query = (
         select(hosts.c.name.label("host"), hosts.c.group.label("host_group"), hosts.c.percentage, *columns)
         .join(hosts, hosts.c.id == installations.c.host_id)

@@ -20,9 +20,9 @@ from service_record.collector.domain.verdicts import (
     HostVerdict,
     InstallationSeen,
     RecordsVerdict,
-    cause_of,
     judge,
     judge_overtaken,
+    make_cause_id,
 )
 from service_record.collector.store.dialects import ManyRows, among, ask, is_among, is_sqlite, write_rows
 from service_record.collector.store.notices import active_mutes
@@ -72,7 +72,7 @@ def judge_due(
     query, values = _due(is_sqlite(connection)), _parameters(connection, ours, now, most)
     due = [(row, _host_facts(row, budgets, now)) for row in connection.execute(query, values)]
     judged = [
-        (row, judge(facts, budgets, now, loop_after)) for row, facts in due if _label_of(facts) in labels
+        (row, judge(facts, budgets, now, loop_after)) for row, facts in due if _get_label(facts) in labels
     ]
     if not judged:
         return None
@@ -154,7 +154,7 @@ def _label(blob: bytes | None) -> str:
     return _LATEST.decode(blob).label if blob else ""
 
 
-def _label_of(facts: HostFacts) -> str:
+def _get_label(facts: HostFacts) -> str:
     return facts.progress.label if facts.progress else ""
 
 
@@ -228,7 +228,7 @@ def _unmuted(
             row.name,
             row.group,
             before=row.cause,
-            cause=cause_of(verdict.verdict, verdict.reason, row.name),
+            cause=make_cause_id(verdict.verdict, verdict.reason, row.name),
             verdict=verdict.verdict,
         )
     ]
@@ -243,7 +243,7 @@ def _host_row(row: Any, verdict: HostVerdict, budgets: SilenceBudgets, now: floa
         "of": row.id,
         "verdict": verdict.verdict.value,
         "reason": verdict.reason,
-        "cause": cause_of(verdict.verdict, verdict.reason, row.name),
+        "cause": make_cause_id(verdict.verdict, verdict.reason, row.name),
         "verdict_since": verdict.since,
         "due_at": min(times, default=None),
         "revision": row.revision + int(_is_changed(row, verdict)),

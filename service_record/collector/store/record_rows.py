@@ -53,7 +53,7 @@ def append(
     Forbidden, Elsewhere or TooMuch.
     """
     host = arrive(connection, arrival)
-    before = {(file.service, file.file): file for file in held_of(connection, host.id)}
+    before = {(file.service, file.file): file for file in read_held_files(connection, host.id)}
     ends = dict(before)
     for piece in pieces:
         key = piece.service, piece.file
@@ -88,7 +88,7 @@ def _append(connection: Connection, host_id: int, piece: Piece, at: float) -> No
     connection.execute(insert(chunks).values(**row, data=piece.data, received_at=at))
 
 
-def held_of(connection: Connection, host_id: int) -> tuple[HeldFile, ...]:
+def read_held_files(connection: Connection, host_id: int) -> tuple[HeldFile, ...]:
     """Return the stored size of each file of a host, in the order in which the files began."""
     ends = (
         select(
@@ -104,7 +104,7 @@ def held_of(connection: Connection, host_id: int) -> tuple[HeldFile, ...]:
     return tuple(HeldFile(row.service, row.file, row.end, row.at) for row in connection.execute(ends))
 
 
-def host_id_of(connection: Connection, host: str) -> int | None:
+def read_host_id(connection: Connection, host: str) -> int | None:
     """Return the id of a host, or None."""
     return connection.execute(select(hosts.c.id).where(hosts.c.name == host)).scalar_one_or_none()
 
@@ -121,14 +121,14 @@ def heard_since(connection: Connection, since: float) -> Sequence[int]:
     ]
 
 
-def places_of(
+def list_places(
     connection: Connection, host_id: int, service: str, most: int | None = None
 ) -> list[int | None]:
     """Return the ids of the rows of a service's record, in order, with None at the end of each file.
 
     With `most`, only the rows of about the last `most` bytes.
     """
-    files = [file for file in held_of(connection, host_id) if file.service == service]
+    files = [file for file in read_held_files(connection, host_id) if file.service == service]
     skipped = 0 if most is None else sum(file.offset for file in files) - most
     places: list[int | None] = []
     for file in files:
@@ -143,19 +143,19 @@ def places_of(
     return places
 
 
-def ends_of(connection: Connection, host_id: int, most: int, most_each: int) -> list[tuple[str, bytes]]:
+def read_ends(connection: Connection, host_id: int, most: int, most_each: int) -> list[tuple[str, bytes]]:
     """Return a host's services, each with the end of its record.
 
     The limits are about `most_each` bytes for a record and `most` bytes for all of them. Each service gets at
     least its last row, and long records share the bytes that short ones leave.
     """
     sizes: dict[str, int] = {}
-    for file in held_of(connection, host_id):
+    for file in read_held_files(connection, host_id):
         sizes[file.service] = sizes.get(file.service, 0) + file.offset
     texts: dict[str, bytes] = {}
     for service in sorted(sizes, key=sizes.__getitem__):
         share = max(1, most // (len(sizes) - len(texts)))
-        texts[service] = data_at(connection, places_of(connection, host_id, service, min(share, most_each)))
+        texts[service] = data_at(connection, list_places(connection, host_id, service, min(share, most_each)))
         most -= len(texts[service])
     return sorted(texts.items())
 

@@ -60,7 +60,7 @@ hosts = Table(
     # change the default of an existing column.
     Column("verdict", String(16), nullable=False, default="progressing", server_default="silent"),
     Column("reason", Text, nullable=False, server_default=""),
-    Column("cause", String(16), nullable=False, server_default=""),  # domain.verdicts.cause_of
+    Column("cause", String(16), nullable=False, server_default=""),  # domain.verdicts.make_cause_id
     Column("verdict_since", Double),
     Column("due_at", Double, index=True),  # when to judge the host if it does not report before
     Column("revision", BigInteger, nullable=False, server_default="0"),  # increases with every change

@@ -9,13 +9,13 @@ from sqlalchemy import Connection, Select, Table, select
 T = TypeVar("T")
 
 
-def columns_of(kind: type, table: Table) -> Select[Any]:
+def select_columns(kind: type, table: Table) -> Select[Any]:
     """Return a query for the columns of a table that have the names of the fields."""
-    return select(*(table.c[name] for name in names_of(kind)))
+    return select(*(table.c[name] for name in list_fields(kind)))
 
 
 @cache
-def names_of(kind: type) -> tuple[str, ...]:
+def list_fields(kind: type) -> tuple[str, ...]:
     """Return the fields of a data class or a struct, with inherited ones."""
     return tuple(signature(kind).parameters)
 
@@ -27,5 +27,5 @@ def rows_as(connection: Connection, kind: type[T], query: Select[Any]) -> tuple[
 
 def row_as(kind: type[T], row: Any) -> T:
     """Return a row as this type. Other columns are ignored."""
-    names = names_of(kind)  # type: ignore[arg-type]  # mypy does not know that classes are hashable
+    names = list_fields(kind)  # type: ignore[arg-type]  # mypy does not know that classes are hashable
     return kind(**{name: getattr(row, name) for name in names})

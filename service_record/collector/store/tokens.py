@@ -6,9 +6,16 @@ from typing import Final
 
 from sqlalchemy import Connection, Row, delete, insert, or_, select, update
 
-from service_record.collector.domain.access import Grant, Presented, TokenKind, digest_of, new_secret, spelled
+from service_record.collector.domain.access import (
+    Grant,
+    Presented,
+    TokenKind,
+    format_token,
+    hash_secret,
+    new_secret,
+)
 from service_record.collector.store.schema import sessions, tokens
-from service_record.collector.store.selecting import columns_of, rows_as
+from service_record.collector.store.selecting import rows_as, select_columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,16 +52,16 @@ def create(connection: Connection, new: TokenRequest, now: float) -> str:
         "kind": new.kind.value,
         "scope": new.scope,
         "name": new.name,
-        "hash": digest_of(secret),
+        "hash": hash_secret(secret),
         "created_at": now,
         "created_by": new.created_by,
         "expires_at": new.expires_at,
     }
     number = connection.execute(insert(tokens).values(row).returning(tokens.c.id)).scalar_one()
-    return spelled(number, secret)
+    return format_token(number, secret)
 
 
-def grant_of(connection: Connection, presented: Presented, now: float) -> Grant | None:
+def read_grant(connection: Connection, presented: Presented, now: float) -> Grant | None:
     """Return the rights of a token, or None if it is unknown or no longer valid."""
     row = connection.execute(select(tokens).where(tokens.c.id == presented.id)).one_or_none()
     if row is None or not presented.fits(row.hash) or not _is_good(row, now):
@@ -85,7 +92,7 @@ def revoke_all_of_host(connection: Connection, names: Iterable[str], now: float)
 
 def list_tokens(connection: Connection) -> tuple[TokenShown, ...]:
     """Return all tokens without their secrets, oldest first."""
-    return rows_as(connection, TokenShown, columns_of(TokenShown, tokens).order_by(tokens.c.id))
+    return rows_as(connection, TokenShown, select_columns(TokenShown, tokens).order_by(tokens.c.id))
 
 
 def revoke(connection: Connection, token_id: int, now: float) -> bool:
@@ -118,17 +125,17 @@ def begin(connection: Connection, token_id: int, now: float) -> str:
     connection.execute(delete(sessions).where(sessions.c.expires_at <= now))
     secret = new_secret()
     connection.execute(
-        insert(sessions).values(hash=digest_of(secret), token_id=token_id, expires_at=now + SECONDS)
+        insert(sessions).values(hash=hash_secret(secret), token_id=token_id, expires_at=now + SECONDS)
     )
     return secret
 
 
-def grant_of_session(connection: Connection, session: str, now: float) -> Grant | None:
+def read_session_grant(connection: Connection, session: str, now: float) -> Grant | None:
     """Return the rights of a session, or None if it has ended or its token is no longer valid."""
     query = (
         select(tokens, sessions.c.expires_at.label("until"))
         .join(sessions, sessions.c.token_id == tokens.c.id)
-        .where(sessions.c.hash == digest_of(session))
+        .where(sessions.c.hash == hash_secret(session))
     )
     row = connection.execute(query).one_or_none()
     if row is None or row.until <= now or not _is_good(row, now):
@@ -138,4 +145,4 @@ def grant_of_session(connection: Connection, session: str, now: float) -> Grant 
 
 def end(connection: Connection, session: str) -> None:
     """End a session if it exists."""
-    connection.execute(delete(sessions).where(sessions.c.hash == digest_of(session)))
+    connection.execute(delete(sessions).where(sessions.c.hash == hash_secret(session)))

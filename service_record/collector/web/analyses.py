@@ -17,7 +17,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from service_record.collector.domain.records_page import Analysis
 from service_record.collector.ingest.opening_bundles import ReadingStopped, read_bundle
 from service_record.collector.process import Collector
-from service_record.collector.store.bundle_rows import RecordsSource, analysis_of, source_of, write_records
+from service_record.collector.store.bundle_rows import (
+    RecordsSource,
+    find_source,
+    read_analysis,
+    write_records,
+)
 
 _MOST: Final = 64
 """Maximum number of hosts with a cached analysis."""
@@ -74,11 +79,11 @@ class Analyses:
     def of(self, host: str) -> AnalysisSeen:
         """Return the cached analysis. If it is missing or out of date, start making one."""
         with self._collector.database.reading() as connection:
-            source = source_of(connection, host)
+            source = find_source(connection, host)
             if source is None:
                 return AnalysisSeen(None)
             if source.bundle_id:  # one process analyses each bundle, and stores the result
-                analysis = analysis_of(connection, source.bundle_id)
+                analysis = read_analysis(connection, source.bundle_id)
                 return AnalysisSeen(source, analysis, is_pending=analysis is None)
         with self._lock:
             entry = self._known.get(host)

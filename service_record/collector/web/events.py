@@ -24,11 +24,11 @@ from starlette.types import Send
 from service_record.collector.api.answering import Refusal
 from service_record.collector.api.serving import caller, check_readable, host_name
 from service_record.collector.assisted.cluster_page import see_cluster, see_clusters
-from service_record.collector.logs import fault_of, log
+from service_record.collector.logs import describe_fault, log
 from service_record.collector.process import Collector
 from service_record.collector.web.fleet_page import FleetFilters, FleetSeen, see_fleet
 from service_record.collector.web.host_page import parse_build, see_host
-from service_record.collector.web.login import grant_of
+from service_record.collector.web.login import read_session
 from service_record.collector.web.pages import LivePage
 
 T = TypeVar("T")
@@ -241,7 +241,7 @@ class Views:
         if key in self._channels and self._channels[key].task is task:
             del self._channels[key]
         if not task.cancelled() and (fault := task.exception()) is not None:
-            log().error("a page could not be shown", **fault_of(fault))
+            log().error("a page could not be shown", **describe_fault(fault))
 
 
 async def get_events(request: Request) -> Response:
@@ -320,7 +320,7 @@ async def _stream(request: Request, key: Hashable, see: Callable[[], LivePage]) 
             await channel.wait_for_change(_SESSION_CHECK_SECONDS)
             if time.monotonic() - last_check >= _SESSION_CHECK_SECONDS:
                 last_check = time.monotonic()
-                if await grant_of(request) is None:
+                if await read_session(request) is None:
                     yield b"event: over\ndata: the session has ended\n\n"
                     return
         if isinstance(channel.fault, Refusal):

@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from service_record.collector.api.serving import caller
 from service_record.collector.assisted.cluster_rows import list_clusters
-from service_record.collector.domain.mutes import Mute, mute_of
+from service_record.collector.domain.mutes import Mute, find_mute
 from service_record.collector.domain.silence import Absence
 from service_record.collector.domain.verdicts import FleetVerdict
 from service_record.collector.process import Collector
@@ -244,13 +244,13 @@ class FleetSeen(LivePage):
         open_count = count - min(self.muted, count)
         return f"({open_count}) Fleet" if open_count else "Fleet"
 
-    def mute_of(self, host: HostSummary) -> Mute | None:
+    def find_mute(self, host: HostSummary) -> Mute | None:
         """Return the mute that covers a host, or None."""
-        return mute_of(self.mutes, host.name, host.group, host.cause)
+        return find_mute(self.mutes, host.name, host.group, host.cause)
 
-    def mute_of_cause(self, cause: CauseSummary) -> Mute | None:
+    def find_mute_of_cause(self, cause: CauseSummary) -> Mute | None:
         """Return the mute of a whole cause, or None."""
-        return mute_of(self.mutes, "", "", cause.cause)
+        return find_mute(self.mutes, "", "", cause.cause)
 
     @property
     def sentence(self) -> str:

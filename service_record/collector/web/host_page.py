@@ -15,9 +15,9 @@ from service_record.collector.api.answering import Refusal
 from service_record.collector.api.requests import MOST_DIGITS
 from service_record.collector.api.serving import Serving, caller, host_name
 from service_record.collector.domain.access import TokenKind
-from service_record.collector.domain.mutes import Mute, mute_of
+from service_record.collector.domain.mutes import Mute, find_mute
 from service_record.collector.domain.silence import SilenceBudgets
-from service_record.collector.domain.steps import StepStatus, label_of
+from service_record.collector.domain.steps import StepStatus, make_label
 from service_record.collector.process import Collector
 from service_record.collector.store.host_rows import (
     LATEST_STEPS,
@@ -112,7 +112,7 @@ class HostSeen(LivePage):
         by_step: dict[int, ShownLastWords] = {}
         for words in self.detail.last_words:
             for name in filter(None, (words.stage, words.service)):
-                step = latest.get(label_of(name))
+                step = latest.get(make_label(name))
                 if step is not None and step.status == StepStatus.INIT:
                     by_step.setdefault(step.id, words)
                     break
@@ -126,7 +126,7 @@ class HostSeen(LivePage):
         return [
             words
             for words in self.detail.last_words
-            if words not in of_steps and latest.get(label_of(words.stage)) != StepStatus.DONE
+            if words not in of_steps and latest.get(make_label(words.stage)) != StepStatus.DONE
         ]
 
     def timeline(self) -> Drawing | None:
@@ -213,7 +213,7 @@ def see_host(analyses: Analyses, collector: Collector, name: str, build: int | N
         raise Refusal(HTTPStatus.NOT_FOUND, f"no host {name}" + (f" with a build {build}" if build else ""))
     budgets = collector.baselines.budgets(_unfinished(detail), with_given=True)
     summary = detail.summary
-    mute = mute_of(mutes, summary.name, summary.group, summary.cause)
+    mute = find_mute(mutes, summary.name, summary.group, summary.cause)
     return HostSeen(detail, boots, analyses.of(name), budgets, now, mute, build)
 
 

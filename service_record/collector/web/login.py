@@ -16,10 +16,10 @@ from service_record.collector.api.serving import (
     caller,
     check_readable,
     host_name,
+    make_refusal,
     plain_body,
-    refusal_of,
 )
-from service_record.collector.domain.access import Grant, presented
+from service_record.collector.domain.access import Grant, parse_token
 from service_record.collector.store import tokens
 from service_record.collector.web.pages import page
 
@@ -33,7 +33,7 @@ def for_anybody(handler: Handler) -> Handler:
         try:
             return await handler(request)
         except REFUSED as error:
-            return refused_page(refusal_of(error))
+            return refused_page(make_refusal(error))
 
     return answer
 
@@ -42,7 +42,7 @@ def for_readers(handler: Handler) -> Handler:
     """Wrap a handler that needs a session. Requests without one are redirected to the login form."""
 
     async def answer(request: Request) -> Response:
-        grant = await grant_of(request)
+        grant = await read_session(request)
         if grant is None:
             return _sign_in(request)
         request.state.grant = grant
@@ -72,14 +72,14 @@ def refused_page(refusal: Refusal) -> Response:
     return answer
 
 
-async def grant_of(request: Request) -> Grant | None:
+async def read_session(request: Request) -> Grant | None:
     """Return the rights of a request's session, or None without a valid session."""
     session = request.cookies.get(cookie_name(request), "")
     if not session:
         return None
     serving = Serving.of(request)
     now = serving.collector.now()
-    grant = await serving.ask(lambda connection: tokens.grant_of_session(connection, session, now))
+    grant = await serving.ask(lambda connection: tokens.read_session_grant(connection, session, now))
     return grant if grant is not None and grant.may_read else None
 
 
@@ -181,10 +181,10 @@ async def _grant(request: Request, text: str) -> Grant:
 
     Raises Refusal if it is invalid or exceeds its rate limit.
     """
-    token = presented(text)
+    token = parse_token(text)
     if token is None:
         raise Refusal(HTTPStatus.UNAUTHORIZED, "this is not a token: tokens begin with srt_")
-    return await Serving.of(request).guard.grant_of(token, request)
+    return await Serving.of(request).guard.check_token(token, request)
 
 
 def _form(place: str, problem: Refusal | None = None) -> Response:
