@@ -12,7 +12,13 @@ import msgspec
 from sqlalchemy import Connection, Text, case, cast, func, insert, literal, select, update
 
 from service_record.collector.domain.access import TokenKind, parse_token
-from service_record.collector.domain.progress import Progress, StepFinished, advance, ended, first
+from service_record.collector.domain.progress import (
+    Progress,
+    StepFinished,
+    advance,
+    begin_progress,
+    list_finished_steps,
+)
 from service_record.collector.domain.steps import ReportedStep, StepStatus
 from service_record.collector.store import tokens
 from service_record.collector.store.database import Database, sqlite_url
@@ -131,11 +137,11 @@ def _insert_hosts(database: Database, count: int, most_steps: int) -> None:
 
 
 def _insert_host(connection: Connection, number: int, most_steps: int) -> None:
-    progress = first(next(_make_reports(number)), 1, _START)
+    progress = begin_progress(next(_make_reports(number)), 1, _START)
     rows, ends = [], []
     for order, step in enumerate(islice(_make_reports(number), most_steps)):
         at = _START + number + order * 7
-        ends += [_duration_row(number, at, finished) for finished in ended(progress, step, at)]
+        ends += [_duration_row(number, at, finished) for finished in list_finished_steps(progress, step, at)]
         progress = advance(progress, step, at)
         rows.append(_step_row(number, order, step, at))
     connection.execute(insert(hosts), [_host_row(number, progress)])

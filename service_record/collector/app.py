@@ -34,14 +34,14 @@ from service_record.collector.api.answering import (
     EitherSlash,
     JsonAnswer,
     Refusal,
-    refused,
+    render_refusal,
 )
 from service_record.collector.api.direct_reports import DirectReports
 from service_record.collector.api.guard import Guard
 from service_record.collector.api.metrics import Metrics, Observed
 from service_record.collector.api.operation import OPERATIONS, READERS, operation
 from service_record.collector.api.requests import NUMBER
-from service_record.collector.api.serving import REFUSED, Serving, guarded, make_refusal
+from service_record.collector.api.serving import REFUSED, Serving, make_handler, make_refusal
 from service_record.collector.assisted import (  # noqa: F401  # their decorators add the operations
     assisted_calls,
     cluster_calls,
@@ -119,7 +119,7 @@ def application(collector: Collector) -> Starlette:
     guard = Guard(collector, collector.settings.rates)
     environment()  # compiles all templates: a broken one must prevent the start
     counted = Metrics(collector, {one.path: one.counted for one in OPERATIONS if one.counted})
-    routes = [Route(one.path, guarded(one), methods=[one.method]) for one in OPERATIONS]
+    routes = [Route(one.path, make_handler(one), methods=[one.method]) for one in OPERATIONS]
     app = Starlette(
         routes=[*routes, *PAGES],
         middleware=[
@@ -149,7 +149,7 @@ async def _refused(request: Request, error: Exception) -> Response:
         code = int(error.status)
         document = msgspec.json.encode(AgentError(str(code), "", code, "Error", str(error)))
         return Response(document, error.status, media_type="application/json")
-    return refused(make_refusal(error), request.url.path)
+    return render_refusal(make_refusal(error), request.url.path)
 
 
 _NO_DATABASE: Final = (OperationalError, InterfaceError, PoolTimeout)
@@ -165,4 +165,4 @@ async def _http(request: Request, error: Exception) -> Response:
     """Render an error that Starlette raised, such as 404."""
     assert isinstance(error, HTTPException)  # noqa: S101
     status = HTTPStatus(error.status_code)
-    return refused(Refusal(status, error.detail, dict(error.headers or {})), request.url.path)
+    return render_refusal(Refusal(status, error.detail, dict(error.headers or {})), request.url.path)

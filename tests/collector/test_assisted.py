@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from service_record.collector.assisted.host_states import ALL_STAGES, find_limit
-from service_record.collector.assisted.installation_rules import CallRefused, Installation, progressed
+from service_record.collector.assisted.installation_rules import CallRefused, Installation, apply_progress
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.schema import events, hosts, steps
 from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, STAGES, new_id
@@ -220,7 +220,7 @@ def test_any_stage_order_gives_equal_states(role: str, told: list[tuple[str, str
         theirs = rules.answer(Asked("PUT", path, JSON, str(body).replace("'", '"').encode()))
         status = 200
         try:
-            ours = progressed(ours, body, 1)
+            ours = apply_progress(ours, body, 1)
         except CallRefused as refused:
             status = refused.status
         assert isinstance(theirs, Told)

@@ -11,10 +11,10 @@ from service_record.collector.domain.progress import (
     Progress,
     StepFinished,
     advance,
+    begin_progress,
     begins_build,
-    ended,
-    first,
-    repeated,
+    group_rounds,
+    list_finished_steps,
 )
 from service_record.collector.domain.steps import ReportedStep, StepStatus, make_label
 from service_record.collector.store.reporting import Accepted, Report, record_steps
@@ -34,7 +34,7 @@ def step(name: str, status: str = "init", percentage: float | None = None, **fie
 
 def build_of(*reported: ReportedStep) -> Progress:
     """Return the progress of a build after these reports, one second apart."""
-    progress = first(reported[0], 1, 0.0)
+    progress = begin_progress(reported[0], 1, 0.0)
     for at, each in enumerate(reported):
         progress = advance(progress, each, float(at))
     return progress
@@ -454,14 +454,15 @@ def test_progress_is_limited_and_times_never_decrease() -> None:
 )
 def test_report_finishes_steps(before: str, reported: str, finished: list[StepFinished]) -> None:
     progress, (after,) = build_of(*steps_of(before)), steps_of(reported)
-    assert ended(progress, after, 5.0) == tuple(finished)
-    assert [each.seconds for each in ended(progress, after, 0.0)] == [
+    assert list_finished_steps(progress, after, 5.0) == tuple(finished)
+    assert [each.seconds for each in list_finished_steps(progress, after, 0.0)] == [
         None if each.seconds is None else 0.0 for each in finished
     ]
-    assert all(each.seconds is None for each in ended(progress, after, -1.0))
-    later = [each.seconds for each in ended(build_of(*steps_of(f"A init | {before}")), after, 5.0)]
+    assert all(each.seconds is None for each in list_finished_steps(progress, after, -1.0))
+    built = build_of(*steps_of(f"A init | {before}"))
+    later = [each.seconds for each in list_finished_steps(built, after, 5.0)]
     assert later == [None if each.seconds is None else 4.0 for each in finished]
-    assert ended(first(after, 1, 0.0), steps_of("Net init")[0], 5.0) == ()
+    assert list_finished_steps(begin_progress(after, 1, 0.0), steps_of("Net init")[0], 5.0) == ()
 
 
 @pytest.mark.parametrize(
@@ -481,7 +482,7 @@ def test_report_finishes_steps(before: str, reported: str, finished: list[StepFi
     ],
 )
 def test_repeated_rounds_are_listed_once(reports: str, rounds: str) -> None:
-    found = repeated(reports, str.lower)
+    found = group_rounds(reports, str.lower)
     if rounds.endswith(" "):
         rounds = rounds.replace(" ", "1 ").strip()
     assert " ".join(f"{''.join(each.first)}{each.count}" for each in found) == rounds

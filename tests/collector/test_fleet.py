@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection, update
 
-from service_record.collector.domain.progress import repeated
+from service_record.collector.domain.progress import group_rounds
 from service_record.collector.store.database import FILE
 from service_record.collector.store.fleet import Cursor, Filters, Fleet, Sort, fleet
 from service_record.collector.store.host_rows import read_host, read_step_logs
@@ -87,14 +87,14 @@ def test_host_is_shown_with_steps_by_build(server: Served) -> None:
 
 @given(st.text("abc", max_size=40))
 def test_counted_rounds_contain_all_reports_in_order(said: str) -> None:
-    told = repeated(said, key=str)
+    told = group_rounds(said, key=str)
 
     assert "".join("".join(one.latest) * one.count for one in told) == said
     assert all(one.first == one.latest for one in told)
 
 
 def test_repeated_rounds_are_shown_once() -> None:
-    told = repeated("abcabcabcadd", key=str)
+    told = group_rounds("abcabcabcadd", key=str)
 
     assert [("".join(one.latest), one.count) for one in told] == [("abc", 3), ("a", 1), ("d", 2)]
 

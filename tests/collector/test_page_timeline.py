@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from service_record.collector.domain.progress import repeated
+from service_record.collector.domain.progress import group_rounds
 from service_record.collector.domain.records_page import Analysis, ServiceRan, analyse
 from service_record.collector.domain.silence import FEWEST, SilenceBudgets, Took
 from service_record.collector.domain.summary_of_records import RecordsLook, judge_records, summarise
@@ -62,7 +62,7 @@ def drawn(
     *steps: tuple[str, str, float], of: BuildSummary | None = None, now: float = 100, pace: Pace | None = None
 ) -> Drawing:
     shown = [step(number, *told) for number, told in enumerate(steps)]
-    folded = repeated(shown, lambda each: (each.label, each.status))
+    folded = group_rounds(shown, lambda each: (each.label, each.status))
     return build_drawing(of or build(), folded, (), (), BEGAN + now, pace=pace)
 
 
@@ -94,7 +94,7 @@ def test_steps_are_ordered_by_priority_and_time() -> None:
     told = [("net", 2), ("disk", 1), ("packages", 2), ("agent", -1)]
     shown = [step(number, name, "done", number, priority) for number, (name, priority) in enumerate(told)]
 
-    found = build_drawing(build(), repeated(shown, lambda each: each.id), (), (), BEGAN + 100)
+    found = build_drawing(build(), group_rounds(shown, lambda each: each.id), (), (), BEGAN + 100)
 
     assert [row.name for row in found.rows[1:]] == ["agent", "disk", "net", "packages"]
 

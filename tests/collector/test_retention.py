@@ -285,7 +285,7 @@ def test_size_limit_is_enforced_between_hours(settings: CollectorSettings) -> No
             if keeper.is_early:
                 rounds.append(keeper.round())
             with server.collector.database.reading() as connection:
-                size = max(size, sum(build.size for build in purge.stored(connection)))
+                size = max(size, sum(build.size for build in purge.read_builds(connection)))
     assert len(rounds) > 1
     assert size <= 200_000
 

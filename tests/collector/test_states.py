@@ -22,7 +22,12 @@ from service_record.collector.assisted.cluster_states import (
     next_state,
 )
 from service_record.collector.assisted.host_states import MEANINGS, HostState, Position, Signal, find_move
-from service_record.collector.assisted.installation_rules import Event, Installation, registered, signalled
+from service_record.collector.assisted.installation_rules import (
+    Event,
+    Installation,
+    apply_registration,
+    apply_signal,
+)
 from tests.assisted_contract import load, openapi_file
 
 START = 1_800_000_000.0
@@ -126,7 +131,7 @@ def test_silent_agent_before_reboot_is_an_error() -> None:
 
 
 def test_booting_the_image_again_means_wrong_boot_order() -> None:
-    after = registered(host(), START + 60)
+    after = apply_registration(host(), START + 60)
 
     assert (after.status, after.stage) == ("installing-pending-user-action", "Rebooting")
     assert "boot order" in after.status_info
@@ -135,8 +140,8 @@ def test_booting_the_image_again_means_wrong_boot_order() -> None:
 def test_reset_host_starts_over_on_registration() -> None:
     failed = host("error", "Writing image to disk", info="no space")
 
-    reset = signalled(failed, Signal.RESET, START + 60)
-    found = registered(reset, START + 120)
+    reset = apply_signal(failed, Signal.RESET, START + 60)
+    found = apply_registration(reset, START + 120)
 
     assert reset.status == "resetting"
     assert (found.status, found.stage, found.info) == ("discovering", "", "")

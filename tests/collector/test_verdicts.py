@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from service_record.collector.assisted.host_states import find_limit
-from service_record.collector.domain.progress import Progress, advance, begins_build, ended, first
+from service_record.collector.domain.progress import (
+    Progress,
+    advance,
+    begin_progress,
+    begins_build,
+    list_finished_steps,
+)
 from service_record.collector.domain.reports import parse_step
 from service_record.collector.domain.silence import SilenceBasis, SilenceBudgets, Took
 from service_record.collector.domain.steps import ReportedStep
@@ -56,7 +62,7 @@ class Host:
 
 def _with(progress: Progress | None, step: ReportedStep, now: float) -> Progress:
     if progress is None or begins_build(progress, step, now):
-        progress = first(step, progress.number + 1 if progress else 1, now)
+        progress = begin_progress(step, progress.number + 1 if progress else 1, now)
     return advance(progress, step, now)
 
 
@@ -420,7 +426,7 @@ def test_step_with_percentage_is_still_running() -> None:
     host = Host().says("Packages", "init").says("Packages", percentage=40)
     assert host.known.progress is not None
 
-    (found,) = ended(
+    (found,) = list_finished_steps(
         host.known.progress, parse_step({"name": "Packages", "status": "done"}), host.now + MINUTE
     )
 

@@ -1,6 +1,6 @@
 """The text of `hosts show`."""
 
-from service_record.collector.domain.progress import repeated
+from service_record.collector.domain.progress import group_rounds
 from service_record.display.host_detail import host_detail
 from service_record.display.text import View
 from service_record.http.collector_answers import HostDetail, HostSummary, ShownStep
@@ -54,7 +54,7 @@ def step_line(*statuses: str) -> str:
         last_seen=0.0,
         builds=(),
         shown_build=1,
-        steps=repeated(reports, lambda step: (step.label, step.status)),
+        steps=group_rounds(reports, lambda step: (step.label, step.status)),
         last_words=(),
         bundles=(),
         events=(),

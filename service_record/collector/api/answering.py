@@ -137,7 +137,7 @@ class Download(StreamingResponse):
         super().__init__(pieces, self.status, {"X-Content-Type-Options": "nosniff", **(headers or {})})
 
 
-def refused(refusal: Refusal, path: str = "") -> Response:
+def render_refusal(refusal: Refusal, path: str = "") -> Response:
     """Return an error response: RFC 9457, or the assisted-service's form if `path` is one of its calls."""
     if path.startswith(ASSISTED):
         document = msgspec.json.encode(AgentProblem(int(refusal.status), str(refusal)))

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from service_record.collector.api.answering import add_safe_headers, refused
+from service_record.collector.api.answering import add_safe_headers, render_refusal
 from service_record.collector.api.guard import bearer_token
 from service_record.collector.api.metrics import Metrics, log_fault, log_refusal, new_request_id
 from service_record.collector.api.operation import HOSTS
@@ -116,7 +116,7 @@ class DirectReports:
             event = {"method": "POST", "route": ROUTE, "address": address, "token": report.grant.token_id}
             known = isinstance(error, REFUSED)
             refusal = make_refusal(error) if known else log_fault(request_id, event, error)
-            response = refused(refusal)
+            response = render_refusal(refusal)
             status, body = HTTPStatus(response.status_code), bytes(response.body)
             headers = _header_lines(response.raw_headers, is_tls=is_tls)
             log_refusal(request_id, event, status, time.perf_counter() - began)

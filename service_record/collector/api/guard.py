@@ -158,7 +158,7 @@ class Guard:
         return await self.check_token(token, request, is_counted=is_counted)
 
     async def check_token(self, token: Presented, request: Request, *, is_counted: bool = True) -> Grant:
-        """Return the rights of this token, for example from a login form. Raises Refusal like `check_request`."""
+        """Return the rights of a token, such as that of a login form. Raises Refusal like `check_request`."""
         grant = self.find_cached(token) or await self._look_up(token, request)
         request.state.token_id = grant.token_id
         if is_counted:

@@ -24,7 +24,7 @@ from service_record.collector.api.answering import (
     Refusal,
     UnavailableText,
     add_safe_headers,
-    refused,
+    render_refusal,
 )
 from service_record.collector.api.operation import ANYBODY, READERS, operation
 from service_record.collector.api.serving import Serving, caller
@@ -156,7 +156,7 @@ class _CurrentValues(Source):
         )
         with self._collector.database.reading() as connection:
             verdicts = count_by_verdict(connection, Filters())
-            waiting = dict.fromkeys(self._collector.destinations, 0) | notices.waiting(connection)
+            waiting = dict.fromkeys(self._collector.destinations, 0) | notices.count_waiting(connection)
             statuses = count_by_status(connection)
             away = sum_absences(connection)
         yield CounterMetricFamily(
@@ -286,7 +286,7 @@ class Observed:
         except Exception as fault:  # noqa: BLE001  # a bug in a handler must not stop the server
             refusal = log_fault(request_id, _loggable(scope), fault)
             if status == 0:
-                await refused(refusal, scope["path"])(scope, receive, send_observed)
+                await render_refusal(refusal, scope["path"])(scope, receive, send_observed)
         finally:
             seconds = time.perf_counter() - began
             results = scope.get("state", {}).get("results")

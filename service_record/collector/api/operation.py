@@ -46,7 +46,7 @@ class Callers:
 ANYBODY: Final = Callers(sentence="anybody")
 HOSTS: Final = Callers(TokenKind.HOST, TokenKind.GROUP, TokenKind.ADMIN)
 READERS: Final = Callers(TokenKind.READER, TokenKind.ADMIN)
-"""If the path has a host, `guarded` also checks that a confined reader may read that host."""
+"""If the path has a host, `make_handler` also checks that a confined reader may read that host."""
 HOSTS_AND_READERS: Final = Callers(TokenKind.HOST, TokenKind.GROUP, TokenKind.READER, TokenKind.ADMIN)
 ADMINISTRATORS: Final = Callers(TokenKind.ADMIN)
 ENROLLING: Final = Callers(TokenKind.ENROLMENT)

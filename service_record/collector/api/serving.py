@@ -69,7 +69,7 @@ class Serving:
         return await asyncio.wrap_future(self.collector.writer.change(do))
 
 
-def guarded(operation: Operation) -> Handler:
+def make_handler(operation: Operation) -> Handler:
     """Return a handler that checks the token and its rights before it calls the operation's handler.
 
     A reader that is confined to a group gets 404 for hosts outside that group.
@@ -103,7 +103,7 @@ def guarded(operation: Operation) -> Handler:
 
 
 def caller(request: Request) -> tuple[Serving, Grant]:
-    """Return the application state and the caller's rights. Only for handlers behind `guarded`."""
+    """Return the application state and the caller's rights. Only for handlers behind `make_handler`."""
     grant: Grant = request.state.grant
     return Serving.of(request), grant
 

@@ -21,10 +21,10 @@ from service_record.collector.assisted.installation_rules import (
     ROLES,
     CallRefused,
     Installation,
+    apply_logs_state,
+    apply_progress,
     is_id,
     parse_event,
-    progressed,
-    with_logs_state,
 )
 from service_record.collector.assisted.installations import Arrival
 from service_record.collector.domain.access import TokenKind
@@ -119,7 +119,7 @@ async def get_hosts(request: Request, query: ClusterHostsQuery) -> JsonAnswer[li
 async def put_progress(request: Request) -> Empty:
     """As the assisted-service: report the stage of a host."""
     now = Serving.of(request).collector.now()
-    await _change(request, lambda host, body: progressed(host, body, now))
+    await _change(request, lambda host, body: apply_progress(host, body, now))
     return Empty()
 
 
@@ -131,7 +131,7 @@ async def put_progress(request: Request) -> Empty:
 )
 async def put_logs_progress(request: Request) -> NoContent:
     """As the assisted-service: report the upload of a host's logs."""
-    await _change(request, with_logs_state)
+    await _change(request, apply_logs_state)
     return NoContent()
 
 

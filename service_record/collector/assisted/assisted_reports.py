@@ -13,11 +13,11 @@ from service_record.collector.assisted.host_states import DISCOVERY, HostState, 
 from service_record.collector.assisted.installation_rules import (
     Event,
     Installation,
+    apply_registration,
+    apply_signal,
     bad_request,
     check_fields,
     is_outdated,
-    registered,
-    signalled,
     text_in,
 )
 
@@ -111,9 +111,9 @@ def apply_event(host: Installation, event: Event, now: float) -> Installation:
 
 def _apply_to_state(host: Installation, event: Event, now: float) -> Installation:
     if event.name == "host_registration_succeeded":
-        return registered(host, now)
+        return apply_registration(host, now)
     if (signal := _SIGNALS.get(event.name)) is not None:
-        return signalled(host, signal, now)
+        return apply_signal(host, signal, now)
     match = _STATUS.search(event.message) if event.name == "host_status_updated" else None
     if match is None or match["status"] not in set(HostState):
         return host

@@ -201,7 +201,7 @@ class Installation(Mapped):
         return [(at, move) for at, move in moves if move is not None]
 
 
-def signalled(host: Installation, signal: Signal, now: float) -> Installation:
+def apply_signal(host: Installation, signal: Signal, now: float) -> Installation:
     """Return the installation after a signal. If the signal has no effect, the same object is returned."""
     move = find_move(host.status, signal, host.position)
     if move is None:
@@ -212,12 +212,12 @@ def signalled(host: Installation, signal: Signal, now: float) -> Installation:
     return after
 
 
-def registered(host: Installation, now: float) -> Installation:
+def apply_registration(host: Installation, now: float) -> Installation:
     """Return the installation after a call of the agent to register. It registers when its image boots."""
-    return replace(signalled(host, Signal.REGISTERED, now), checked_in_at=now)
+    return replace(apply_signal(host, Signal.REGISTERED, now), checked_in_at=now)
 
 
-def progressed(host: Installation, body: Mapping[str, object], now: float) -> Installation:
+def apply_progress(host: Installation, body: Mapping[str, object], now: float) -> Installation:
     """Return the installation after a `PUT .../progress`. If nothing changes, the same object is returned.
 
     Raises CallRefused: 400 if the body is invalid, 409 if the stage is not allowed now.
@@ -254,7 +254,7 @@ def _check_order(host: Installation, stage: str) -> None:
         raise _conflict(f'Can\'t assign lower stage "{stage}" {after}')
 
 
-def with_logs_state(host: Installation, body: Mapping[str, object]) -> Installation:
+def apply_logs_state(host: Installation, body: Mapping[str, object]) -> Installation:
     """Return the installation after a `PUT .../logs-progress`. Raises CallRefused."""
     return replace(host, logs_state=parse_logs_state(body))
 

@@ -20,7 +20,7 @@ from service_record.collector.assisted.installation_rules import (
     Event,
     Installation,
     Mapped,
-    registered,
+    apply_registration,
 )
 from service_record.collector.domain.access import Forbidden, Grant
 from service_record.collector.domain.steps import LONGEST_LOGS, ReportedStep, StepStatus, make_label
@@ -226,7 +226,7 @@ def register_agent(connection: Connection, arrival: Arrival, infra_env_id: str) 
         )
         put(connection, arrive(connection, arrival).id, mapped, arrival.at)
     return change(
-        connection, arrival.host, arrival.grant, arrival.at, lambda host: registered(host, arrival.at)
+        connection, arrival.host, arrival.grant, arrival.at, lambda host: apply_registration(host, arrival.at)
     )
 
 

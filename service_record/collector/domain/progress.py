@@ -104,7 +104,7 @@ def begins_build(progress: Progress | None, step: ReportedStep, now: float) -> b
     return is_known or now - progress.ended_at > _SECONDS_AFTER_END
 
 
-def first(step: ReportedStep, number: int, now: float) -> Progress:
+def begin_progress(step: ReportedStep, number: int, now: float) -> Progress:
     """Return the progress of a new build. Call `advance` with the step afterwards."""
     return Progress(
         number=number, started_at=now, updated_at=now, key=step.build, action=step.action, fresh_at=now
@@ -147,7 +147,7 @@ def advance(progress: Progress, step: ReportedStep, now: float, *, is_last: bool
     )
 
 
-def ended(progress: Progress, step: ReportedStep, now: float) -> tuple[StepFinished, ...]:
+def list_finished_steps(progress: Progress, step: ReportedStep, now: float) -> tuple[StepFinished, ...]:
     """Return the steps that a report finishes, given the progress before it.
 
     These are the step whose end is reported, and a previous step that was reported without a status: it
@@ -226,7 +226,7 @@ _MAX_ROUND_REPORTS: Final = 32
 """Maximum number of reports in one round. Repetitions of longer rounds are not recognized."""
 
 
-def repeated(items: Iterable[T], key: Callable[[T], Hashable]) -> tuple[Repeated[T], ...]:
+def group_rounds(items: Iterable[T], key: Callable[[T], Hashable]) -> tuple[Repeated[T], ...]:
     """Return the reports in order. A round that occurs several times in a row appears once, with its number.
 
     If a shorter and a longer round begin at the same report, the shorter one is used.

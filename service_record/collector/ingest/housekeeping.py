@@ -58,7 +58,7 @@ def planned(connection: Connection, limits: KeepLimits, now: float) -> ForgetPla
     """Return the data that exceeds these limits now."""
     if not limits.are_any:
         return ForgetPlan()
-    stored = purge.stored(connection)
+    stored = purge.read_builds(connection)
     excess = 0
     if limits.size:
         size = sum(build.size for build in stored) + purge.size_of_chunks(connection)
@@ -104,7 +104,7 @@ def orphans(database: Database, objects: Objects, now: float) -> Iterator[str]:
     keys = objects.keys_before(now - _ORPHAN)
     while some := list(islice(keys, _KEYS)):
         with database.reading() as connection:
-            without = purge.without_rows(connection, some)
+            without = purge.select_unused_keys(connection, some)
         yield from sorted(without)
 
 

@@ -173,7 +173,7 @@ class Notifier(Background):
 
     def _put_off(self, delivery: Delivery, next_at: float | None) -> None:
         self._writer.change(
-            lambda connection: notices.put_off(connection, self.name, delivery.ids, next_at)
+            lambda connection: notices.postpone(connection, self.name, delivery.ids, next_at)
         ).result()
 
     def _mark_delivered(self, delivery: Delivery, now: float) -> None:
@@ -181,7 +181,7 @@ class Notifier(Background):
         while True:
             try:
                 self._writer.change(
-                    lambda connection: notices.delivered(connection, self.name, delivery.ids, now)
+                    lambda connection: notices.mark_delivered(connection, self.name, delivery.ids, now)
                 ).result()
             except (Unavailable, SQLAlchemyError):
                 if self._is_closed.wait(_AGAIN_SECONDS):

@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, ColumnElement, Connection, Table, case, func,
 
 from service_record.collector.assisted.host_states import describe_state
 from service_record.collector.assisted.installation_rules import Installation
-from service_record.collector.domain.progress import Progress, repeated
+from service_record.collector.domain.progress import Progress, group_rounds
 from service_record.collector.store.absences import read_absences
 from service_record.collector.store.schema import (
     builds,
@@ -91,7 +91,7 @@ def read_host(connection: Connection, name: str, now: float, build: int | None =
         last_seen=row.last_seen,
         builds=shown_builds,
         shown_build=number if build is not None else row.build,
-        steps=repeated(_read_steps(connection, row.id, number), lambda step: (step.label, step.status)),
+        steps=group_rounds(_read_steps(connection, row.id, number), lambda step: (step.label, step.status)),
         last_words=_read_last_words(connection, row.id, row.build if build is None else build),
         bundles=_read_latest(connection, ShownBundle, bundles, row.id, _LATEST_BUNDLES),
         events=_read_latest(connection, ShownEvent, events, row.id, _LATEST_EVENTS),

@@ -127,7 +127,7 @@ def next_due(connection: Connection, destination: str, now: float) -> float | No
     return earliest
 
 
-def waiting(connection: Connection) -> dict[str, int]:
+def count_waiting(connection: Connection) -> dict[str, int]:
     """Return the number of waiting notices for each destination."""
     query = select(deliveries.c.destination, func.count(deliveries.c.next_at)).group_by(
         deliveries.c.destination
@@ -135,13 +135,13 @@ def waiting(connection: Connection) -> dict[str, int]:
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def delivered(connection: Connection, destination: str, ids: Collection[int], now: float) -> None:
+def mark_delivered(connection: Connection, destination: str, ids: Collection[int], now: float) -> None:
     """Mark a delivery as accepted: it is never sent again."""
     ours = (deliveries.c.destination == destination) & deliveries.c.notice_id.in_(ids)
     connection.execute(update(deliveries).where(ours).values(delivered_at=now, next_at=None))
 
 
-def put_off(connection: Connection, destination: str, ids: Collection[int], next_at: float | None) -> None:
+def postpone(connection: Connection, destination: str, ids: Collection[int], next_at: float | None) -> None:
     """Store a failed attempt and the time of the next one; None gives up."""
     ours = (deliveries.c.destination == destination) & deliveries.c.notice_id.in_(ids)
     connection.execute(

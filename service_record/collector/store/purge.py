@@ -38,7 +38,7 @@ def claim_housekeeping(connection: Connection, now: float, seconds: float) -> bo
     return True
 
 
-def stored(connection: Connection) -> list[StoredBuild]:
+def read_builds(connection: Connection) -> list[StoredBuild]:
     """Return all builds, with the size of each."""
     of_steps = _sums(connection, steps, func.length(steps.c.logs))
     of_bundles = _sums(connection, bundles, bundles.c.size)
@@ -191,7 +191,7 @@ def delete_sessions(connection: Connection, now: float) -> int:
     return connection.execute(delete(sessions).where(sessions.c.expires_at < now)).rowcount
 
 
-def without_rows(connection: Connection, keys: Collection[str]) -> set[str]:
+def select_unused_keys(connection: Connection, keys: Collection[str]) -> set[str]:
     """Return the keys that neither a bundle nor logs of a cluster use."""
     unused = set(keys)
     for column in (bundles.c.key, cluster_logs.c.key):

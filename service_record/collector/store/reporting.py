@@ -17,9 +17,9 @@ from service_record.collector.domain.progress import (
     Progress,
     StepFinished,
     advance,
+    begin_progress,
     begins_build,
-    ended,
-    first,
+    list_finished_steps,
 )
 from service_record.collector.domain.retention import FAILURES
 from service_record.collector.domain.steps import (
@@ -494,18 +494,18 @@ def _apply(earlier: _EarlierBuilds, host: _Host, report: Report) -> tuple[int, t
         number = earlier.find_build(host.row.id, (*host.left, present), step, now)
         if number is not None:
             host.late[number] = now
-            return number, ended(first(step, number, now), step, now)
+            return number, list_finished_steps(begin_progress(step, number, now), step, now)
         if is_new:
             host.left.append(present)
             present = _begin_build(host, report, present.number + 1)
-    finished = ended(present, step, now)
+    finished = list_finished_steps(present, step, now)
     host.progress = advance(present, step, now, is_last=report.is_last)
     host.last = report
     return present.number, finished
 
 
 def _begin_build(host: _Host, report: Report, number: int) -> Progress:
-    progress = first(report.step, number, report.received_at)
+    progress = begin_progress(report.step, number, report.received_at)
     host.new_builds.append(build_row(host.row.id, progress, report.step.release))
     return progress
 

@@ -7,7 +7,7 @@ from urllib.parse import quote, urlsplit
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from service_record.collector.api.answering import Refusal, refused
+from service_record.collector.api.answering import Refusal, render_refusal
 from service_record.collector.api.operation import Handler
 from service_record.collector.api.requests import parse_form
 from service_record.collector.api.serving import (
@@ -60,7 +60,7 @@ def _sign_in(request: Request) -> Response:
     if "text/html" in request.headers.get("accept", ""):
         place = _place(request) if request.method == "GET" else "/"
         return RedirectResponse(f"/login?next={quote(place, safe='')}", HTTPStatus.SEE_OTHER)
-    return refused(Refusal(HTTPStatus.UNAUTHORIZED, "this needs a session: sign in at /login"))
+    return render_refusal(Refusal(HTTPStatus.UNAUTHORIZED, "this needs a session: sign in at /login"))
 
 
 def refused_page(refusal: Refusal) -> Response:
