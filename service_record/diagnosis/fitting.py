@@ -636,12 +636,20 @@ def is_between(time: datetime | None, first: datetime | None, last: datetime | N
 def _line_values(match: Any, test: LineTest, facts: KnownFacts) -> Mapping[str, str] | None:
     """Return the named groups of a match and the measured values; None if `same` or `measure` fails."""
     groups = _named_groups(match)
-    for group, fact in test.same.items():
-        # Facts have addresses with the prefix length: 192.0.2.20/24.
-        if groups.get(group) not in {one.value.partition("/")[0] for one in facts.all(fact)}:
-            return None
+    if not all(_is_same(groups.get(group), fact, facts) for group, fact in test.same.items()):
+        return None
     measured = {} if test.measure is None else MEASURES[test.measure].compute(groups)
     return None if measured is None else {**groups, **measured}
+
+
+def _is_same(value: str | None, name: str, facts: KnownFacts) -> bool:
+    """Return True if a fact has this value, or, if it is a directory, a value above it."""
+    values = [fact.value for fact in facts.all(name)]
+    if value is None:
+        return False
+    if name == "unmounted":
+        return any(f"{value}/".startswith(f"{directory}/") for directory in values)
+    return value in {one.partition("/")[0] for one in values}  # of addresses without the prefix length
 
 
 def _make_match(line: LogLine, values: Mapping[str, str], proximity: Proximity) -> Match:

@@ -185,7 +185,7 @@ quay.io/a => image quay.io/a
 = failed-units.txt
 UNIT LOAD ACTIVE SUB
 ● a.service loaded failed failed A => failed-unit a.service
-* b.mount not-found failed dead => failed-unit b.mount
+* b.mount not-found failed dead => failed-unit b.mount; unmounted /b
 c.service loaded active failed C
 d.service failed
 e.service failed x

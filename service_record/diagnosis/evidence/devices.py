@@ -29,6 +29,11 @@ def _unescape_path(name: str) -> str:
     return re.sub(r"\\x([0-9a-f]{2})", lambda code: chr(int(code[1], 16)), name.replace("-", "/"))
 
 
+def mount_point(mount: str) -> str:
+    """Return the directory of a mount unit, `var-lib.mount`. A path is returned as it is."""
+    return mount if mount.startswith("/") else "/" + _unescape_path(mount.removesuffix(".mount"))
+
+
 def are_different(one: str, other: str) -> bool:
     """Return True if two names from `device_name` are certainly of different devices.
 
@@ -52,11 +57,9 @@ def find_device(unit: str, facts: KnownFacts) -> str:
     """
     if (own := re.fullmatch(_DEVICE_OF_UNIT, unit)) is not None:
         return follow_link(own["device"], facts)
-    point = "/"
-    if unit not in _ROOT_UNITS:
-        if not unit.endswith(".mount"):
-            return ""
-        point += _unescape_path(unit.removesuffix(".mount"))
+    if unit not in _ROOT_UNITS and not unit.endswith(".mount"):
+        return ""
+    point = "/" if unit in _ROOT_UNITS else mount_point(unit)
     fact = next((one for one in facts.all("mount-device") if one.of == point), None)
     return "" if fact is None else follow_link(fact.value, facts)
 

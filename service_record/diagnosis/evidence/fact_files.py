@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from service_record.diagnosis.evidence.devices import mount_point
 from service_record.diagnosis.evidence.known_facts import KnownFact, KnownFacts
 from service_record.diagnosis.evidence.log_lines import LinePlace
 from service_record.diagnosis.units import failed_units
@@ -344,7 +345,10 @@ def _read_sync_times(text: str) -> Iterator[NamedFact]:
 
 
 def _read_failed_units(text: str) -> Iterator[NamedFact]:
-    return (("failed-unit", name, number, "") for number, name in failed_units(text))
+    for number, name in failed_units(text):
+        yield "failed-unit", name, number, ""
+        if name.endswith(".mount"):
+            yield "unmounted", mount_point(name), number, ""
 
 
 def _read_cluster_names(text: str) -> Iterator[NamedFact]:

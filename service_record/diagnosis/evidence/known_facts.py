@@ -49,7 +49,7 @@ FACT_NAMES: Final = frozenset(
         *("hostname", "nameserver", "search", "nsswitch-hosts", "api-name", "link", "mtu"),
         *("address", "duplicate-address", "route", "default-route", "cluster-network", "service-network"),
         *("cmdline", "live-medium", "module", "memory-kb", "available-kb", "swap-kb"),
-        *("block", "mounted", "mount-device", "full", "sync-ms"),
+        *("block", "mounted", "unmounted", "mount-device", "full", "sync-ms"),
         *("chrony-leap", "chrony-source", "chrony-selected", "clock-synchronized", "ntp"),
         *("deployment", "os", "secure-boot", "cgroup", "selinux", "boot-entry", "boot-current", "boot-order"),
         *("boots", "failed-unit", "container", "image", "hardware", "package", "program", "kernel"),

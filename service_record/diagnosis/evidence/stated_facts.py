@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from service_record.diagnosis.evidence.devices import mount_point
 from service_record.diagnosis.evidence.fact_files import read_command_line
 from service_record.diagnosis.evidence.known_facts import KnownFact, KnownFacts
 from service_record.diagnosis.evidence.log_lines import KERNEL, LinePlace, LogLine
@@ -16,6 +17,8 @@ from service_record.diagnosis.line_patterns import Pattern
 
 _ADDRESS: Final = r"[0-9A-Fa-f.:]+"
 _DHCP: Final = r".*dhcp[46] \((?P<of>\S+)\): +"
+_MOUNT: Final = r"/\S*?|\S+\.mount"
+"""systemd names a unit of a mount by its directory or, since version 250, by its own name as well."""
 _LISTS: Final = frozenset({"nameserver"})
 """Facts of which a line may state several values."""
 
@@ -67,6 +70,14 @@ _STATEMENTS: Final = (
         r"|special device|unknown filesystem type [^\n]* on) (?P<value>[^\s,]+?)(?:[,.]|\s|$)",
         is_replaced=True,
     ),
+    _Statement(
+        "unmounted",
+        "ailed ",  # Failed to mount, Dependency failed
+        "systemd",
+        rf"(?:Failed to mount|Dependency failed for) (?P<value>(?P<of>{_MOUNT}))(?:\.?$| - )",
+        is_replaced=True,
+    ),
+    _Statement("unmounted", "Mounted ", "systemd", rf"Mounted (?P<of>{_MOUNT})(?:\.?$| - )"),
     # Names and addresses
     _Statement(
         "hostname",
@@ -191,6 +202,8 @@ class StatedFacts:
             return
         if statement.fact == "block":
             value = f"{of} {value}"
+        if statement.fact == "unmounted":
+            value = mount_point(value)
         for one in [value] if statement.fact not in _LISTS else re.split(r"[ ,]+", value):
             found.pop((one, of), None)  # the latest is the last
             if one:
