@@ -34,6 +34,7 @@ from service_record.diagnosis.trouble_facts import (
     TroubleFacts,
     Weighed,
     telling_line,
+    weigh_lines,
     weight,
 )
 from service_record.diagnosis.units import Unit
@@ -499,10 +500,12 @@ def add_likely_cause(trouble: Trouble, causes: Causes, ranked: Sequence[Standing
 
 def _find_telling(lines: Sequence[LogLine], beyond: LineWeight = LineWeight.PLAIN) -> QuotedLine | None:
     """Return the line with the highest weight, if its weight is above `beyond`."""
-    best = max(reversed(lines), key=lambda line: weight(line.text.strip()), default=None)
-    if best is None or weight(best.text.strip()) <= beyond:
+    weighed = zip(weigh_lines(line.text.strip() for line in lines), lines, strict=True)
+    latest_first = list(weighed)[::-1]
+    if not latest_first:
         return None
-    return QuotedLine(best.text.strip(), str(best.place))
+    (found, text), line = max(latest_first, key=lambda one: one[0][0])
+    return QuotedLine(text, str(line.place)) if found > beyond else None
 
 
 def _add_telling(trouble: Trouble, causes: Causes) -> Trouble:

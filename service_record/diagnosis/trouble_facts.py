@@ -4,10 +4,11 @@ Patterns are plain strings: `re` compiles each on first use, and most hosts need
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import IntEnum
 from functools import lru_cache
+from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -36,8 +37,13 @@ _ERROR_LABELS: Final = r"""(?xia)
     | ^ (?:ERROR|FATAL|CRITICAL|PANIC) \b | ^ \[ (?:alert|emerg|crit|critical|error|fatal) \]
     | ^ [\d:,\s-]{8,24} (?:ERR|ERROR|CRT|CRITICAL) \s                              # Anaconda, subiquity
     | (?:^|[\s:]) [a-z_][\w.]{0,100} (?:Error|Exception) : \s                       # the end of a traceback
+    | (?-i: ^ E: \s \S)                                                            # apt
+    | ^ @ERROR : \s                                                               # rsync
     """
 """Labels by which programs mark an error line."""
+
+_EMPTY_LABEL: Final = r"(?i)(?:[\w.-]{1,40}: )?(?:error|fatal|panic):?"
+"""A label without a reason: the line after it has it."""
 
 _AFTERMATH: Final = r"""(?xia)(?:[^\s:]{1,40}:\s)? (?:re-?try(?:ing)?|will\s(?:re-?)?try|try(?:ing)?\sagain
         |waiting|sleeping|backing\soff|log\sbundle|gathering|collecting|cleaning|exiting|see\s|for\smore|use\s|hint\b|note\b)"""
@@ -81,6 +87,7 @@ _WRAPPERS: Final = r"""(?xia)
     | ^ E: \s Some \s index \s files \s failed
     | subprocess \s returned \s error \s exit \s status | ^ Errors \s were \s encountered \s while  # dpkg
     | returned \s non-zero \s exit \s status
+    | \[ \s{0,3} FAILED \s{0,3} \] $                                                # scripts of SysV init
     | (?: exited | failed ) \s with \s (?:an \s)? (?:error|exit|status|code|return) (?:\s(?:code|status))?
         [:=]? \s? \d+ \W* $
     """
@@ -220,8 +227,20 @@ def telling_line(message: str | None) -> str | None:
     asides, such as usage texts, stack frames and hints.
     """
     lines = [line.strip() for line in (message or "").splitlines() if line.strip()]
-    best = max(reversed(lines), key=weight, default=None)
-    return None if best is None or weight(best) < 0 else best
+    best, line = max(weigh_lines(lines)[::-1], key=itemgetter(0), default=(LineWeight.ASIDE, None))
+    return None if best is LineWeight.ASIDE else line
+
+
+def weigh_lines(lines: Iterable[str]) -> list[tuple[LineWeight, str]]:
+    """Return the lines of a program with their weights. A label on its own marks the line after it."""
+    weighed = []
+    is_marked = False
+    for line in lines:
+        own = weight(line)
+        is_text = own is not LineWeight.ASIDE
+        weighed.append((LineWeight.LABELLED if is_marked and is_text else own, line))
+        is_marked = re.fullmatch(_EMPTY_LABEL, line) is not None
+    return weighed
 
 
 def is_labelled(line: str) -> bool:
@@ -235,6 +254,8 @@ def weight(line: str) -> LineWeight:
     line = _cut_middle(line)
     if re.search(_ASIDES, line):
         return LineWeight.ASIDE
+    if re.fullmatch(_EMPTY_LABEL, line):
+        return LineWeight.AFTERMATH
     if re.search(_WRAPPERS, line):
         return LineWeight.WRAPPER
     if re.search(_ERROR_LABELS, line):

@@ -565,6 +565,7 @@ LOGGED: Final = (
     # Scopes are left out: container hosts start thousands of them, and every line takes time.
     rb"|systemd\[1\]: (?:Start(?:ing|ed)|Finished|Reached target|Mount(?:ing|ed)|Listening on|Found device) "
     rb"\S+\.(?:service|socket|target|device|mount|automount|swap|timer|path|slice)\b"
+    rb"|systemd\[1\]: Failed to (?:start|mount|activate swap) "
     rb"|systemd-journald\[\d+\]: Suppressed \d+ messages from "
     rb"|(?:\([^\s()]{1,20}\)|systemd)\[\d+\]: [^\s:]+\.(?:service|mount|socket|swap): [^\n]*[Ff]ailed"
     # Lines of `systemctl status` for a failed unit.

@@ -49,6 +49,19 @@ def test_cause_of_a_failed_mount_is_named(line: str, cause: str, tmp_path: Path)
     assert analyze(MOUNT_FAILED.format(line=line), tmp_path).endswith(f"failed: data.mount: {cause}")
 
 
+@pytest.mark.parametrize("unit", ["setup.service - Set up", "Set up"], ids=["systemd 249", "systemd 248"])
+def test_lines_of_a_failed_run_are_found_by_name_or_description(unit: str, tmp_path: Path) -> None:
+    journal = SCRIPT_FAILED.replace("setup.service - Set up", unit)
+    cause = analyze(journal.format(line="E: Unable to locate package jqq"), tmp_path)
+    assert cause.endswith("failed: setup: exit 1; points to: no repository has the package jqq")
+
+
+def test_bare_label_does_not_hide_the_cause(tmp_path: Path) -> None:
+    lines = "Error: \nJan 03 10:00:01 node1 dnf[745]:   - nothing provides libfoo.so.2 needed by agent-3.1-1"
+    cause = analyze(SCRIPT_FAILED.format(line=lines), tmp_path)
+    assert cause.endswith("points to: packages do not fit together: agent-3.1-1 needs libfoo.so.2")
+
+
 @pytest.mark.parametrize(
     ("line", "cause"),
     [
@@ -92,7 +105,7 @@ def test_last_lines_of_a_failed_run_are_shown(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("earlier", ["chronyd[745]: started", "systemd[1]: Started chronyd.service - NTP."])
 def test_line_of_a_running_daemon_is_not_the_cause(earlier: str, tmp_path: Path) -> None:
-    line = "chronyd[745]: E: The repository 'x' does not have a Release file."
+    line = "chronyd[745]: The repository 'x' does not have a Release file."
     journal = f"Jan 03 09:59:00 node1 {earlier}\n" + SCRIPT_FAILED.format(line="setting up").replace(
         "setting up\n", f"setting up\nJan 03 10:00:01 node1 {line}\n"
     )

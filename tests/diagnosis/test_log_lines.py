@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from service_record.diagnosis.evidence.log_lines import (
+    SYSTEMD,
     Era,
     LinePlace,
     LogLine,
@@ -137,3 +138,22 @@ def test_line_has_kind_unit_and_host_of_file(kind: str, unit: str) -> None:
 def test_line_without_host_needs_a_pid(text: str, name: str, message: str) -> None:
     line = log_line(LogStream("x", "other", "x"), 1, text.encode(), Era())
     assert (line.name, line.text) == (name, message)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "message"),
+    [
+        (
+            "[ TIME ] Timed out waiting for device /dev/sdb.",
+            "systemd",
+            "Timed out waiting for device /dev/sdb.",
+        ),
+        ("[FAILED] Failed to start a.service - A.", "systemd", "Failed to start a.service - A."),
+        ("stopping slurmctld: [FAILED]", "x", "stopping slurmctld: [FAILED]"),
+        ("[FAILED]", "x", "[FAILED]"),
+    ],
+)
+def test_status_on_the_console_is_a_line_of_systemd(text: str, name: str, message: str) -> None:
+    line = log_line(LogStream("x", "other", "x"), 1, text.encode(), Era())
+    assert (line.name, line.text) == (name, message)
+    assert (line.kind == SYSTEMD) == (name == "systemd")

@@ -119,6 +119,10 @@ def test_hostile_messages_take_linear_time(piece: str) -> None:
             ),
             "Payloads:anaconda.errors.TransactionError: DNF done",
         ),
+        ("Error: \n Problem: the 3 requests conflict\n", "Problem: the 3 requests conflict"),  # dnf
+        ("dnf: Error:\nno packages\nerror: x\ncleaning", "error: x"),
+        ("write error: Broken pipe (32)\n@ERROR: auth failed on module b", "@ERROR: auth failed on module b"),
+        ("cannot chdir\nstopping slurmctld: [FAILED]", "cannot chdir"),
         ("ovs: cannot add br-ex\nconfigure-ovs exited with error: 4", "ovs: cannot add br-ex"),
         ("adding br-ex\nconfigure-ovs exited with error: 4", "configure-ovs exited with error: 4"),
         ("", None),

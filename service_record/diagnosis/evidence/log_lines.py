@@ -332,6 +332,8 @@ _USER_SPACE: Final = r"(?s)(?P<name>[a-z][\w.@-]{1,40})\[(?P<pid>\d{1,10})\]: (?
 """A line of a program in the kernel's buffer in early boot: `[    3.1] systemd[1]: Failed to start …`."""
 _BARE: Final = rf"(?s)(?:.{{0,200}}?\[ *\d{{1,9}}\.\d{{6}}\] )?{_USER_SPACE[4:]}"
 """A line that begins with its program, or a line of the kernel's buffer within a console line."""
+_STATUS: Final = r"(?s)\[ {0,2}(?:OK|FAILED|DEPEND|TIME) {0,2}\] (?P<text>\S.*)"
+"""A line in which systemd shows on the console how a unit started or stopped."""
 _CRI: Final = r"(?s)(?P<time>\d{4}-\d\d-\d\dT\S+) std(?:out|err) [FP] (?P<text>.*)"
 _KLOG: Final = r"[IWEF](?P<day>\d{4}) (?P<clock>\d\d:\d\d:\d\d(?:\.\d+)?)\s"
 _CLOCK: Final = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
@@ -443,6 +445,8 @@ def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:
         if (whole := re.fullmatch(_WITH_UNIT, name)) is not None:
             unit = name = whole["unit"]
             kind = SYSTEMD if name == "init" else kind
+    elif kind in {KERNEL, OTHER} and (match := re.match(_STATUS, text)) is not None:
+        text, name, kind = match["text"], "systemd", SYSTEMD
     elif (match := re.match(_CRI, text)) is not None:
         text, time = match["text"], parse_time(match["time"])
     elif kind in {KERNEL, OTHER} and (match := re.match(_BARE, text)) is not None:

@@ -84,6 +84,10 @@ _FAILED: Final = (
     rb"(?:\w+ process exited, code=(?!exited, status=0)|Failed with result|Unit entered failed)"
 )
 """Lines of systemd about the end of a failed run."""
+_NOT_STARTED: Final = (
+    rb"systemd\[1\]: Failed to (?:start|mount|activate swap) (?P<description>[^\n]{1,200}?)\.?\r?$"
+)
+"""The line with the description of a unit that systemd logs after a line in `_FAILED`."""
 _STARTED: Final = rb"systemd\[1\]: (?:Start(?:ing|ed)|Mount(?:ing|ed)|Activating swap) %b(?:\s|\.{3})"
 _MAX_RUN_BYTES: Final = 1 << 14
 """The lines that other programs logged during a failed run are searched this far before its end."""
@@ -242,9 +246,15 @@ class Scanner:
             own.append((line, raw))
         for line, raw, start in _number_lines(block, number + 1, self._find_systemd_lines(stream, block)):
             self._unit_lines.append((stream, line, raw))
-            if (failed := re.search(_FAILED, raw)) is not None:
-                before = self._before + block[max(0, start - _MAX_RUN_BYTES) : start]
-                self._keep_lines_of_run(stream, failed["unit"], before[-_MAX_RUN_BYTES:], line)
+            failed, described = re.search(_FAILED, raw), re.search(_NOT_STARTED, raw)
+            if failed is None and described is None:
+                continue
+            before = (self._before + block[max(0, start - _MAX_RUN_BYTES) : start])[-_MAX_RUN_BYTES:]
+            if failed is not None:
+                self._keep_lines_of_run(stream, failed["unit"], failed["unit"], before, line)
+            elif described is not None and (unit := _find_unit_before(before)):
+                # Before version 249, systemd starts a unit with its description alone.
+                self._keep_lines_of_run(stream, unit, described["description"], before, line)
         return number + block.count(b"\n") + (not block.endswith(b"\n"))
 
     def _keep(self, stream: LogStream, line: int, raw: bytes, tests: set[int]) -> None:
@@ -291,14 +301,16 @@ class Scanner:
                 yield start, end, service
             at = end + 1
 
-    def _keep_lines_of_run(self, stream: LogStream, unit: bytes, before: bytes, number: int) -> None:
+    def _keep_lines_of_run(
+        self, stream: LogStream, unit: bytes, label: bytes, before: bytes, number: int
+    ) -> None:
         """Keep the lines that new processes logged during a failed run of a unit.
 
-        systemd logged the end of the run in line `number`; `before` is the text before that line. A process
-        is new if it logged nothing before the run started. In a journal without units, it probably belongs to
-        the unit.
+        systemd logged the start of the run with `label`, the name or the description of the unit, and its end
+        in line `number`; `before` is the text before that line. A process is new if it logged nothing before
+        the run started. In a journal without units, it probably belongs to the unit.
         """
-        starts = list(re.finditer(_STARTED % re.escape(unit), before))
+        starts = list(re.finditer(_STARTED % re.escape(label), before))
         if not starts:
             return
         begin = starts[-1].start()
@@ -414,6 +426,13 @@ class Scanner:
             notable=tuple(self._notable.lines(self._parse_line)),
             looked=Looked(len(self._ends) + len(self._texts), self._lines, frozenset(self._kinds)),
         )
+
+
+def _find_unit_before(before: bytes) -> bytes:
+    """Return the unit whose failure is in the last line of systemd in a text; empty for another line."""
+    begin = before.rfind(b"systemd[1]: ")
+    failed = re.match(_FAILED, before[begin:]) if begin >= 0 else None
+    return failed["unit"] if failed is not None else b""
 
 
 def _number_lines(
