@@ -416,7 +416,15 @@ class CauseMatcher:
         best = min(matches, key=lambda match: says_it_continues(match.line or ""), default=None)
         if best is None or best.by is None or best.by not in self._meanwhile:
             return best
+        if self._is_named_after(best.by.name):
+            return best
         return replace(best, doubt=OF_UNNAMED_UNIT) if rule.rank is Rank.CAUSE else None
+
+    def _is_named_after(self, program: str) -> bool:
+        """Return True if only the failed service has the program in its name: `podman-web` and `podman`."""
+        word = program.partition("-")[0]
+        named = {service for service in self._evidence.started if word in re.split(r"[-@.]", service)}
+        return self._trouble is not None and named == {self._trouble.service}
 
     def _match_elsewhere(self, test: LineTest, rule: CauseRule) -> Match | None:
         """Return the best match in the lines of all sources. If it proves nothing, its `doubt` says why."""

@@ -285,6 +285,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     meanwhile: Mapping[str, tuple[LogLine, ...]] = msgspec.field(default_factory=dict)
     """Service -> the lines of other programs during its failed runs, in a journal without units. The service
     probably ran these programs."""
+    started: frozenset[str] = frozenset()
+    """The services that systemd logged as starting or started, if it names units: since version 249."""
     ends: Mapping[str, tuple[int, LogLine | None]] = msgspec.field(default_factory=dict)
     """File -> its number of lines, and its last line."""
     facts: KnownFacts = msgspec.field(default_factory=KnownFacts)

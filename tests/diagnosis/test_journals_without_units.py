@@ -97,6 +97,17 @@ def test_line_of_a_new_program_points_to_the_cause(line: str, cause: str, tmp_pa
     assert analyze(journal, tmp_path).endswith(f"failed: setup: exit 1; points to: {cause}")
 
 
+@pytest.mark.parametrize(
+    ("other", "certainty"),
+    [("Started web.service - Web.", "podman-web: "), ("Starting podman-db.service - DB...", "points to: ")],
+)
+def test_program_in_the_name_of_one_unit_belongs_to_it(other: str, certainty: str, tmp_path: Path) -> None:
+    line = 'podman[745]: Error: the container name "web" is already in use by 1f2e.'
+    journal = f"Jan 03 09:59:00 node1 systemd[1]: {other}\n" + SCRIPT_FAILED.replace("setup", "podman-web")
+    journal = journal.replace("bash[744]: {line}", line)
+    assert f"{certainty}a container of the same name" in analyze(journal, tmp_path)
+
+
 def test_last_lines_of_a_failed_run_are_shown(tmp_path: Path) -> None:
     file = tmp_path / "journal.txt"
     file.write_text(SCRIPT_FAILED.format(line="3 of 9 parts are here"))

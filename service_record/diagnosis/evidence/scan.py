@@ -91,6 +91,7 @@ _NOT_STARTED: Final = (
 _STARTED: Final = rb"systemd\[1\]: (?:Start(?:ing|ed)|Mount(?:ing|ed)|Activating swap) %b(?:\s|\.{3})"
 _MAX_RUN_BYTES: Final = 1 << 14
 """The lines that other programs logged during a failed run are searched this far before its end."""
+_STARTED_SERVICE: Final = rb"systemd\[1\]: Start(?:ing|ed) ([\w:.\\@-]+)\.service\b"
 _SERVICE_NAME: Final = rb"([\w:.\\@-]+)\.service"
 _PROGRAM_LINE: Final = rb"(?m)^[^\n;]{0,80}? (?P<program>[A-Za-z(][\w.@()-]{0,40})\[(?P<pid>\d{1,10})\]: "
 
@@ -415,6 +416,11 @@ class Scanner:
                 for stream, (count, last) in self._ends.items()
             },
             meanwhile=self._parse_meanwhile(),
+            started=frozenset(
+                match[1].decode(errors="replace")
+                for _, _, raw in self._unit_lines
+                if (match := re.search(_STARTED_SERVICE, raw)) is not None
+            ),
             unit_logs=read_logs(_sort_lines(log_line(*one, self._era) for one in self._unit_lines)),
             paths=frozenset(self._paths),
             programs=frozenset(self._program_names()),
