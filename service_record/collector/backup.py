@@ -94,7 +94,9 @@ def _write(data: Path, stream: io.BufferedWriter) -> int:
     with tempfile.TemporaryDirectory(dir=data) as folder, tarfile.open(fileobj=stream, mode="w|") as tar:
         copy = Path(folder) / FILE
         _copy_database(data / FILE, copy)
-        _add_bytes(tar, _MANIFEST, msgspec.json.encode(Manifest(__version__, time.time())))
+        manifest, member = msgspec.json.encode(Manifest(__version__, time.time())), tarfile.TarInfo(_MANIFEST)
+        member.size, member.mode, member.mtime = len(manifest), 0o600, int(time.time())
+        tar.addfile(member, io.BytesIO(manifest))
         tar.add(copy, FILE, recursive=False)
         for path in sorted((data / FOLDER).rglob("*")):
             if not path.is_file() or path.is_symlink():
@@ -115,12 +117,6 @@ def _copy_database(source: Path, target: Path) -> None:
             live.backup(copy)
         except sqlite3.Error as error:
             raise BackupError(f"{source}: {error}") from None
-
-
-def _add_bytes(tar: tarfile.TarFile, name: str, data: bytes) -> None:
-    member = tarfile.TarInfo(name)
-    member.size, member.mode, member.mtime = len(data), 0o600, int(time.time())
-    tar.addfile(member, io.BytesIO(data))
 
 
 def _extract(file: Path, folder: Path) -> int:

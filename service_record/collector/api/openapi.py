@@ -102,7 +102,7 @@ def _types(operations: Sequence[Operation]) -> list[Any]:
 
 def _operation(operation: Operation, of_type: Mapping[Any, Any]) -> dict[str, Any]:
     described: dict[str, Any] = {
-        "operationId": _id(operation),
+        "operationId": "_".join([operation.method.lower(), *re.findall(r"[a-z0-9]+", operation.template)]),
         "summary": operation.summary,
         "description": f"For {operation.who.sentence}.",
         "parameters": _parameters(operation),
@@ -112,11 +112,6 @@ def _operation(operation: Operation, of_type: Mapping[Any, Any]) -> dict[str, An
     if operation.documented_body is not None:
         described["requestBody"] = {"content": _body(operation, of_type)}
     return described
-
-
-def _id(operation: Operation) -> str:
-    words = re.findall(r"[a-z0-9]+", operation.template)
-    return "_".join([operation.method.lower(), *words])
 
 
 def _parameters(operation: Operation) -> list[dict[str, Any]]:

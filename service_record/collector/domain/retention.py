@@ -3,7 +3,7 @@
 The first and the last failure and the latest build of each host are kept as long as there is space.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
@@ -72,15 +72,10 @@ def plan(builds: Collection[StoredBuild], *, before: float | None, excess: int) 
 
 
 def _deletable_builds(builds: Iterable[StoredBuild]) -> Iterable[StoredBuild]:
+    """Yield all builds but the latest of each host, and its first and last failure."""
     by_host = sorted(builds, key=lambda build: (build.host_id, build.number))
     for _, of_host in groupby(by_host, key=lambda build: build.host_id):
         stored = list(of_host)
-        kept = _kept_numbers(stored)
+        failures = [build.number for build in stored if build.is_failure]
+        kept = {*failures[:1], *failures[-1:], *(build.number for build in stored if build.is_latest)}
         yield from (build for build in stored if build.number not in kept)
-
-
-def _kept_numbers(builds: Sequence[StoredBuild]) -> set[int]:
-    """Return the numbers of a host's latest build, and of its first and last failure."""
-    failures = [build.number for build in builds if build.is_failure]
-    latest = {build.number for build in builds if build.is_latest}
-    return latest | set(failures[:1]) | set(failures[-1:])

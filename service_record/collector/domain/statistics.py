@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -94,6 +94,8 @@ def percentile(ordered: Sequence[float], per_cent: float) -> float:
 
 
 def _step_statistics(label: str, group: str | None, release: str | None, total: _Sum) -> StepStatistics:
+    ordered = sorted(total.seconds)
+    ranked = sorted(total.signatures.items(), key=lambda one: (-one[1], one[0]))
     return StepStatistics(
         label=label,
         group=group,
@@ -101,17 +103,6 @@ def _step_statistics(label: str, group: str | None, release: str | None, total: 
         count=total.count,
         failed=total.failed,
         failure_rate=total.failed / total.count,
-        times=_times(sorted(total.seconds)),
-        failures=_failures(total.signatures),
+        times=Percentiles(*(percentile(ordered, each) for each in (50, 95, 99))) if ordered else None,
+        failures=tuple(FailureSeen(signature, count) for signature, count in ranked[:_TOP]),
     )
-
-
-def _times(ordered: Sequence[float]) -> Percentiles | None:
-    if not ordered:
-        return None
-    return Percentiles(*(percentile(ordered, per_cent) for per_cent in (50, 95, 99)))
-
-
-def _failures(signatures: Mapping[str, int]) -> tuple[FailureSeen, ...]:
-    ranked = sorted(signatures.items(), key=lambda one: (-one[1], one[0]))
-    return tuple(FailureSeen(signature, count) for signature, count in ranked[:_TOP])

@@ -55,7 +55,9 @@ class Incoming:
         self._folder = data / FOLDER
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._room = threading.Semaphore(_AT_ONCE)
-        _remove_old(self._folder)
+        for path in self._folder.iterdir():  # files of a collector that was killed
+            if path.stat().st_mtime < time.time() - _OLD:
+                path.unlink(missing_ok=True)
 
     @contextmanager
     def file(self, most: int) -> Iterator[Arriving]:
@@ -81,10 +83,3 @@ class Incoming:
         finally:
             with suppress(OSError):  # a later start removes it
                 Path(name).unlink()
-
-
-def _remove_old(folder: Path) -> None:
-    """Delete files of a collector that was killed."""
-    for path in folder.iterdir():
-        if path.stat().st_mtime < time.time() - _OLD:
-            path.unlink(missing_ok=True)

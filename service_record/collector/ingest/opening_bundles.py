@@ -66,19 +66,15 @@ def _read_confined(
     """
     command = (sys.executable, "-m", __name__, str(allowed.memory), str(allowed.seconds), *arguments)
     with file.open("rb") as stream:
-        # Without the collector's environment, which has secrets.
-        start = partial(Program, command, {}, stdin=stream, variables=_find_modules())
+        # Python finds the modules of this process. The rest of the environment has secrets.
+        variables = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONDONTWRITEBYTECODE": "1"}
+        start = partial(Program, command, {}, stdin=stream, variables=variables)
         try:
             return run_confined(start, allowed.seconds, _MAX_RESULT_BYTES, is_stopped)
         except ProgramTimeoutError:
             if is_stopped is not None and is_stopped.is_set():
                 raise ReadingStopped from None
             raise
-
-
-def _find_modules() -> dict[str, str]:
-    """Return the environment variables with which Python finds the modules of this process."""
-    return {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 LIMITS: Final = Limits(

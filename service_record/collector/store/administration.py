@@ -55,7 +55,9 @@ def create_token(connection: Connection, new: tokens.TokenRequest, now: float) -
     created = tokens.create(connection, new, now)
     token = parse_token(created)
     assert token is not None  # noqa: S101  # created above, so its format is valid
-    note(connection, new.created_by, "token create", _describe_token(token.id, new), now)
+    named = f" ({new.name})" if new.name else ""
+    subject = f"token {token.id}{named}: {new.kind.value} {new.scope}".rstrip()
+    note(connection, new.created_by, "token create", subject, now)
     return token.id, created
 
 
@@ -134,11 +136,6 @@ def delete_host(connection: Connection, name: str, now: float) -> set[int] | Non
         names.add(installed.id)
         refresh(connection, {installed.cluster_id}, now)
     return tokens.revoke_all_of_host(connection, names, now)
-
-
-def _describe_token(token_id: int, new: tokens.TokenRequest) -> str:
-    named = f" ({new.name})" if new.name else ""
-    return f"token {token_id}{named}: {new.kind.value} {new.scope}".rstrip()
 
 
 def _host_row(progress: Progress) -> dict[str, Any]:

@@ -50,9 +50,8 @@ def labels_due(connection: Connection, now: float, most: int, ours: Sequence[int
     `ours` are hosts that just reported to this process. Other processes do not judge them yet.
     """
     due = _progress_due(is_sqlite(connection))
-    return [
-        _label(blob) for blob in connection.execute(due, _parameters(connection, ours, now, most)).scalars()
-    ]
+    blobs = connection.execute(due, _parameters(connection, ours, now, most)).scalars()
+    return [_LATEST.decode(blob).label if blob else "" for blob in blobs]
 
 
 def judge_due(
@@ -72,18 +71,24 @@ def judge_due(
     query, values = _due(is_sqlite(connection)), _parameters(connection, ours, now, most)
     due = [(row, _host_facts(row, budgets, now)) for row in connection.execute(query, values)]
     judged = [
-        (row, judge(facts, budgets, now, loop_after)) for row, facts in due if _get_label(facts) in labels
+        (row, judge(facts, budgets, now, loop_after))
+        for row, facts in due
+        if (facts.progress.label if facts.progress else "") in labels
     ]
     if not judged:
         return None
     changed = [(row, verdict) for row, verdict in judged if _is_changed(row, verdict)]
     others = [(row, verdict) for row, verdict in changed if row.verdict != verdict.verdict]
-    news = _unmuted(connection, [each for each in others if _is_news(*each)], now)
+    news = [  # that a new host is progressing is not worth a notice
+        (row, verdict)
+        for row, verdict in others
+        if row.verdict_since is not None or verdict.verdict is not FleetVerdict.PROGRESSING
+    ]
     write_rows(
         connection,
         (_UPDATE_HOSTS, [_host_row(row, verdict, budgets, now) for row, verdict in judged]),
         (UPDATE_VERDICTS, [_build_row(row, verdict) for row, verdict in changed]),
-        (_INSERT_NOTICES, [_notice(row, verdict, now) for row, verdict in news]),
+        (_INSERT_NOTICES, [_notice(row, verdict, now) for row, verdict in _unmuted(connection, news, now)]),
     )
     refresh(connection, {row.cluster_id for row, _ in judged if row.cluster_id is not None}, now)
     return [Judged(row.name, row.verdict, verdict) for row, verdict in others]
@@ -150,14 +155,6 @@ _LATEST: Final = msgspec.json.Decoder(_Latest)
 _PROGRESS: Final = msgspec.json.Decoder(Progress)
 
 
-def _label(blob: bytes | None) -> str:
-    return _LATEST.decode(blob).label if blob else ""
-
-
-def _get_label(facts: HostFacts) -> str:
-    return facts.progress.label if facts.progress else ""
-
-
 def _host_facts(row: Any, budgets: SilenceBudgets, now: float) -> HostFacts:
     return HostFacts(
         heard_at=_heard_at(row),
@@ -206,11 +203,6 @@ def _rules(row: Any) -> installation_rules.Installation:
 
 def _is_changed(row: Any, verdict: HostVerdict) -> bool:
     return (row.verdict, row.reason) != (verdict.verdict.value, verdict.reason)
-
-
-def _is_news(row: Any, verdict: HostVerdict) -> bool:
-    """Return True if a changed verdict is worth a notice. A new host that is progressing is not."""
-    return row.verdict_since is not None or verdict.verdict is not FleetVerdict.PROGRESSING
 
 
 def _unmuted(

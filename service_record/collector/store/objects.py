@@ -90,10 +90,11 @@ def objects(settings: CollectorSettings) -> Objects:
         folder = settings.data / FOLDER
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return Objects(LocalStore(folder), folder)
+    is_plain = os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
     with _store_faults(settings.objects):
         store = from_url(
             settings.objects,
-            client_options={"timeout": "60s", "connect_timeout": "5s", "allow_http": _is_plain()},
+            client_options={"timeout": "60s", "connect_timeout": "5s", "allow_http": is_plain},
             retry_config={"max_retries": 3, "retry_timeout": _RETRY_TIME},
         )
     return Objects(store)
@@ -102,11 +103,6 @@ def objects(settings: CollectorSettings) -> Objects:
 def new_key(host: str) -> str:
     """Return a new unique key for an object of a host."""
     return f"{host.replace(':', '_')}/{secrets.token_hex(16)}"
-
-
-def _is_plain() -> bool:
-    """Return True if the administrator's URL of the store uses plain HTTP."""
-    return os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
 
 
 def _pieces(key: str, result: "GetResult") -> Iterator[bytes]:

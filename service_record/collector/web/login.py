@@ -58,7 +58,9 @@ def for_readers(handler: Handler) -> Handler:
 def _sign_in(request: Request) -> Response:
     """Redirect browsers to the login form, and refuse other clients."""
     if "text/html" in request.headers.get("accept", ""):
-        place = _place(request) if request.method == "GET" else "/"
+        url, place = request.url, "/"
+        if request.method == "GET":
+            place = f"{url.path}?{url.query}" if url.query else url.path
         return RedirectResponse(f"/login?next={quote(place, safe='')}", HTTPStatus.SEE_OTHER)
     return render_refusal(Refusal(HTTPStatus.UNAUTHORIZED, "this needs a session: sign in at /login"))
 
@@ -126,10 +128,6 @@ def _host(origin: str) -> str:
         return urlsplit(origin).netloc
     except ValueError:
         return ""
-
-
-def _place(request: Request) -> str:
-    return f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
 
 
 async def get_login(request: Request) -> Response:

@@ -48,13 +48,12 @@ def assets() -> dict[str, Asset]:
     contents = {path.name: path.read_bytes() for path in sorted(_FOLDER.iterdir())}
     contents["pages.css"] = stylesheet().encode() + contents["pages.css"]
     contents["page.js"] = script().encode()
-    return {name: _asset(name, content) for name, content in contents.items()}
-
-
-def _asset(name: str, content: bytes) -> Asset:
-    stem, suffix = Path(name).stem, Path(name).suffix
-    digest = hashlib.sha256(content).hexdigest()[:_DIGITS]
-    return Asset(content, _TYPES[suffix], f"/static/{stem}-{digest}{suffix}")
+    made = {}
+    for name, content in contents.items():
+        stem, suffix = Path(name).stem, Path(name).suffix
+        digest = hashlib.sha256(content).hexdigest()[:_DIGITS]
+        made[name] = Asset(content, _TYPES[suffix], f"/static/{stem}-{digest}{suffix}")
+    return made
 
 
 async def get_asset(request: Request) -> Response:
@@ -165,7 +164,7 @@ def environment() -> Environment:
     """Compile all templates, so that an error in one prevents the start instead of breaking a page."""
     templates = make_environment(FileSystemLoader(Path(__file__).parent / "templates"))
     templates.filters |= {
-        "moment": _moment,
+        "moment": lambda at: _iso(at).replace("T", " "),  # 2026-11-21 03:12:05Z
         "iso": _iso,
         "took": took,
         "duration": duration,
@@ -245,11 +244,6 @@ class LivePage(ABC):
     def whole(self) -> str:
         """Return the HTML of the live part of the page."""
         return render(self.template, seen=self)
-
-
-def _moment(at: float) -> str:
-    """Format a time: `2026-11-21 03:12:05Z`."""
-    return _iso(at).replace("T", " ")
 
 
 def iso_day(at: float) -> str:
