@@ -8,7 +8,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain, compress, count, repeat
+from operator import add
 from typing import Any, Final, TypeAlias
 
 from service_record.redaction import encodings, ordinary_words, types
@@ -30,7 +31,14 @@ from service_record.redaction.syntax import (
     unnamed_sql_values,
     xml_values,
 )
-from service_record.redaction.types import MASK_BEGIN, Found, UnescapedText, mask_end, unescape
+from service_record.redaction.types import (
+    MASK_BEGIN,
+    ZEROS_FOR_DIGITS,
+    Found,
+    UnescapedText,
+    mask_end,
+    unescape,
+)
 
 MAX_DEPTH: Final = 6
 """The limit of nesting: escapes in escapes, JSON in JSON, base64 in base64."""
@@ -125,18 +133,18 @@ class Patterns:
             TOKENS: encodings.ESCAPED,
             RUNS: _SCRAMBLED,
         }
-        self._all = _make_groups(every, others)
+        self._all = _make_search(every, others)
         self._without_scrambled = types.Finder(
             _join_triggers(shape.trigger for shape in every if shape.is_run),
         )
         certain = [shape for shape in every if shape.is_certain]
-        self._certain = _make_groups(certain, {ENCODED: encodings.TRIGGER})
+        self._certain = _make_search(certain, {ENCODED: encodings.TRIGGER})
         self.block_trigger = types.Finder(encodings.TRIGGER)
 
     def groups_in(self, text: bytes, *, certain: bool = False) -> int:
         """Return the groups of shapes that a text may contain, as a bit mask."""
         found = 0
-        for number, group in (self._certain if certain else self._all)[0].items():
+        for number, group in (self._certain if certain else self._all).groups.items():
             if group.trigger.find(text) is not None:
                 found |= number
         return found
@@ -144,7 +152,7 @@ class Patterns:
     def trigger_spans(self, text: bytes, start: int, end: int, *, certain: bool) -> list[tuple[int, int]]:
         """Return the sorted spans of the triggers of shapes between `start` and `end`."""
         found: list[tuple[int, int]] = []
-        for group in (self._certain if certain else self._all)[0].values():
+        for group in (self._certain if certain else self._all).groups.values():
             position = start
             while (hit := group.trigger.find(text, position, end)) is not None:
                 found.append(hit)
@@ -156,26 +164,28 @@ class Patterns:
 
         The bits of TOKENS and ENCODED are exact: in such a line each digit matters, so it is not read from a
         cache. Other bits may be set without a match.
+
+        Most lines of a log repeat a few messages and differ only in digits, so each form of a line, with
+        zeros for its digits, is searched once.
         """
-        groups, words = self._certain if certain else self._all
-        lines = dict.fromkeys(words.lines(text, is_exact=False), NAMES | WORDS)
-        if lines:
-            # Search all of these lines at once, with the line breaks around them: a trigger may begin or end
-            # with one. A search of each line would take several times as long.
-            spans = list(lines)
-            joined, starts = _join_lines(text[start:end] for start, end in spans)
-            for at in _find_in_lines(groups[TOKENS].trigger, joined, starts):
-                lines[spans[at]] |= TOKENS
-        for line in groups[ENCODED].trigger.lines(text):
-            lines[line] = lines.get(line, 0) | ENCODED
-        by_run = groups[RUNS].trigger.lines(text, is_exact=False)
+        search = self._certain if certain else self._all
+        forms = text.translate(ZEROS_FOR_DIGITS).split(b"\n")
+        possible = search.possible_groups(set(forms))
+        if not possible:
+            return []
+        # Iterators of C only: this is the hot path for logs without secrets.
+        every = zip(forms, accumulate(map(len, forms)), count())
+        lines = {
+            (end - len(form) + newlines, end + newlines): possible[form]
+            for form, end, newlines in compress(every, map(possible.__contains__, forms))
+        }
+        for number in (TOKENS, ENCODED):
+            _keep_exact(text, lines, number, search.groups[number].trigger)
         if not certain:
-            by_run = [line for line in by_run if line in lines] + self._drop_ordinary_words(
-                text, [line for line in by_run if line not in lines]
-            )
-        for line in by_run:
-            lines[line] = lines.get(line, 0) | RUNS
-        return sorted((start, end, numbers) for (start, end), numbers in lines.items())
+            by_run = [line for line, numbers in lines.items() if numbers == RUNS]
+            for line in set(by_run).difference(self._drop_ordinary_words(text, by_run)):
+                del lines[line]
+        return [(start, end, numbers) for (start, end), numbers in lines.items() if numbers]
 
     def _drop_ordinary_words(self, text: bytes, lines: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Return the lines without those whose only trigger is a word that is not random.
@@ -194,7 +204,7 @@ class Patterns:
         self, text: bytes, groups: int, *, certain: bool
     ) -> Iterator[tuple[int, SecretShape, types.Finder]]:
         """Yield the position, the shape and the pattern of each shape of `groups` that a text contains."""
-        for number, group in (self._certain if certain else self._all)[0].items():
+        for number, group in (self._certain if certain else self._all).groups.items():
             if groups & number:
                 for index in group.filter.Match(text) or ():
                     order, shape, pattern = group.shapes[index]
@@ -214,7 +224,8 @@ class Patterns:
 def _join_lines(lines: Iterable[bytes]) -> tuple[bytes, list[int]]:
     """Return the lines with line breaks around them, and the offset of each."""
     pieces = [b"", *lines, b""]
-    return b"\n".join(pieces), list(accumulate((len(line) + 1 for line in pieces[1:-1]), initial=1))
+    starts = map(add, accumulate(map(len, pieces[1:-1]), initial=1), count())
+    return b"\n".join(pieces), list(starts)
 
 
 def _find_in_lines(trigger: types.Finder, joined: bytes, starts: Sequence[int]) -> set[int]:
@@ -228,15 +239,77 @@ def _compile_shape(pattern: bytes) -> types.Finder:
     return types.Finder(pattern, groups=True)
 
 
-def _make_groups(
-    every: Sequence[SecretShape], others: Mapping[int, bytes]
-) -> tuple[dict[int, _Group], types.Finder]:
-    """Return the groups of these shapes, and one search for the triggers of NAMES, WORDS and TOKENS.
+class _Search:
+    """Finds the groups of shapes that lines may contain, and remembers them for equal lines."""
 
-    `others` has one more trigger for some groups. These three groups share a search, because it has hardly
-    more states than theirs. Random words and numbers reach a new state of RUNS with most states of another
-    group, so a search for two of the others takes longer than both.
-    """
+    def __init__(self, groups: Mapping[int, _Group], triggers: Mapping[int, Sequence[bytes]]) -> None:
+        def finder(*numbers: int) -> types.Finder:
+            joined = _join_triggers(chain(*(triggers[number] for number in numbers)))
+            return types.Finder(_ignore_digits(joined))
+
+        self.groups = groups
+        # NAMES and WORDS share a search. The runs of letters and digits in the other groups reach a new state
+        # with most states of another group, and building states takes far longer than searching.
+        self._passes = (
+            (NAMES | WORDS, finder(NAMES, WORDS)),
+            *((number, finder(number)) for number in (TOKENS, RUNS, ENCODED)),
+        )
+        self._without: set[bytes] = set()
+        """Remembered lines that contain no shape."""
+        self._possible: dict[bytes, int] = {}
+        """Remembered lines that may contain some, and their groups."""
+        self._size = 0
+
+    def possible_groups(self, forms: set[bytes]) -> dict[bytes, int]:
+        """Return the groups of each line that may contain shapes, given lines with zeros for digits."""
+        if self._size > _MAX_REMEMBERED_BYTES:
+            # Not emptied, because another thread may be using them.
+            self._without, self._possible, self._size = set(), {}, 0
+        without, possible = self._without, self._possible
+        # Sets do this without a step of Python for each line: it is the hot path for logs without secrets.
+        new = forms.difference(without, possible)
+        if new:
+            found = self._search(list(new))
+            possible.update(found)
+            without |= new.difference(found)
+            self._size += sum(map(len, new))
+        return {form: possible[form] for form in possible.keys() & forms}
+
+    def _search(self, forms: Sequence[bytes]) -> dict[bytes, int]:
+        found: dict[bytes, int] = {}
+        joined, starts = _join_lines(forms)
+        for number, trigger in self._passes:
+            for at in _find_in_lines(trigger, joined, starts):
+                found[forms[at]] = found.get(forms[at], 0) | number
+        return found
+
+
+_MAX_REMEMBERED_BYTES: Final = 1 << 22
+_DIGIT: Final = re.compile(rb"(\\x[0-9A-Fa-f]{2}|\\.|\{[0-9,]+\})|[0-9]")
+"""Matches a digit of a pattern; in the group, escapes and counts."""
+
+
+def _ignore_digits(pattern: bytes) -> bytes:
+    """Return a pattern that matches wherever `pattern` does, in a text with zeros for its digits."""
+    return _DIGIT.sub(lambda match: match[1] or b"0", pattern)
+
+
+def _keep_exact(text: bytes, lines: dict[tuple[int, int], int], number: int, trigger: types.Finder) -> None:
+    """Remove a group from the lines in which its trigger does not match with their digits."""
+    spans = [span for span, numbers in lines.items() if numbers & number]
+    if not spans:
+        return
+    # Search all of these lines at once, with the line breaks around them: a trigger may begin or end with
+    # one. A search of each line would take several times as long.
+    joined, starts = _join_lines(text[start:end] for start, end in spans)
+    matching = _find_in_lines(trigger, joined, starts)
+    for at, span in enumerate(spans):
+        if at not in matching:
+            lines[span] &= ~number
+
+
+def _make_search(every: Sequence[SecretShape], others: Mapping[int, bytes]) -> _Search:
+    """Return the search for these shapes. `others` has one more trigger for some groups."""
     named = {shape.trigger for shape in every if shape.named}
     groups: dict[int, _Group] = {}
     triggers: dict[int, list[bytes]] = {}
@@ -250,8 +323,7 @@ def _make_groups(
             types.make_filter(pattern for _, _, pattern in patterns),
             patterns,
         )
-    words = chain(*(triggers[number] for number in (NAMES, WORDS, TOKENS)))
-    return groups, types.Finder(_join_triggers(words))
+    return _Search(groups, triggers)
 
 
 def _group_number(shape: SecretShape, named: Container[bytes]) -> int:

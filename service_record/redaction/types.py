@@ -56,15 +56,10 @@ class Finder:
         spans: list[tuple[int, int]] = self._match(_ANYWHERE, text, start, len(text))
         return spans if spans[0][0] >= 0 else None
 
-    def lines(self, text: bytes, *, is_exact: bool = True) -> list[tuple[int, int]]:
-        """Return start and end of each line in which a match begins. A newline belongs to the next line.
-
-        If not `is_exact`, also returns some lines that differ from such a line only in their digits.
-        """
+    def lines(self, text: bytes) -> list[tuple[int, int]]:
+        """Return start and end of each line in which a match begins. A newline belongs to the next line."""
         match, size = self._match, len(text)
-        table = None if is_exact else ZEROS_FOR_DIGITS
         lines: list[tuple[int, int]] = []
-        seen: set[bytes] = set()
         position = 0
         while position < size:
             place: int = match(_ANYWHERE, text, position, size)[0][0]
@@ -76,15 +71,6 @@ class Finder:
             if end < 0:
                 end = size
             lines.append((start, end))
-            if start == position > 0:
-                # The hot path for logs that repeat a few lines with a match. To compare the next line with
-                # these takes a quarter of the time of a search.
-                seen.add(text[start:end].translate(table))
-                while (after := text.find(b"\n", end + 1)) >= 0:
-                    if text[end + 1 : after].translate(table) not in seen:
-                        break
-                    lines.append((end + 1, after))
-                    end = after
             position = end + 1
         return lines
 

@@ -2,6 +2,7 @@
 
 import gc
 import random
+import re
 import time
 import tracemalloc
 import weakref
@@ -10,9 +11,11 @@ import pytest
 
 from bench.redaction import HOSTILE
 from service_record.redaction import Redactor, Rules
+from service_record.redaction.reader import ENCODED, RUNS, TOKENS, patterns
 from tests.redaction.kinds import KINDS
 from tests.redaction.measure import SEED, redact
 from tests.redaction.wrappings import WRAPPINGS
+from tests.shape_examples import shape_examples
 
 RULES = Rules()
 SMALL = 1 << 14
@@ -38,6 +41,22 @@ def test_lines_that_differ_in_digits_are_masked_as_alone(name: str) -> None:
     after = redact(separator.join(lines), RULES).split(separator)
     alone = [redact(line, RULES) for line in lines]
     assert [(each, line) for each, line in zip(alone, after, strict=True) if each != line] == []
+
+
+def test_search_without_digits_finds_each_line_that_digits_make_suspect() -> None:
+    chance = random.Random(SEED)
+    lines = [example.text.encode() for example in shape_examples()]
+    lines += [re.sub(rb"[0-9]", lambda _: b"%d" % chance.randrange(10), line) for line in lines]
+    lines = [line for line in lines if b"\n" not in line]
+    missed = []
+    for line in lines:
+        by_run = RUNS | ENCODED  # `suspects` drops runs that are ordinary words
+        exact = patterns().groups_in(line) & ~by_run
+        possible = [groups for _, _, groups in patterns().suspects(line)]
+        # NAMES and WORDS share a search.
+        if exact & TOKENS & ~sum(possible) or (exact and not possible):
+            missed.append(line)
+    assert missed == []
 
 
 def test_value_is_masked_elsewhere_in_a_line_like_an_earlier_one() -> None:
