@@ -70,6 +70,10 @@ _NAME_SERVICES: Final = re.compile(
     rb"(?:(?:files|db|compat|systemd|altfiles|sss|ldap|nis|winbind|\[[A-Za-z!=]+\])[ \t]*)+"
 )
 """Matches the sources of a database in nsswitch.conf(5), such as `passwd: files systemd`."""
+_COLUMN_TYPE: Final = re.compile(
+    rb"(?i:[a-z]*char|[a-z]*binary|[a-z]*text|[a-z]*blob|bytea)(?:\([0-9]+\)?)?,?"
+)
+"""Matches the type of a column in SQL, such as `varchar(20)`."""
 _WORDS_IN_BRACKETS: Final = re.compile(
     rb"\[[ \t]*[A-Z]?[a-z]+(?:(?:,[ \t]*|[ \t]+)[a-z]+){0,15}[.!]?[ \t]*\]"
 )
@@ -107,8 +111,8 @@ def is_value(value: bytes) -> bool:
 
 
 def is_password(value: bytes) -> bool:
-    """Like `is_value`, and reject prose (`password: incorrect`) and nsswitch.conf (`passwd: files`)."""
-    if any(each.fullmatch(value) for each in (_NAME_SERVICES, _FILE, _WORDS_IN_BRACKETS)):
+    """Like `is_value`, and reject prose (`password: incorrect`), types of SQL, and `passwd: files`."""
+    if any(each.fullmatch(value) for each in (_NAME_SERVICES, _FILE, _WORDS_IN_BRACKETS, _COLUMN_TYPE)):
         return False
     return is_value(value) and not _PROSE.fullmatch(value.partition(b" ")[0])
 

@@ -198,7 +198,8 @@ _COLUMNS: Final = _COLUMN_END + rb"""(?:[,;]["']?[A-Za-z_]|\t|\r?$)"""
 """Matches the end of a column's name in a header. A search for its beginning would take far more states."""
 TRIGGER: Final = (
     _COLUMNS + rb"|"
-    rb"""chpasswd["'\\]*:|variable[ \t]+\\*"[A-Za-z0-9_-]+\\*"[ \t]*\{"""
+    rb"""(?i:password|passphrase|passcode|token)[ \t][A-Za-z0-9_,.'() \t-]*:[ \t]*(?:\\|\r?$)"""
+    rb"""|chpasswd["'\\]*:|variable[ \t]+\\*"[A-Za-z0-9_-]+\\*"[ \t]*\{"""
     rb"""|[sS]ecrets["'\\]*:[ \t]*\{?[ \t]*(?:\\|\r?$)|\)[ \t]*(?i:values)[ \t]*(?:\\|\r?$)"""
     rb"""|-[ \t]["']?--?[a-z0-9-]*(?:pass(?:word|wd|phrase)?|token|secret|psk|key)["']?(?:[\\&%#]|\r?$)"""
     rb"""|(?:stringD|(?:^|[^A-Za-z])d)ata["'\\]*(?::|&|%3A)[ \t]*(?:\{|\\|&|%|$)|form-data;"""
@@ -282,6 +283,9 @@ _ITEM: Final = types.Finder(
     groups=True,
 )
 """Matches an item of a list in YAML, TOML or indented JSON."""
+_SENTENCE_END: Final = rb"""(?i:password|passphrase|passcode|token)[ \t][^\n:="]*:[ \t\r]*"""
+_SENTENCE: Final = types.Finder(rb"""^([^\n]*?)\b""" + _SENTENCE_END + rb"$", groups=True)
+"""Matches a sentence that announces a value: `Use the following password to proceed:`."""
 _ANY_NAME: Final = types.Finder(
     expand_parts(
         rb"""(?m)"""
@@ -293,6 +297,9 @@ _ANY_NAME: Final = types.Finder(
         + _LIST_MARK
         + rb"|"
         + _COLUMNS
+        + rb"|"
+        + _SENTENCE_END
+        + rb"$"
         + rb"""|[sS]ecrets["']?[ \t]*:[ \t]*\{?[ \t\r]*$|\)[ \t]*(?i:values)[ \t\r]*(?:$|\()"""
     ),
 )
@@ -319,6 +326,7 @@ _BEGINNINGS: Final = {
     "xml": (_XML_NAME, b">"),
     "env": (_ENV_NAME, b"e"),
     "form": (_FORM_NAME, b"form-data"),
+    "sentence": (_SENTENCE, b":"),
 }
 """Form -> the pattern of a line with a name, and letters that each such line contains."""
 _BLOCKS: Final = frozenset({"block", "stringData", "data", "secrets", "users"})
@@ -417,7 +425,7 @@ class ValueFollower:
             if below is not None:
                 head = line[: len(line) - len(text.lstrip(b" \t"))].translate(ZEROS_FOR_DIGITS)
                 self.name = OpenName("block" if below[1][0] >= 0 else "scalar", head)
-        if start is None or not (is_deeper or name.form in {"xml", "env", "form", "argument"}):
+        if start is None or not (is_deeper or name.form in {"xml", "env", "form", "argument", "sentence"}):
             return
         span = _find_value(name.form, text)
         if span:
@@ -452,6 +460,8 @@ class ValueFollower:
             spans = pattern.groups(line) if letters in line else None
             if spans is not None:
                 head, *more = (line[max(start, 0) : max(end, 0)] for start, end in spans[1:])
+                if form == "sentence":
+                    head = line[: prefix_end(line)]
                 is_block = form == "scalar" and more[0]
                 self.name = OpenName(
                     more[0].decode() if form == "map" else "block" if is_block else form,
@@ -561,6 +571,7 @@ _VALUES: Final = {
     "users": (_USER, ordinary_words.is_password),
     "env": (_ENV_VALUE, ordinary_words.is_value),
     "xml": (_XML_VALUE, ordinary_words.is_value),
+    "sentence": (_SCALAR, ordinary_words.is_sole_value),
     "stringData": (_PAIR, ordinary_words.is_value),
     "data": (_PAIR, _is_encoded),
     "secrets": (_PAIR, ordinary_words.is_no_name),

@@ -22,9 +22,11 @@ from service_record.redaction.syntax import (
     ValueSpan,
     break_end,
     clip_to_strings,
+    directive_values,
     find_documents,
     list_values,
     prefix_end,
+    prose_values,
     quoted_parts,
     sql_values,
     table_values,
@@ -80,6 +82,8 @@ _LABEL: Final = re.compile(rb"[A-Za-z][A-Za-z0-9_.@\[\]-]*:")
 _ADDRESS: Final = re.compile(rb"[A-Za-z0-9_.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
 _IDS: Final = re.compile(rb"[0-9]+:[0-9]+:")
 """Matches the user and group after a password in lines as of passwd(5)."""
+_IN_COLUMN, _IN_LIST, _IN_PROSE = range(3)
+"""Where a value is whose name is not directly before it. A value in a column is never prose."""
 _URL: Final = re.compile(rb"[a-z][a-z0-9+.-]*://|[a-z][a-z_]{2,}=(?![=>])|[A-Za-z_][A-Za-z0-9_.-]*=\"")
 """Matches a URL or the next field of logfmt. Neither is a password."""
 _SQL_ROWS: Final = types.Finder(rb"(?i:values)[\s\v]*\(")
@@ -88,6 +92,14 @@ _BLANKS: Final = re.compile(rb"[ \t]*(?:(?:&[A-Za-z][A-Za-z0-9_-]*|!!?[a-z]+)[ \
 _WORD: Final = re.compile(rb"""[^\s"'\\,;]+""")
 _ReadText: TypeAlias = tuple[UnescapedText, Sequence[Document], int]
 """A text, its JSON documents, and a bit mask of the groups of shapes that it may contain."""
+
+
+_PROSE_TRIGGER: Final = expand_parts(
+    rb"(?i:<<PASSWORDS>>|<<TOKENS>>)<<SUFFIX>>\\*[\"'`]?[ \t]+"
+    rb"(?:(?i:to|from|is|was|has|now|set|reset|changed|updated)[ \t]"
+    rb"|\\*[\"'`]?[^\s\"'\\]{4,}\\*[\"'`]?[.;]?[ \t]*(?:\r?$|[\\\"'`<]))"
+)
+"""Matches a name and the beginning of an assignment in a sentence, or its last word."""
 
 
 NAMES, WORDS, TOKENS, RUNS, ENCODED = 1, 2, 4, 8, 16
@@ -129,7 +141,7 @@ class Patterns:
         self._bare = [types.Finder(b"(?i:" + shape.named + b")$") for shape in self.names]
         others = {
             ENCODED: encodings.TRIGGER,
-            WORDS: TRIGGER + b"|" + SQL_TRIGGER,
+            WORDS: b"|".join((TRIGGER, SQL_TRIGGER, _PROSE_TRIGGER)),
             TOKENS: encodings.ESCAPED,
             RUNS: _SCRAMBLED,
         }
@@ -472,16 +484,22 @@ class LineReader:
         xml = xml_values(text) if b"</" in text or b"/>" in text else ()
         sql = sql_values(text) if has_rows else ()
         lists = list_values(text) if b"[" in text else ()
-        apart = chain(zip(repeat(True), chain(xml, sql, table_values(text))), zip(repeat(False), lists))
-        for is_never_prose, (name, start, end) in apart:
-            is_quoted = is_never_prose or text[start - 1 : start] in _QUOTES
+        values = chain(
+            zip(repeat(_IN_COLUMN), chain(xml, sql, table_values(text))),
+            zip(repeat(_IN_LIST), lists),
+            zip(repeat(_IN_PROSE), chain(prose_values(text), directive_values(text))),
+        )
+        for place, (name, start, end) in values:
+            is_quoted = place is _IN_COLUMN or text[start - 1 : start] in _QUOTES
             for shape in self._patterns.shapes_named(name):
                 value = text[start:end]
                 if end - start >= _MIN_APART_BYTES and _is_secret(shape, value, is_quoted=is_quoted):
-                    is_sure = is_quoted or ordinary_words.is_password_without_separator(value)
+                    is_sure = (
+                        is_quoted or place is _IN_PROSE or ordinary_words.is_password_without_separator(value)
+                    )
                     if is_sure and not ordinary_words.is_sentence(value):
                         yield start, end, shape.kind
-                    break
+                        break
         for start, end in unnamed_sql_values(text) if has_rows else ():
             value = text[start:end]
             if _ADDRESS.fullmatch(value) is None and ordinary_words.is_password_without_separator(value):

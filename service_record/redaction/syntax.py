@@ -423,6 +423,53 @@ def table_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
         yield row[1], *row.span(2)
 
 
+_ASSIGN: Final = rb"(?:(?:re)?set(?:ting)?|(?:chang|updat|replac)(?:ed|ing)|assign(?:ed|ing))"
+_PROSE_NAME: Final = rb"[\"'`]?([A-Za-z_][A-Za-z0-9_.-]{1,63})[\"'`]?"
+_KIND_OF_NAME: Final = rb"(?:(?:the|value|of|option|variable|property|parameter|attribute|field)[ \t]+){0,3}"
+_TO: Final = rb"[ \t]+(?:from[ \t]+[^\s]+[ \t]+)?to[ \t:]+"
+_ASSIGNMENT: Final = re.compile(
+    rb"(?i:\b"
+    + _ASSIGN
+    + rb"[ \t]+"
+    + _KIND_OF_NAME
+    + _PROSE_NAME
+    + _TO
+    + rb"|"
+    + _PROSE_NAME
+    + rb"[ \t]+(?:(?:is|was|has[ \t]been)[ \t]+)?(?:now[ \t]+)?"
+    + _ASSIGN
+    + _TO
+    + rb")"
+)
+_CLOSING_MARKS: Final = rb"[.,;:)\]}]*[ \t\r]*(?:[\"'`<\\]|\Z)"
+_LAST_WORD: Final = re.compile(
+    rb"(?:\"([^\"\n]+)\"|'([^'\n]+)'|`([^`\n]+)`|([^\s\"'`<>\\]*[^\s\"'`<>\\.,;:)\]}]))" + _CLOSING_MARKS
+)
+"""Matches a value that ends a sentence."""
+
+
+def prose_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Yield the name and the span of each value that a sentence assigns: `Setting NAME to VALUE`."""
+    for assignment in _ASSIGNMENT.finditer(text):
+        value = _LAST_WORD.match(text, assignment.end())
+        if value is not None:
+            yield assignment[assignment.lastindex or 0], *value.span(value.lastindex or 0)
+
+
+_DIRECTIVE: Final = re.compile(
+    rb"(?:^[+-]?|[\"'`])[ \t]*([A-Za-z][A-Za-z0-9]*(?:[_.-][A-Za-z0-9]+)+|[A-Z]{3,}"
+    rb"|[A-Z]?[a-z]+[A-Z][A-Za-z]+|requirepass|bindpw|masterauth)[ \t]+" + _LAST_WORD.pattern
+)
+"""Matches an identifier and a word. An ordinary word as the name would make prose of it."""
+
+
+def directive_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Yield the name and the span of the value in a text that is only an identifier and a word."""
+    directive = _DIRECTIVE.search(text)
+    if directive is not None:
+        yield directive[1], *directive.span(directive.lastindex or 0)
+
+
 SQL_TRIGGER: Final = rb"(?i:values)[ \t]*\("
 _SQL_INSERT: Final = re.compile(rb"(?i:\binto)\s+[^\s()']{1,128}\s*\(([^()']{1,4096})\)\s*(?i:values)\s*\(")
 _SQL_ACCOUNTS: Final = re.compile(

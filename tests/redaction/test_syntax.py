@@ -327,6 +327,17 @@ def test_arguments_in_audit_records_are_masked(text: str) -> None:
         ('{"msg":"rootpw\\t', "Qw7rT2yU9iP4", '"}'),
         ("sqlcmd -S db -U sa -P ", "Qw7rT2yU9iP4", " -Q 'select 1'"),
         ("+ '[smtp.lab]:587' bob@lab:", "Qw7rT2yU9iP4", ""),
+        ("Setting db_password to ", "ribbonpencil", ""),
+        ('changed option "requirepass" to "', "ribbon pencil", '"'),
+        ("The password was changed from x to ", "ribbonpencil", "."),
+        ("Nov 21 10:00:00 host app[1]: Setting API_KEY to ", "5d8d360b-020e-4b46-bb15-23683df6e483", ""),
+        ("MONGO_PASSWORD ", "ribbonpencil", ""),
+        ("+ echo 'requirepass ", "ribbonpencil", "'"),
+        ("+bindpw ", "ribbonpencil", ""),
+        ("7z x -p", "ribbonpencil", " a.7z"),
+        ("neighbor 10.0.0.2 password ", "lantern-copper", ""),
+        ("Use the following password to proceed:\n\n", "0a1b2c3d4e5f60718293a4b5c6d7e8f9", ""),
+        ("Nov 21 10:00:00 h a[1]: The token is:\nNov 21 10:00:00 h a[1]: ", "0a1b2c3d4e5f607182", ""),
     ],
 )
 def test_value_is_masked_by_its_place(before: str, secret: str, after: str) -> None:
@@ -344,6 +355,14 @@ def test_value_is_masked_by_its_place(before: str, secret: str, after: str) -> N
         "sudo -u app -p prompt ls",
         "docker run -u root -p 8080:80 image",
         "<policy><Value>Qw7rT2yU9iP4</Value></policy>",
+        "db_password varchar(20)",
+        "db_password missing",
+        "api_token expired",
+        "requires password to be set",
+        "please change your password to continue",
+        "Setting token to null",
+        "Setting secret to openshift-etcd/etcd-client",
+        "Enter the password for user bob:\nSorry, try again.",
     ],
 )
 def test_evidence_in_the_place_of_a_value_stays(text: str) -> None:
