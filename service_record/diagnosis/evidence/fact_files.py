@@ -9,13 +9,12 @@ from typing import Any, Final
 import msgspec
 
 from service_record.diagnosis.evidence.devices import mount_point
-from service_record.diagnosis.evidence.known_facts import KnownFact, KnownFacts
+from service_record.diagnosis.evidence.known_facts import MAX_FACTS, KnownFact, KnownFacts
 from service_record.diagnosis.evidence.log_lines import LinePlace
 from service_record.diagnosis.units import failed_units
 
 NamedFact = tuple[str, str, int, str]
 """Name, value, line number and subject; see KnownFact."""
-MAX_FACTS: Final = 2_000  # of one name
 MAX_FACT_BYTES: Final = 1 << 18  # of one file
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from service_record.diagnosis.evidence.log_lines import LinePlace
 
+MAX_FACTS: Final = 2_000  # of one name
 _NUMBER: Final = re.compile(r"\d{1,18}")
 
 

@@ -10,7 +10,6 @@ from typing import Final
 import msgspec
 
 from service_record.diagnosis.evidence.devices import mount_point
-from service_record.diagnosis.evidence.fact_files import read_command_line
 from service_record.diagnosis.evidence.known_facts import KnownFact, KnownFacts
 from service_record.diagnosis.evidence.log_lines import KERNEL, LinePlace, LogLine
 from service_record.diagnosis.line_patterns import Pattern
@@ -197,6 +196,9 @@ class StatedFacts:
         if statement.is_replaced or not value:
             found = self._values[statement.fact] = {key: fact for key, fact in found.items() if fact.of != of}
         if statement.fact == "cmdline":
+            # Its patterns take long to compile, and `analyze` of records alone reads no facts.
+            from service_record.diagnosis.evidence.fact_files import read_command_line
+
             for name, one, _, _ in read_command_line(value):
                 self._values[name] = {(one, ""): KnownFact(one, place)}
             return
