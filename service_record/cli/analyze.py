@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from service_record.cli import FAILED, TIMED_OUT, UNREADABLE, Unreadable, system_error_line
-from service_record.cli.diagnosing import (
+from service_record.cli.diagnosis_input import (
     Judging,
     Subject,
     described_units,

@@ -21,7 +21,7 @@ from service_record.bundle.contents import Content, archive_contents, directory_
 from service_record.bundle.layers import size_text
 from service_record.bundle.writing import SERVER_BYTES, Packed
 from service_record.cli import UNREADABLE, LeakRefused, Unreadable
-from service_record.cli.diagnosing import verdict_page
+from service_record.cli.diagnosis_input import verdict_page
 from service_record.cli.options import EXISTING_FILE, FILE_PATH, SIZE
 from service_record.cli.terminal import check_new, rules_with, secrets_in
 from service_record.display.text import count

@@ -34,7 +34,7 @@ from service_record.version import __version__
 
 if TYPE_CHECKING:
     from service_record.cli.command_output import CommandOutput
-    from service_record.cli.sending_output import CollectorPlace
+    from service_record.cli.last_lines import CollectorPlace
 
 _OURS: Final = frozenset(
     {signal.SIGCHLD, signal.SIGSTOP, signal.SIGKILL, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
@@ -203,7 +203,7 @@ def command(
         recordings = [Recording(run, part)]
     place = None
     if url is not None:
-        from service_record.cli.sending_output import CollectorPlace
+        from service_record.cli.last_lines import CollectorPlace
 
         place = CollectorPlace(url, token_file)
     ended = _run_recorded(recordings, arguments, place)
@@ -255,8 +255,8 @@ def _run_recorded(
 
 
 def _start_sending(place: "CollectorPlace", recording: Recording, output: "CommandOutput | None") -> int:
-    """Start to send the last lines of a command; see `sending_output.start_sending`."""
-    from service_record.cli.sending_output import invocation_lines, start_sending
+    """Start to send the last lines of a command; see `last_lines.start_sending`."""
+    from service_record.cli.last_lines import invocation_lines, start_sending
 
     invocation = systemd.invocation_id()
     if output is not None:

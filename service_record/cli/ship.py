@@ -39,7 +39,7 @@ from service_record.record.visible import visible
 from service_record.redaction import HostMask, LeakError, outgoing_template
 
 if TYPE_CHECKING:
-    from service_record.cli.sending_output import RecordsFollower
+    from service_record.cli.last_lines import RecordsFollower
     from service_record.export.trace_backend import TraceBackend
     from service_record.http.collector_client import CollectorClient
 
@@ -147,7 +147,7 @@ def command(
     if headers_file is not None:
         raise click.UsageError("--headers-file is for otlp+https://; a collector takes --token-file")
     require_extra("client")
-    from service_record.cli.sending_output import CollectorPlace, RecordsFollower
+    from service_record.cli.last_lines import CollectorPlace, RecordsFollower
     from service_record.http.collector_client import connect  # an extra
     from service_record.http.record_sending import Sender  # an extra
 

@@ -83,7 +83,7 @@ def _units(
     Such a unit has no record, or its latest recorded run ended well.
     """
     # Imported here, because on most hosts no unit failed.
-    from service_record.cli.diagnosing import Judging, Subject, described_units, with_start_limits
+    from service_record.cli.diagnosis_input import Judging, Subject, described_units, with_start_limits
     from service_record.diagnosis import Diagnosis, Verdict
     from service_record.diagnosis.causes import built_in_causes
     from service_record.diagnosis.judgement import judge

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from service_record.rotation.replacing import Rotation, RotationError, find_long_records, rotate
+from service_record.rotation.replacement import Rotation, RotationError, find_long_records, rotate
 
 __all__ = ["DEFAULT_MAX_BYTES", "Rotation", "RotationError", "find_long_records", "max_bytes", "rotate"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from service_record.cli.sending_output import find_open_stage
+from service_record.cli.last_lines import find_open_stage
 from service_record.record import systemd
 from service_record.record.entry import Entry
 from tests.builders import entry, write_lines

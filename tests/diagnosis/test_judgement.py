@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from service_record.cli.diagnosing import verdict_page
+from service_record.cli.diagnosis_input import verdict_page
 from service_record.collector.ingest.opening_bundles import judge_stream
 from service_record.diagnosis import Diagnosis
 from service_record.display.analysis_document import analysis_document

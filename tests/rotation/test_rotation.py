@@ -384,7 +384,7 @@ def test_next_rotation_adds_late_entry_of_a_slow_writer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_lines(tmp_path / "job.json", *(e for n in range(300) for e in good(n)))
-    monkeypatch.setattr("service_record.rotation.replacing._WRITERS_SECONDS", 0.1)
+    monkeypatch.setattr("service_record.rotation.replacement._WRITERS_SECONDS", 0.1)
     held = os.open(path, os.O_WRONLY | os.O_APPEND)
     assert some(rotate(path, LIMIT)).is_waiting
     late, later = entry(at=9000), entry("service end", 9001)
@@ -408,8 +408,8 @@ def test_late_entry_is_kept_beside_an_equal_one(
     path = tmp_path / "job.json"
     runs = [each for n in range(300) for each in good(n)]
     path.write_bytes(our_array(*runs)) if layout == "array" else write_lines(path, *runs)
-    monkeypatch.setattr("service_record.rotation.replacing._WRITERS_SECONDS", 0.1)
-    monkeypatch.setattr("service_record.rotation.replacing._ARRAY_WRITERS_SECONDS", 0.1)
+    monkeypatch.setattr("service_record.rotation.replacement._WRITERS_SECONDS", 0.1)
+    monkeypatch.setattr("service_record.rotation.replacement._ARRAY_WRITERS_SECONDS", 0.1)
     held = os.open(path, os.O_RDWR | os.O_APPEND)
     assert some(rotate(path, LIMIT)).is_waiting
     equal = entry(at=9000)
@@ -426,7 +426,7 @@ def test_killed_insertion_of_late_entries_is_completed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     path = write_lines(tmp_path / "job.json", *(e for n in range(300) for e in good(n)))
-    monkeypatch.setattr("service_record.rotation.replacing._WRITERS_SECONDS", 0.1)
+    monkeypatch.setattr("service_record.rotation.replacement._WRITERS_SECONDS", 0.1)
     held = os.open(path, os.O_WRONLY | os.O_APPEND)
     assert some(rotate(path, LIMIT)).is_waiting
     late = [entry(at=9000), entry(at=9000), entry("service end", 9001)]

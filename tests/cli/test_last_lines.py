@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from service_record.cli import sending_output
-from service_record.cli.sending_output import CollectorPlace, RecordsFollower
+from service_record.cli import last_lines
+from service_record.cli.last_lines import CollectorPlace, RecordsFollower
 from service_record.http.address import CollectorError
 from service_record.http.collector_answers import LastWords
 from service_record.http.last_words_sending import LastWordsSender
@@ -35,7 +35,7 @@ def test_end_of_a_service_is_sent_soon_after_a_failed_request(
 ) -> None:
     """The collector must not keep the lines of a service that has succeeded."""
     printed = ["pulling"]
-    monkeypatch.setattr(sending_output, "invocation_lines", lambda *_: lambda: list(printed))
+    monkeypatch.setattr(last_lines, "invocation_lines", lambda *_: lambda: list(printed))
     record = write_lines(tmp_path / "image.json", entry("service start", 0, **OWN))
     client = FakeClient()
     sender = LastWordsSender(client, "host", str, print)  # type: ignore[arg-type]

@@ -88,7 +88,7 @@ def rotate(path: Path, limit: int) -> Rotation | None:
 
 
 def _rotate(path: Path, limit: int) -> Rotation | None:
-    from service_record.rotation.choosing import AnonymousError, choose_entries  # few records are too long
+    from service_record.rotation.selection import AnonymousError, choose_entries  # few records are too long
 
     before = path.lstat().st_size
     left_out = 0
