@@ -12,14 +12,21 @@ from msgspec.structs import replace
 
 from service_record.cli import FAILED, TIMED_OUT, UNREADABLE, Unreadable, system_error_line
 from service_record.cli.diagnosis_input import (
-    Judging,
+    Criteria,
     Subject,
     described_units,
     expect_option,
     expected_services,
-    judging,
+    read_criteria,
 )
-from service_record.cli.inputs import ReadRequest, check_names, history_of, now_for, opened, request_options
+from service_record.cli.inputs import (
+    ReadRequest,
+    check_names,
+    find_now,
+    open_places,
+    read_history,
+    request_options,
+)
 from service_record.cli.options import DURATION, EXISTING_FILE, output_option, period_options
 from service_record.cli.terminal import Answer, OutputForm, display_options, emit
 from service_record.diagnosis import Diagnosis, Verdict
@@ -152,9 +159,9 @@ def command(
         raise click.UsageError(
             "standard input holds one of --from and --baseline, not both; give a file for the other"
         )
-    judges = judging(budget, baseline, rules)
-    expected = expected_services(expectations, judges.budgets.baseline)
-    question = _Question(request, judges, expected, is_waiting=wait, is_brief=brief)
+    criteria = read_criteria(budget, baseline, rules)
+    expected = expected_services(expectations, criteria.budgets.baseline)
+    question = _Question(request, criteria, expected, is_waiting=wait, is_brief=brief)
     try:
         answer = _wait_for_answer(question, timeout) if wait else question.answer()
     except Unreadable as refusal:
@@ -235,7 +242,7 @@ class _Question(msgspec.Struct, frozen=True):
     """The records to judge, and how."""
 
     request: ReadRequest
-    judging: Judging
+    criteria: Criteria
     expected: Sequence[str] = ()
     """Services that must have started."""
     is_waiting: bool = False
@@ -244,7 +251,7 @@ class _Question(msgspec.Struct, frozen=True):
     def answer(self) -> _Analysis:
         """Read and judge the records. Raises Unreadable if there is nothing to judge."""
         try:
-            source = opened(
+            source = open_places(
                 self.request.places,
                 (),
                 needs_records=False,
@@ -270,7 +277,7 @@ class _Question(msgspec.Struct, frozen=True):
 
     def _answer_from(self, source: Source) -> "_Analysis":
         """Judge the records and files of one host."""
-        whole = history_of(source)
+        whole = read_history(source)
         recorded = {service.name for service in whole.services}
         unrecorded = [name for name in self.request.services if name not in recorded]
         selection = self.request.select(whole)
@@ -281,7 +288,7 @@ class _Question(msgspec.Struct, frozen=True):
             places=self.request.places,
             whole=whole,
             history=selection.of(whole),
-            now=now_for(whole, source),
+            now=find_now(whole, source),
             boot_id=selection.boot_id,
             expected=self.expected,
             unrecorded=unrecorded,
@@ -290,7 +297,7 @@ class _Question(msgspec.Struct, frozen=True):
             is_waiting=self.is_waiting,
             is_brief=self.is_brief,
         )
-        diagnosis = subject.judge(self.judging)
+        diagnosis = subject.judge(self.criteria)
         unknown = set(unrecorded) - described_units(diagnosis)
         check_names(unknown, sorted(recorded), source.name)
         if diagnosis is None:
@@ -314,7 +321,7 @@ class _Question(msgspec.Struct, frozen=True):
             is_waiting=self.is_waiting,
             is_brief=self.is_brief,
         )
-        diagnosis = subject.judge(self.judging)
+        diagnosis = subject.judge(self.criteria)
         if diagnosis is None or not (diagnosis.failed_units or diagnosis.not_started or diagnosis.unrecorded):
             raise refusal
         return _Analysis(str(directory), nothing, diagnosis, subject.now)

@@ -18,9 +18,9 @@ from service_record.cli.ignition import (
     ReporterProgram,
     check_one_input,
     delivery_options,
+    merge_inputs,
     read_file,
     read_request,
-    with_added,
 )
 from service_record.cli.options import all_options
 from service_record.deploy.assisted.overrides import MARKER, SPEC
@@ -336,7 +336,7 @@ class _Delivery:
         self._settings = request.settings
         self.secrets = () if request.token is None else (token_in(request.token),)
         try:
-            self._common = with_added(make(items, SPEC, program.remote), options["added"])
+            self._common = merge_inputs(make(items, SPEC, program.remote), options["added"])
         except BadConfigError as error:
             raise Unreadable(visible(str(error))) from None
         self.needs_program = first.is_host and not program.is_given

@@ -23,7 +23,7 @@ from service_record.bundle.writing import SERVER_BYTES, Packed
 from service_record.cli import UNREADABLE, LeakRefused, Unreadable
 from service_record.cli.diagnosis_input import verdict_page
 from service_record.cli.options import EXISTING_FILE, FILE_PATH, SIZE
-from service_record.cli.terminal import check_new, rules_with, secrets_in
+from service_record.cli.terminal import check_new, make_rules, read_secrets
 from service_record.display.text import count
 from service_record.read.examples import PREFIX, resolve_example
 from service_record.read.source import ForeignError, refuse_unpacked
@@ -122,13 +122,13 @@ def command(
 def _bundle_host(
     path: Path, at: datetime, secrets: Iterable[Path], *, redact: bool, most_bytes: int
 ) -> Bundled:
-    certain = secrets_in(secrets)
+    certain = read_secrets(secrets)
     if not redact:
         click.echo("Warning: secrets are not masked (--no-redact); keep the bundle to yourself", err=True)
     with _new(path) as unfinished:
         bundled = make_bundle(
             unfinished.parent,
-            _with_notices(COLLECTORS),
+            _announce(COLLECTORS),
             Context(environ=os.environ, boot_id=systemd.boot_id()),
             verdict=verdict_page(at),
             at=at,
@@ -161,7 +161,7 @@ def _warn_of_missing(gathered: Iterable[Gathered]) -> bool:
 
 
 def _copy(path: Path, at: datetime, foreign: str, secrets: Iterable[Path], most_bytes: int) -> None:
-    rules = rules_with(secrets)
+    rules = make_rules(secrets)
     with _new(path) as unfinished:
         contents = _contents(foreign, at, unfinished)
         copied = make_copy(contents, unfinished, rules, mtime=at.timestamp(), most_bytes=most_bytes)
@@ -223,7 +223,7 @@ def _warn_of_unread(bundled: Bundled) -> None:
         )
 
 
-def _with_notices(collectors: Iterable[GatherRow]) -> Iterator[GatherRow]:
+def _announce(collectors: Iterable[GatherRow]) -> Iterator[GatherRow]:
     """Yield the collectors, and print on a terminal when each begins."""
     if not sys.stderr.isatty():
         yield from collectors

@@ -119,7 +119,7 @@ def serve_command(
         **options,
         rates=Rates(per_second=rate, burst=max(1, round(4 * rate))),
         webhook=webhook,
-        webhook_secret=_secret_in(webhook_secret_file),
+        webhook_secret=_read_secret(webhook_secret_file),
         webhook_secret_file=webhook_secret_file,
         notices=notices,
     )
@@ -151,7 +151,7 @@ def _check_proxies(proxies: Iterable[str]) -> None:
             raise click.UsageError(f"--proxy: {reason}") from None
 
 
-def _secret_in(file: Path | None) -> bytes:
+def _read_secret(file: Path | None) -> bytes:
     from service_record.collector.ingest.senders import read_secret
 
     try:

@@ -66,7 +66,7 @@ keep_options = all_options(
 
 
 @contextmanager
-def opened(data: Path, database: str, *, may_make: bool = False) -> Iterator["Database"]:
+def open_database(data: Path, database: str, *, may_make: bool = False) -> Iterator["Database"]:
     """Yield the database of a collector, which may be serving at the same time.
 
     Raises Unreadable if there is no database, unless `may_make` is True, or if it cannot be opened.
@@ -145,7 +145,7 @@ def audit_command(*, data: Path, database: str, form: OutputForm, limit: int) ->
     """Show who administered what, latest first."""
     from service_record.collector.store import administration  # in an extra
 
-    with opened(data, database) as collector, collector.reading() as connection:
+    with open_database(data, database) as collector, collector.reading() as connection:
         rows = [astuple(noted) for noted in administration.list_audit(connection, limit)]
     columns = [field.name for field in fields(administration.Noted)]
     emit_rows("Audit log", columns, rows, ("at",), form)
@@ -181,7 +181,7 @@ def restore_command(*, data: Path, file: Path) -> None:
         report = restore(file, data)
     except BackupError as error:
         raise Unreadable(str(error)) from None
-    with opened(data, "") as collector, collector.changing() as connection:
+    with open_database(data, "") as collector, collector.changing() as connection:
         administration.note(connection, actor(), "restore", file.name, time.time())
     click.echo(f"{data}: {report.objects} bundles", err=True)
 
@@ -208,7 +208,7 @@ def prune_command(
     if not limits.are_any:
         raise click.UsageError("no limit is given; add --keep-days, --keep-bytes or both")
     now = time.time()
-    with opened(data, database) as collector:
+    with open_database(data, database) as collector:
         with collector.reading() as connection:
             what = housekeeping.planned(connection, limits, now)
         if dry_run:
@@ -294,7 +294,7 @@ def create_command(
     new = tokens.TokenRequest(
         kind=TokenKind(kind), scope=scope, name=name, created_by=actor(), expires_at=ends
     )
-    with opened(data, database, may_make=True) as collector, collector.changing() as connection:
+    with open_database(data, database, may_make=True) as collector, collector.changing() as connection:
         _, plain_token = administration.create_token(connection, new, now)
         if file is not None:  # before the commit: if the file cannot be written, no token is made
             write_new(file, [f"{plain_token}\n".encode()], 0o600)
@@ -312,7 +312,7 @@ def list_command(*, data: Path, database: str, form: OutputForm) -> None:
     """List all tokens, oldest first, without their secrets."""
     from service_record.collector.store import tokens
 
-    with opened(data, database) as collector, collector.reading() as connection:
+    with open_database(data, database) as collector, collector.reading() as connection:
         rows = [astuple(line) for line in tokens.list_tokens(connection)]
     emit_rows("Tokens", [field.name for field in fields(tokens.TokenShown)], rows, _TIMES, form)
 
@@ -325,7 +325,7 @@ def revoke_command(*, data: Path, database: str, number: int) -> None:
     """Revoke a token. All servers refuse it within three seconds."""
     from service_record.collector.store import administration
 
-    with opened(data, database) as collector, collector.changing() as connection:
+    with open_database(data, database) as collector, collector.changing() as connection:
         revoked = administration.revoke_token(connection, number, actor(), time.time())
     if not revoked:
         click.echo(f"Error: no token {number} that is worth anything; see token list", err=True)

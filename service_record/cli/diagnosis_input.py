@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from service_record.cli import system_error_line
-from service_record.cli.inputs import history_of, now_for, opened
+from service_record.cli.inputs import find_now, open_places, read_history
 from service_record.cli.options import complete_services, service_name
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.diagnosis.budget import BudgetFile, Budgets
@@ -49,14 +49,14 @@ class BadFile(click.ClickException):
     exit_code = click.UsageError.exit_code
 
 
-class Judging(msgspec.Struct, frozen=True):
+class Criteria(msgspec.Struct, frozen=True):
     """The budgets and rules of one call."""
 
     budgets: Budgets = msgspec.field(default_factory=Budgets)
     causes: Causes = msgspec.field(default_factory=lambda: Causes(()))
 
 
-def judging(budget: Path | None, baseline: str | None, rules: Sequence[Path]) -> Judging:
+def read_criteria(budget: Path | None, baseline: str | None, rules: Sequence[Path]) -> Criteria:
     """Read budget, baseline and rules; the user's rules come before the built-in ones.
 
     Raises BadFile, which names the line with the error.
@@ -69,8 +69,8 @@ def judging(budget: Path | None, baseline: str | None, rules: Sequence[Path]) ->
         own_rules = [rule for path in rules for rule in _read(path, read_rules)]
         causes = Causes([*own_rules, *built_in_rules()]) if own_rules else causes
     if baseline is None:
-        return Judging(Budgets(file=file), causes)
-    source = opened([baseline], (), derives=True)
+        return Criteria(Budgets(file=file), causes)
+    source = open_places([baseline], (), derives=True)
     good = build_history(source.records)
     known_lines: frozenset[str] = frozenset()
     if source.contents is not None:
@@ -79,7 +79,7 @@ def judging(budget: Path | None, baseline: str | None, rules: Sequence[Path]) ->
         # Lines that a good host logged as well do not stand out.
         evidence = read_evidence(causes, good, (), host_files(source) or ()).evidence
         known_lines = frozenset(line.template for line in evidence.notable)
-    return Judging(Budgets(file=file, baseline=good), Causes(causes.rules, known_lines=known_lines))
+    return Criteria(Budgets(file=file, baseline=good), Causes(causes.rules, known_lines=known_lines))
 
 
 def _read(path: Path, read: Callable[[str, str], _T]) -> _T:
@@ -174,10 +174,10 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         stopped = [one.name for one in self.history.services if one.outcome is Outcome.STOPPED]
         return units_here([*self.expected, *self.unrecorded, *stopped[:_MAX_STOPPED]])
 
-    def judge(self, judging: Judging) -> Diagnosis | None:
+    def judge(self, criteria: Criteria) -> Diagnosis | None:
         """Read the files beside the records, and judge the host; return None if there is nothing to judge."""
         units, files = self.units(), None
-        if self._reads_files(judging):
+        if self._reads_files(criteria):
             from service_record.read.host_files import host_files
 
             files = host_files(
@@ -189,15 +189,15 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
                 leave=lambda part: click.echo(f"Warning: {visible(str(part))}", err=True),
             )
             if self.is_here:
-                judging.causes.prepare()  # now, while the host's programs run
+                criteria.causes.prepare()  # now, while the host's programs run
         return judge(
             self.history,
-            judging.causes,
+            criteria.causes,
             units,
             files=files,
             whole=self.whole,
             now=self.now,
-            budgets=judging.budgets,
+            budgets=criteria.budgets,
             expected=self.expected,
             named=self.unrecorded if self.is_latest_boot else (),
             selects=self.selects if self.is_latest_boot else lambda _unit: False,
@@ -206,13 +206,13 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
             is_log_bundle=self.source.is_log_bundle and self.is_latest_boot and not self.selects_services,
         ).diagnosis
 
-    def _reads_files(self, judging: Judging) -> bool:
+    def _reads_files(self, criteria: Criteria) -> bool:
         if self.source.contents is not None:
             return True
         if not self.is_here:
             return False
         # While something runs the answer is not final, and reading the host each time takes seconds.
-        first = diagnose(self.history, now=self.now, budgets=judging.budgets) if self.is_waiting else None
+        first = diagnose(self.history, now=self.now, budgets=criteria.budgets) if self.is_waiting else None
         return first is None or first.verdict is not Verdict.RUNNING
 
 
@@ -257,7 +257,7 @@ def add_explaining_units(units: Sequence[Unit], logs: Mapping[str, UnitLog]) -> 
     return tuple(known.values())
 
 
-def with_start_limits(units: Sequence[Unit]) -> tuple[Unit, ...]:
+def add_start_limits(units: Sequence[Unit]) -> tuple[Unit, ...]:
     """Add systemd's messages about a reached start limit to failed units that were restarted.
 
     The properties of a unit do not show that the start limit stopped its restarts.
@@ -285,9 +285,9 @@ def verdict_page(at: datetime) -> str:
 
     try:
         source = open_source()
-        history = history_of(source)
-        subject = Subject(source=source, whole=history, history=history, now=now_for(history, source))
-        diagnosis = subject.judge(judging(None, None, ()))
+        history = read_history(source)
+        subject = Subject(source=source, whole=history, history=history, now=find_now(history, source))
+        diagnosis = subject.judge(read_criteria(None, None, ()))
     except SourceError as error:
         return f"{visible(str(error))}\n"
     except OSError as error:

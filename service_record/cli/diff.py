@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from service_record.cli import FAILED
-from service_record.cli.inputs import check_names, history_of, now_for, opened
+from service_record.cli.inputs import check_names, find_now, open_places, read_history
 from service_record.cli.options import DURATION, Number, output_option, service_names
 from service_record.cli.terminal import Answer, OutputForm, display_options, emit
 from service_record.diagnosis.comparison import FLOOR, RATIO, ServiceComparison, Tolerance, compare
@@ -67,13 +67,13 @@ def command(
     """
     if good == bad == "-":
         raise click.UsageError("standard input is one source: name a directory, file or bundle for the other")
-    sources = opened([good], (), derives=True), opened([bad], (), derives=True)
-    before, after = history_of(sources[0]), history_of(sources[1])
+    sources = open_places([good], (), derives=True), open_places([bad], (), derives=True)
+    before, after = read_history(sources[0]), read_history(sources[1])
     recorded = {service.name for history in (before, after) for service in history.services}
     check_names(services, sorted(recorded), "either")
     tolerance = Tolerance(ratio, floor)
     evident = _evidence_only_in_bad((good, sources[0], before), (bad, sources[1], after))
-    comparisons = compare(before, after, now_for(after, sources[1]), tolerance, services)
+    comparisons = compare(before, after, find_now(after, sources[1]), tolerance, services)
     names = (sources[0].name, before), (sources[1].name, after)
     emit(_ComparedHosts(comparisons, names, tolerance, evident), form)
     if evident or any(one.differs for one in comparisons):

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from service_record.cli import DAMAGED
-from service_record.cli.inputs import opened
+from service_record.cli.inputs import open_places
 from service_record.cli.options import service_argument, source_option
 from service_record.cli.terminal import check_new, write_new
 from service_record.display.text import count
@@ -68,7 +68,7 @@ def command(
       service-record export --to chrome-trace > trace.json
       service-record export --to jsonl --from example:good --directory lines
     """
-    source = opened(places, services, derives=True)
+    source = open_places(places, services, derives=True)
     records = [
         (name, _Entries(name, pieces)) for name, pieces in source.records if name in services or not services
     ]
@@ -98,16 +98,16 @@ def command(
 
 
 def _write(chunks: Iterable[bytes], *, redact: bool) -> None:
-    sys.stdout.buffer.writelines(_outgoing(chunks, redact=redact))
+    sys.stdout.buffer.writelines(_mask(chunks, redact=redact))
 
 
-def _outgoing(chunks: Iterable[bytes], *, redact: bool) -> Iterable[bytes]:
+def _mask(chunks: Iterable[bytes], *, redact: bool) -> Iterable[bytes]:
     """Return the data to write. With `redact`, all of it is searched for secrets before any is written."""
     if not redact:
         return chunks
-    from service_record.cli.terminal import without_secrets
+    from service_record.cli.terminal import mask_secrets
 
-    return (without_secrets(b"".join(chunks)),)
+    return (mask_secrets(b"".join(chunks)),)
 
 
 def _summary(records: list[tuple[str, "_Entries"]], form: str, source: Source) -> Iterable[bytes]:
@@ -190,4 +190,4 @@ def _write_files(records: list[tuple[str, _Entries]], form: str, directory: Path
             raise click.UsageError(f"several services would be {visible(str(path))}; export them one by one")
     directory.mkdir(parents=True, exist_ok=True)
     for path, (_, entries) in zip(paths, records, strict=True):
-        write_new(path, _outgoing(FORMS[form](entries), redact=redact))
+        write_new(path, _mask(FORMS[form](entries), redact=redact))

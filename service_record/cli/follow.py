@@ -90,28 +90,28 @@ def command(
     records = Records(directory)
     selection = Selection(stage=stage, failed=failed)
     live = LiveRecords(records, services, history_bytes=None if lines is None else _HISTORY_BYTES)
-    show = _entries_shown if output == "jsonl" else _lines_shown(output, clock, color, live.services())
+    show = _show_entry if output == "jsonl" else _line_printer(output, clock, color, live.services())
     with Watch(records.directory, sys.stdout.fileno()) as watch:
         watch.aim()
         if not records.directory.is_dir():
             click.echo(f"Waiting for {visible(str(records.directory))}", err=True)
         elif missing := sorted(set(services) - set(live.services())):
             click.echo(f"Waiting for the first record of {visible(', '.join(missing))}", err=True)
-        _show_all(_last(live.look(), selection, lines), show)
+        _show_all(_keep_last(live.look(), selection, lines), show)
         while True:
             watch.wait(live.due)
             watch.aim()
-            _show_all(_selected(live.look(), selection), show)
+            _show_all(_select(live.look(), selection), show)
 
 
-def _selected(news: Iterable[tuple[str, Piece]], selection: Selection) -> Iterable[tuple[str, Piece]]:
+def _select(news: Iterable[tuple[str, Piece]], selection: Selection) -> Iterable[tuple[str, Piece]]:
     return (new for new in news if selection.has(new[1]))
 
 
-def _last(
+def _keep_last(
     news: Iterable[tuple[str, Piece]], selection: Selection, lines: int | None
 ) -> Iterable[tuple[str, Piece]]:
-    selected = _selected(news, selection)
+    selected = _select(news, selection)
     return selected if lines is None else deque(selected, maxlen=lines)
 
 
@@ -120,12 +120,12 @@ def _show_all(news: Iterable[tuple[str, Piece]], show: _Show) -> None:
         show(service, piece)
 
 
-def _entries_shown(service: str, piece: Piece) -> None:
+def _show_entry(service: str, piece: Piece) -> None:
     with jsonlines.Writer(sys.stdout.buffer, dumps=encoded, flush=True) as writer:
         writer.write(piece_document(service, piece))
 
 
-def _lines_shown(output: str, clock: str | None, color: str, services: Iterable[str]) -> _Show:
+def _line_printer(output: str, clock: str | None, color: str, services: Iterable[str]) -> _Show:
     printer = EntryPrinter(view(clock), services, whole=output == "wide")
 
     def show(service: str, piece: Piece) -> None:

@@ -253,7 +253,7 @@ def read_request(
     return request, program
 
 
-def with_added(ours: Config, added: Iterable[str]) -> Config:
+def merge_inputs(ours: Config, added: Iterable[str]) -> Config:
     """Merge the user's configs into ours. Raises OSError, and BadConfigError with the name of the file."""
     for path in added:
         try:
@@ -371,7 +371,7 @@ def command(
     values: dict[str, object] = {f"assisted_service.{name}": options[name] for name in _IDS if options[name]}
     request, program = read_request(role, options, values, is_object=wanted_form.is_object)
     try:
-        ours = with_added(make(items_to_deliver(request), spec, program.remote), options["added"])
+        ours = merge_inputs(make(items_to_deliver(request), spec, program.remote), options["added"])
         insist(ours)
         config = ours if base is None else _merge_base(base, ours, replacing)
         text = _encode(config, wanted_form)

@@ -52,7 +52,7 @@ class ReadRequest(msgspec.Struct, frozen=True):
         """Return the selection of runs. Without a history it selects no boot."""
         return Selection(
             services=self.services,
-            boot_id=None if history is None else selected_boot(history, self.boot),
+            boot_id=None if history is None else select_boot(history, self.boot),
             stage=self.stage,
             failed=self.failed,
             since=self.since,
@@ -65,7 +65,7 @@ def request_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def call(*args: Any, services: tuple[str, ...], places: tuple[str, ...], **options: Any) -> Any:
-        services, places = with_places(services, places)
+        services, places = split_places(services, places)
         chosen = {name: options.pop(name) for name in _SELECTING & options.keys()}
         return function(*args, request=ReadRequest(services, places, **chosen), **options)
 
@@ -76,7 +76,7 @@ _SELECTING: Final = frozenset(("boot", "stage", "failed", "since", "until", "jou
 """The options of `selection_options`, `period_options` and `journal_option`."""
 
 
-def with_places(words: tuple[str, ...], places: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def split_places(words: tuple[str, ...], places: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return services and sources: without `--from`, a word that names a file or a directory is a source.
 
     So is a word such as `host.tar.gz`, so that the error for a missing file names the file. The name of a
@@ -95,7 +95,7 @@ def _is_place(word: str) -> bool:
     return is_file_name and word not in Records().services()
 
 
-def opened(
+def open_places(
     places: Sequence[str],
     services: Sequence[str],
     *,
@@ -126,7 +126,7 @@ def opened(
         raise Unreadable(f"{visible(error.filename)}: {error.strerror}{advice}") from None
     if derives and (reads_journal or not source.records or len(places) > 1):
         # With evidence, unread files are reported later, by `host_files`.
-        source = _with_derived(source, places, warns=not with_evidence)
+        source = _add_derived(source, places, warns=not with_evidence)
     if source.refusal and (needs_records or (derives and not with_evidence)):
         raise Unreadable(visible(source.refusal))
     if needs_records and not source.records and not source.running and source.unit_texts:
@@ -139,7 +139,7 @@ def opened(
     return source
 
 
-def _with_derived(source: Source, places: Sequence[str], *, warns: bool) -> Source:
+def _add_derived(source: Source, places: Sequence[str], *, warns: bool) -> Source:
     """Add the runs in journals; with `warns`, report files that are not read."""
     if not places:
         return _journal_of_this_host(source) or source
@@ -185,7 +185,7 @@ def check_names(services: Iterable[str], recorded: Sequence[str], place: str) ->
 @cache  # --wait opens again and again
 def _note_undelivered_bundle(directory: Path | None) -> None:
     """Print where the boot reporter keeps a bundle that it could not deliver."""
-    root = _root_of(directory)
+    root = _find_root(directory)
     if root is None or not os.path.exists(root / _TOMBSTONE):  # noqa: PTH110  # it never raises
         return
     from service_record.reporter.paths import Places
@@ -199,7 +199,7 @@ def _note_undelivered_bundle(directory: Path | None) -> None:
         click.echo(f"Note: {visible(warning)}", err=True)
 
 
-def _root_of(directory: Path | None) -> Path | None:
+def _find_root(directory: Path | None) -> Path | None:
     """Return the root directory of the host with these records; None if it is unknown."""
     if directory is None:
         return None
@@ -209,19 +209,19 @@ def _root_of(directory: Path | None) -> Path | None:
     return directory.parents[2] if is_default else None
 
 
-def history_of(source: Source) -> History:
+def read_history(source: Source) -> History:
     """Return the history of a source: its records, running services, and the anomalies of its files."""
     return host_history(
         source.records,
         liveness_for(source),
-        running=map(_run_of, source.running),
+        running=map(_make_run, source.running),
         written=source.written,
         unfinished=source.unfinished,
         damaged=source.damaged,
     )
 
 
-def _run_of(running: RunningService) -> Run:
+def _make_run(running: RunningService) -> Run:
     """Return the run of a running service, with the facts that systemd has."""
     return Run(
         service=record_name(running.unit),
@@ -241,7 +241,7 @@ def _run_of(running: RunningService) -> Run:
     )
 
 
-def selected_boot(history: History, prefix: str) -> str | None:
+def select_boot(history: History, prefix: str) -> str | None:
     """Return the boot id that `--boot` names; None for all boots."""
     if prefix == ALL_BOOTS:
         return None
@@ -251,7 +251,7 @@ def selected_boot(history: History, prefix: str) -> str | None:
         raise Unreadable(str(error)) from None
 
 
-def now_for(history: History, source: Source) -> "Now":
+def find_now(history: History, source: Source) -> "Now":
     """Return the present for the records of this running host; otherwise the time of the latest entry."""
     from service_record.history.build import Now, latest_entry  # `show` judges nothing
 

@@ -110,7 +110,7 @@ class Questions:
 
     def _shown(self, name: str) -> str:
         """Return a file name without secrets, as the assistant sees it."""
-        return self.masked(visible(name))
+        return self.mask(visible(name))
 
     def real_name(self, source: str) -> str:
         """Return the source for a name from `list_sources`. Raises QuestionError for any other path."""
@@ -159,15 +159,15 @@ class Questions:
         except TooMuchOutputError:
             raise QuestionError("the answer is too long; ask about a smaller source") from None
         except ProgramError as failure:
-            raise QuestionError(self.masked(str(failure))) from None
+            raise QuestionError(self.mask(str(failure))) from None
         finally:
             deadline.cut_short()  # if this task was cancelled, the thread ends its program
         if not out:
             lines = error.decode(errors="replace").strip().splitlines()
             reason = lines[-1].removeprefix("Error: ") if lines else f"exit code {status}"
-            raise QuestionError(self.masked(reason))
+            raise QuestionError(self.mask(reason))
         try:
-            return json.loads(self.masked(out.decode(errors="replace")))
+            return json.loads(self.mask(out.decode(errors="replace")))
         except ValueError:
             raise QuestionError("the answer is not valid JSON after masking its secrets") from None
 
@@ -202,7 +202,7 @@ class Questions:
         token = {"SERVICE_RECORD_TOKEN_FILE": str(self._token_file)} if self._token_file else {}
         return {**os.environ, **token}
 
-    def masked(self, text: str) -> str:
+    def mask(self, text: str) -> str:
         """Return a text with secrets masked. Raises QuestionError if a secret would remain."""
         try:
             return outgoing_text(text, self._rules)
@@ -220,12 +220,12 @@ class Questions:
                 f"there is no file {file} in {source}; analyze names the files of its evidence"
             )
         first = max(line - around, 1)
-        numbered = enumerate(_lines_of(content), 1)
+        numbered = enumerate(_read_lines(content), 1)
         excerpt = islice(numbered, first - 1, line + around)
         text = "\n".join(f"{number}: {visible(text[:_MAX_LINE_CHARACTERS])}" for number, text in excerpt)
         if not text:
             raise QuestionError(f"there is no line {line} in {file}; ask for a smaller number")
-        return framed(self.masked(text))
+        return frame(self.mask(text))
 
 
 def _bundles_below(folder: str) -> Iterator[str]:
@@ -250,7 +250,7 @@ def _is_named(path: str, query: str) -> bool:
     return path == query or path.endswith(f"/{query.lstrip('/')}")
 
 
-def _lines_of(content: Content) -> Iterator[str]:
+def _read_lines(content: Content) -> Iterator[str]:
     """Yield the beginning of each line: a file of any size can be one line."""
     rest = b""
     while piece := content.read(1 << 16):
@@ -261,24 +261,24 @@ def _lines_of(content: Content) -> Iterator[str]:
         yield rest.decode(errors="replace")
 
 
-def bounded(text: str) -> str:
+def limit_length(text: str) -> str:
     """Return the text cut to the maximum length of an answer, with a note if it was cut."""
     if len(text) <= _MAX_CHARACTERS:
         return text
     return f"{text[:_MAX_CHARACTERS]}\n[cut: {len(text) - _MAX_CHARACTERS} more characters]"
 
 
-def framed(text: str) -> str:
+def frame(text: str) -> str:
     """Return the text within an element of a random name, which the text itself cannot close.
 
     The text comes from hosts, so it may try to give instructions to the assistant.
     """
     mark = f"untrusted-{secrets.token_hex(4)}"
-    return f"<{mark}>\n{bounded(text)}\n</{mark}>"
+    return f"<{mark}>\n{limit_length(text)}\n</{mark}>"
 
 
-def _as_text(value: object) -> str:
-    return framed(json.dumps(value, ensure_ascii=False, indent=1))
+def _format(value: object) -> str:
+    return frame(json.dumps(value, ensure_ascii=False, indent=1))
 
 
 def page(name: str, items: Sequence[Any], start: int) -> dict[str, Any]:
@@ -297,7 +297,7 @@ def _services(document: dict[str, Any]) -> Iterable[dict[str, Any]]:
         yield facts | {name: latest[name] for name in ("stage", "started", "duration") if latest.get(name)}
 
 
-def _with_reasons(
+def _raise_tool_errors(
     function: Callable[..., Awaitable[str]], questions: Questions
 ) -> Callable[..., Awaitable[str]]:
     """Turn refusals into ToolError: the library hides the message of any other exception."""
@@ -308,7 +308,7 @@ def _with_reasons(
         try:
             return await function(*arguments, **named)
         except (QuestionError, OSError) as reason:
-            raise ToolError(questions.masked(visible(str(reason)))) from None
+            raise ToolError(questions.mask(visible(str(reason)))) from None
 
     return run
 
@@ -325,27 +325,27 @@ def server(questions: Questions) -> "MCPServer":
 
     async def list_sources(start: start_type = 0) -> str:
         """List the readable sources: hosts, bundles, folders of bundles, collectors."""
-        return _as_text(page("sources", await asyncio.to_thread(questions.names), start))
+        return _format(page("sources", await asyncio.to_thread(questions.names), start))
 
     async def list_services(source: source_type, start: start_type = 0) -> str:
         """List the services of a host with the outcome of each, failures first."""
         document = await questions.ask("show", "-o", "json", *questions.places(source))
-        return _as_text(page("services", list(_services(document)), start))
+        return _format(page("services", list(_services(document)), start))
 
     async def show_service(source: source_type, service: str) -> str:
         """Show the runs of one service: stages, times, exit codes, the failing line and its message."""
-        return _as_text(await questions.ask("show", "-o", "json", *questions.places(source), "--", service))
+        return _format(await questions.ask("show", "-o", "json", *questions.places(source), "--", service))
 
     async def analyze(source: source_type) -> str:
         """Diagnose a host: return the verdict, the root cause, its evidence, and what to do next.
 
         For a folder of bundles, return the list of bundles: analyze one of them, or use triage.
         """
-        return _as_text(await questions.analyze(source))
+        return _format(await questions.analyze(source))
 
     async def triage(source: source_type, start: start_type = 0) -> str:
         """Count the causes of many bundles, in a folder or a collector: what is frequent, new or rising."""
-        return _as_text(await questions.triage(source, start))
+        return _format(await questions.triage(source, start))
 
     async def read_lines(source: source_type, file: str, line: int = 1, around: int = 20) -> str:
         """Read the lines around a place named by `analyze`, such as line 212 of `journals/kernel.log`."""
@@ -356,17 +356,17 @@ def server(questions: Questions) -> "MCPServer":
     async def compare(good: source_type, bad: source_type) -> str:
         """Compare a bad host with a good one: find steps that are missing, slower or failed."""
         places = [(questions.places(source) or ["", str(Records().directory)])[1] for source in (good, bad)]
-        return _as_text(await questions.ask("diff", "-o", "json", "--", *places))
+        return _format(await questions.ask("diff", "-o", "json", "--", *places))
 
     async def ask_collector(source: source_type, start: start_type = 0) -> str:
         """List the hosts of a collector, those in trouble first."""
-        return _as_text(await questions.hosts(source, start))
+        return _format(await questions.hosts(source, start))
 
     tools = (list_sources, list_services, show_service, analyze, triage, read_lines, compare, ask_collector)
     for function in tools:
         description = f"{inspect.getdoc(function)}\n\n{_UNTRUSTED}"
         mcp.add_tool(
-            _with_reasons(function, questions),
+            _raise_tool_errors(function, questions),
             description=description,
             annotations=ToolAnnotations(read_only_hint=True),
         )

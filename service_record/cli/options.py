@@ -89,7 +89,7 @@ _MAX_PIECES: Final = 20_000
 
 def complete_services(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the services of the directories given so far, or of this host."""
-    return _typed({service for _, service in _records(context)}, incomplete)
+    return _filter_names({service for _, service in _records(context)}, incomplete)
 
 
 def complete_stages(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -102,10 +102,10 @@ def complete_stages(context: click.Context, _parameter: click.Parameter, incompl
         if service in services or not services
         for stage in _stages(directory, service)
     }
-    return _typed(stages, incomplete)
+    return _filter_names(stages, incomplete)
 
 
-def _typed(names: Iterable[str], incomplete: str) -> list[str]:
+def _filter_names(names: Iterable[str], incomplete: str) -> list[str]:
     """Return names that begin like this and need no quotes, because click does not quote them."""
     return sorted(name for name in names if name.startswith(incomplete) and shlex.quote(name) == name)
 

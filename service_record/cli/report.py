@@ -52,7 +52,7 @@ def command(*, due: bool, dry_run: bool, stop: bool, purge: bool, root: Path) ->
         raise click.UsageError("--stop goes with neither --due nor --dry-run; leave them out")
     if purge and not stop:
         raise click.UsageError("--purge needs --stop; add it")
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, _end_on_signal)
     if not due or dry_run:
         _report(root, due=due, dry_run=dry_run, stop=stop, purge=purge)
         return
@@ -121,6 +121,6 @@ def _log_once(root: Path, text: str) -> None:
     show_error(line)
 
 
-def _terminated(_number: int, _frame: FrameType | None) -> None:
+def _end_on_signal(_number: int, _frame: FrameType | None) -> None:
     """Unwind, so that started programs are ended and unfinished files removed."""
     raise SystemExit(_TERMINATED)

@@ -111,7 +111,7 @@ def _must_be_passed_on(info: signal.struct_siginfo) -> bool:
     return is_of_process or is_of_closed_terminal
 
 
-def die_of(number: int) -> None:
+def die_by_signal(number: int) -> None:
     """Kill this process by a signal, without a core dump. Returns if it does not kill, as in PID 1."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError, ValueError):  # SIGKILL has no disposition to set
@@ -206,13 +206,13 @@ def command(
         from service_record.cli.last_lines import CollectorPlace
 
         place = CollectorPlace(url, token_file)
-    ended = _run_recorded(recordings, arguments, place)
+    ended = _record_command(recordings, arguments, place)
     if ended < 0:
-        die_of(-ended)
+        die_by_signal(-ended)
     click.get_current_context().exit(ended if ended >= 0 else _SIGNAL_BASE - ended)
 
 
-def _run_recorded(
+def _record_command(
     recordings: list[Recording], arguments: tuple[str, ...], place: "CollectorPlace | None"
 ) -> int:
     """Return the exit status of the command, or minus the number of the signal that killed it.
@@ -232,7 +232,7 @@ def _run_recorded(
     try:
         ended = child.run(arguments, output)
     except (OSError, ValueError) as error:
-        ended, fault = _not_started(arguments[0], error)
+        ended, fault = _describe_failure(arguments[0], error)
     if output is not None:
         message = child.last_lines(output)
     failure = None
@@ -269,7 +269,7 @@ def _start_sending(place: "CollectorPlace", recording: Recording, output: "Comma
     return start_sending(place, service, recording.part.stage or "", lines, kept)
 
 
-def _not_started(program: str, error: OSError | ValueError) -> tuple[int, str]:
+def _describe_failure(program: str, error: OSError | ValueError) -> tuple[int, str]:
     """Return the exit status and the reason in a shell's form; see "Exit Status" in bash(1)."""
     if isinstance(error, FileNotFoundError):
         path = shutil.which(program)

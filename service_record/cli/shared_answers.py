@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from service_record.cli.terminal import Answer, aligned
+from service_record.cli.terminal import Answer, align_columns
 from service_record.display.text import Ink, Line, View, wrap_lines
 from service_record.preflight.checks import CheckResult, CheckState, as_document, as_line, as_summary
 from service_record.record.visible import visible
@@ -69,7 +69,7 @@ class RowsAnswer(Answer, frozen=True):
 
     def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:  # noqa: ARG002  # a column is never cut
         heads = [name.replace("_", " ") for name in self.columns]
-        for text in aligned([heads, *self._texts()]).splitlines():
+        for text in align_columns([heads, *self._texts()]).splitlines():
             yield ((text, Ink.PLAIN),)
 
     def page(self, view: View) -> str:

@@ -21,7 +21,7 @@ from service_record.cli.options import (
     read_directory_option,
     service_argument,
 )
-from service_record.cli.terminal import rules_with
+from service_record.cli.terminal import make_rules
 from service_record.display.text import count
 from service_record.export.trace_endpoint import is_otlp, read_headers, traces_url
 from service_record.http.address import (
@@ -223,7 +223,7 @@ def _send(
 
 def _send_templates(client: "CollectorClient", host: str, files: tuple[Path, ...]) -> None:
     """Send rendered templates without the secrets of this host, for the host's present build."""
-    rules = rules_with(())
+    rules = make_rules(())
     for file in files:
         try:
             text = outgoing_template(file.read_bytes(), rules)
@@ -242,7 +242,7 @@ def _once(shipment: _Shipment) -> None:
     """Send all records once; retry traces that the backend refuses for a while."""
     waits, until = _Waits(), monotonic() + shipment.retry_seconds
     is_retried = shipment.retry_seconds > 0
-    while undelivered := _tried(shipment, waits, is_last=True, is_retried=is_retried):
+    while undelivered := _try_to_send(shipment, waits, is_last=True, is_retried=is_retried):
         seconds = waits.next(undelivered)
         if undelivered.is_final or monotonic() + seconds > until:
             raise NotDelivered(visible(str(undelivered)))
@@ -258,7 +258,7 @@ def _follow(shipment: _Shipment, directory: Path) -> None:
         while True:
             is_last = stop.is_received
             watch.aim()
-            undelivered = _tried(shipment, waits, is_last=is_last)
+            undelivered = _try_to_send(shipment, waits, is_last=is_last)
             if is_last:
                 break
             if undelivered is not None and undelivered.is_final:
@@ -302,7 +302,7 @@ class _StopSignal:
         select.select([self._reader], [], [], seconds)
 
 
-def _tried(
+def _try_to_send(
     shipment: _Shipment, waits: "_Waits", *, is_last: bool, is_retried: bool = True
 ) -> NotTaken | None:
     """Send, and return the reason if not everything was delivered."""

@@ -8,7 +8,7 @@ import click
 from msgspec.structs import replace
 
 from service_record.cli import FAILED
-from service_record.cli.inputs import ReadRequest, check_names, history_of, opened, request_options
+from service_record.cli.inputs import ReadRequest, check_names, open_places, read_history, request_options
 from service_record.cli.options import (
     journal_option,
     output_option,
@@ -49,7 +49,7 @@ def command(*, request: ReadRequest, form: OutputForm, fail: bool) -> None:
       service-record show --boot -1 --failed
       service-record show example:failed-stage
     """
-    source = opened(request.places, (), needs_records=False, derives=True, reads_journal=request.journal)
+    source = open_places(request.places, (), needs_records=False, derives=True, reads_journal=request.journal)
     recorded = {name for name, _ in source.records}.union(record_name(one.unit) for one in source.running)
     unrecorded = [name for name in request.services if name not in recorded]
     if form.output == "jsonl" and request.boot == ALL_BOOTS and not fail and not unrecorded:
@@ -57,7 +57,7 @@ def command(*, request: ReadRequest, form: OutputForm, fail: bool) -> None:
         return
     if form.output == "jsonl":  # the pieces are needed twice: for the history, and for the output
         source = replace(source, records=tuple((name, list(record)) for name, record in source.records))
-    whole = history_of(source)
+    whole = read_history(source)
     selection = request.select(whole)
     history = selection.of(whole)
     is_failed_here = source.is_home and systemd.is_running() and bool(systemd.failed_units(timeout=2.0))
@@ -83,7 +83,7 @@ def _units(
     Such a unit has no record, or its latest recorded run ended well.
     """
     # Imported here, because on most hosts no unit failed.
-    from service_record.cli.diagnosis_input import Judging, Subject, described_units, with_start_limits
+    from service_record.cli.diagnosis_input import Criteria, Subject, add_start_limits, described_units
     from service_record.diagnosis import Diagnosis, Verdict
     from service_record.diagnosis.causes import built_in_causes
     from service_record.diagnosis.judgement import judge
@@ -101,10 +101,10 @@ def _units(
     )
     causes = built_in_causes()
     if unrecorded:
-        diagnosis = subject.judge(Judging(causes=causes))
+        diagnosis = subject.judge(Criteria(causes=causes))
     else:  # of the journal only what decides about the start limit: all of it would take seconds
         units = subject.units()
-        units = units if units is None or source.unit_texts else with_start_limits(units)
+        units = units if units is None or source.unit_texts else add_start_limits(units)
         diagnosis = judge(whole, causes, units, selects=subject.selects).diagnosis
     described = described_units(diagnosis)
     recorded = [service.name for service in whole.services]

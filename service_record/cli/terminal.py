@@ -51,11 +51,11 @@ def view(clock: str | None) -> View:
         width=max(width, _MIN_WIDTH),
         clock=Clock(clock) if clock else natural,
         glyphs=glyphs_for(sys.stdout.encoding or "ascii"),
-        now=time_of_making(os.environ),
+        now=choose_time(os.environ),
     )
 
 
-def time_of_making(environment: Mapping[str, str]) -> datetime:
+def choose_time(environment: Mapping[str, str]) -> datetime:
     """Return the present, or the time of `SOURCE_DATE_EPOCH`, so that the same records make the same page.
 
     See https://reproducible-builds.org/specs/source-date-epoch/.
@@ -66,7 +66,7 @@ def time_of_making(environment: Mapping[str, str]) -> datetime:
     return datetime.now(UTC)
 
 
-def escape_what_cannot_be_encoded() -> None:
+def escape_unencodable() -> None:
     """Let standard output escape characters that its encoding does not have."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -74,7 +74,7 @@ def escape_what_cannot_be_encoded() -> None:
 
 def paint(lines: Iterable[Line], color: str) -> Iterator[str]:
     """Return the lines as text for standard output, coloured as `--color` says."""
-    escape_what_cannot_be_encoded()
+    escape_unencodable()
     return render_lines(lines, color=has_color(color, os.environ, is_terminal=sys.stdout.isatty()))
 
 
@@ -83,7 +83,7 @@ def print_lines(lines: Iterable[Line], color: str, *, pager: bool) -> None:
     is_terminal = sys.stdout.isatty()
     has = has_color(color, os.environ, is_terminal=is_terminal)
     texts = render_lines(lines, color=has)
-    escape_what_cannot_be_encoded()
+    escape_unencodable()
     if is_terminal and pager:
         rows = shutil.get_terminal_size().lines
         screen = list(islice(texts, rows))
@@ -172,7 +172,7 @@ def emit(answer: Answer, form: OutputForm) -> None:
             answer.write_json(sys.stdout.buffer)
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> str:
+def align_columns(rows: Sequence[Sequence[str]]) -> str:
     """Return a table with columns as wide as their widest cells."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
@@ -209,12 +209,12 @@ _Data = TypeVar("_Data", str, bytes)
 _MAX_BYTES = 8 << 20
 
 
-def secrets_in(files: Iterable[Path]) -> "tuple[Secret, ...]":
+def read_secrets(files: Iterable[Path]) -> "tuple[Secret, ...]":
     """Return the secrets in these files: the content of each file, and the secrets within it."""
-    return tuple(secret for file in files for secret in _secrets_in(file))
+    return tuple(secret for file in files for secret in _read_file_secrets(file))
 
 
-def _secrets_in(file: Path) -> "Iterator[Secret]":
+def _read_file_secrets(file: Path) -> "Iterator[Secret]":
     from service_record.redaction import Secret
     from service_record.redaction.host_secrets import Contents
 
@@ -226,31 +226,31 @@ def _secrets_in(file: Path) -> "Iterator[Secret]":
     yield from Contents().secrets(data)
 
 
-def rules_with(files: Iterable[Path]) -> "Rules":
+def make_rules(files: Iterable[Path]) -> "Rules":
     """Return the redaction rules of this host, with the secrets in these files."""
     from service_record.redaction import Rules, known_secrets
 
-    return Rules((*known_secrets(Path("/"), os.environ).secrets, *secrets_in(files)))
+    return Rules((*known_secrets(Path("/"), os.environ).secrets, *read_secrets(files)))
 
 
 def write_page(page: str) -> None:
     """Write an HTML page to standard output without secrets, since pages are given to others."""
     from service_record.redaction import outgoing_page
 
-    sys.stdout.buffer.write(_without_secrets(page, outgoing_page).encode())
+    sys.stdout.buffer.write(_mask(page, outgoing_page).encode())
 
 
-def without_secrets(data: bytes) -> bytes:
+def mask_secrets(data: bytes) -> bytes:
     """Return data without the secrets of this host. Raises LeakRefused if a secret is left."""
     from service_record.redaction import outgoing
 
-    return _without_secrets(data, outgoing)
+    return _mask(data, outgoing)
 
 
-def _without_secrets(data: _Data, outgoing: Callable[[_Data, "Rules"], _Data]) -> _Data:
+def _mask(data: _Data, outgoing: Callable[[_Data, "Rules"], _Data]) -> _Data:
     from service_record.redaction import LeakError
 
     try:
-        return outgoing(data, rules_with(()))
+        return outgoing(data, make_rules(()))
     except LeakError as leak:
         raise LeakRefused(f"refused: {leak}") from None

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import click
 
-from service_record.cli.inputs import ReadRequest, history_of, now_for, opened, request_options
+from service_record.cli.inputs import ReadRequest, find_now, open_places, read_history, request_options
 from service_record.cli.options import (
     journal_option,
     output_option,
@@ -35,12 +35,12 @@ def command(*, request: ReadRequest, form: OutputForm, by_duration: bool, startu
       service-record timeline --from bundle.tar.gz
       service-record timeline --from example:boot-loop
     """
-    source = opened(request.places, request.services, derives=True, reads_journal=request.journal)
-    whole = history_of(source)
+    source = open_places(request.places, request.services, derives=True, reads_journal=request.journal)
+    whole = read_history(source)
     history = request.select(whole).of(whole)
     drawn = charts(
         history,
-        now_for(whole, source),
+        find_now(whole, source),
         apart=form.output == "wide",
         by_duration=by_duration,
         startup=startup,

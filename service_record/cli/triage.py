@@ -117,7 +117,7 @@ def command(
     from service_record.triage.references import TriageError  # an extra
 
     try:
-        with _opened(place, sources) as index:
+        with _open_index(place, sources) as index:
             skipped = _judge(index, sources, workers, scheduler, again=again, is_kept=place is not None)
             if sources and not index.known_keys():
                 raise Unreadable(visible(_nothing_to_judge(sources, skipped)))
@@ -142,7 +142,7 @@ def command(
 
 
 @contextmanager
-def _opened(place: str | None, sources: Sequence[str]) -> "Iterator[Index]":
+def _open_index(place: str | None, sources: Sequence[str]) -> "Iterator[Index]":
     """Open the index; without a place, a temporary one."""
     from service_record.triage.index import Index  # an extra
 
@@ -158,7 +158,7 @@ class _Terminated(Exception):  # noqa: N818  # a signal, not an error
 
 
 @contextmanager
-def _raised_sigterm() -> Iterator[None]:
+def _raise_on_sigterm() -> Iterator[None]:
     """Turn SIGTERM into an exception, so that rows are written before the program ends."""
 
     def end(_number: int, _frame: object) -> None:
@@ -194,7 +194,7 @@ def _judge(
     is_terminal = sys.stderr.isatty()
     count = 0
     try:
-        with _raised_sigterm(), closing(answers), closing(add_in_parts(index, answers)) as counts:
+        with _raise_on_sigterm(), closing(answers), closing(add_in_parts(index, answers)) as counts:
             for count in counts:
                 if is_terminal and count % _PROGRESS_BUNDLES == 0:
                     click.echo(f"\r{count} bundles judged", err=True, nl=False)

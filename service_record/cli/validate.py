@@ -120,9 +120,9 @@ class _Checks:
                 self.has_unreadable = True
                 text = system_error_line(error) if isinstance(error, OSError) else visible(str(error))
                 click.echo(f"Error: {text}", err=True)
-        for leftover in _beside(self.places, UNFINISHED_SUFFIX):
+        for leftover in _find_beside(self.places, UNFINISHED_SUFFIX):
             yield str(leftover), _UNFINISHED
-        for copy in _beside(self.places, DAMAGED_SUFFIX):
+        for copy in _find_beside(self.places, DAMAGED_SUFFIX):
             _note(str(copy))
 
     def _check_file(self, name: str) -> Iterator[tuple[str, FormatFault]]:
@@ -132,8 +132,8 @@ class _Checks:
         must not be a link, and counts as a record, however damaged.
         """
         is_named = name in self.places
-        with _opened(name, is_named=is_named) as stream:
-            bundle = _bundle_in(stream)
+        with _open_record(name, is_named=is_named) as stream:
+            bundle = _read_bundle(stream)
             if bundle is not None and bundle.unpacked is None:
                 if self.salvage is not None:
                     raise click.UsageError(_ONE_RECORD)
@@ -184,7 +184,7 @@ def _names(places: Iterable[str]) -> list[str]:
             continue
         directory = _directory(place)
         services = Records(directory).services()
-        if not services and not _beside([place], UNFINISHED_SUFFIX):
+        if not services and not _find_beside([place], UNFINISHED_SUFFIX):
             raise Unreadable(
                 f"no records in {visible(place)}: no *.json file there; "
                 "give a record, a directory of records or a bundle"
@@ -195,7 +195,7 @@ def _names(places: Iterable[str]) -> list[str]:
     return names
 
 
-def _beside(places: Iterable[str], suffix: str) -> list[Path]:
+def _find_beside(places: Iterable[str], suffix: str) -> list[Path]:
     """Return the files with the name of a record and this suffix, with or without the record itself."""
     files: list[Path] = []
     for place in places:
@@ -237,7 +237,7 @@ def _bundle_faults(name: str, bundle: Bundle) -> Iterator[tuple[str, FormatFault
 
 
 @contextmanager
-def _opened(name: str, *, is_named: bool) -> Iterator[BufferedReader]:
+def _open_record(name: str, *, is_named: bool) -> Iterator[BufferedReader]:
     """Yield the bytes of a record; input that can be read only once is kept in a file meanwhile."""
     if name == _STANDARD_INPUT:
         descriptor = os.dup(sys.stdin.fileno())
@@ -253,7 +253,7 @@ def _opened(name: str, *, is_named: bool) -> Iterator[BufferedReader]:
             yield cast("BufferedReader", copy)
 
 
-def _bundle_in(stream: BufferedReader) -> Bundle | None:
+def _read_bundle(stream: BufferedReader) -> Bundle | None:
     """Return the bundle in a packed file; None for any other file, which is at its beginning afterwards."""
     head = stream.read(HEAD_BYTES)
     stream.seek(0)
