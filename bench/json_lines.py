@@ -13,7 +13,7 @@ from typing import Final
 import jsonlines
 import orjson
 
-from service_record.display.machine import encoded
+from service_record.display.machine import encode_document
 from service_record.export import FORMS
 from service_record.record.entry import Entry
 from service_record.record.layout import read_entries
@@ -55,7 +55,7 @@ def _exhaust(pieces: Iterable[object]) -> None:
 
 
 def _write(entries: Iterable[Entry]) -> None:
-    with jsonlines.Writer(BytesIO(), dumps=encoded) as writer:
+    with jsonlines.Writer(BytesIO(), dumps=encode_document) as writer:
         writer.write_all(entry.to_json() for entry in entries)
 
 

@@ -19,7 +19,7 @@ from service_record.cli.options import (
 )
 from service_record.cli.terminal import paint, view
 from service_record.display.entries import EntryPrinter
-from service_record.display.machine import encoded, piece_document
+from service_record.display.machine import encode_document, piece_document
 from service_record.history.build import Selection
 from service_record.read.live_directory import LiveRecords, Watch
 from service_record.record.directory import Records
@@ -121,7 +121,7 @@ def _show_all(news: Iterable[tuple[str, Piece]], show: _Show) -> None:
 
 
 def _show_entry(service: str, piece: Piece) -> None:
-    with jsonlines.Writer(sys.stdout.buffer, dumps=encoded, flush=True) as writer:
+    with jsonlines.Writer(sys.stdout.buffer, dumps=encode_document, flush=True) as writer:
         writer.write(piece_document(service, piece))
 
 

@@ -340,9 +340,9 @@ def _follow(client: CollectorClient, query: _HostFilter, form: OutputForm) -> No
         at = replace(form.view(), now=datetime.fromtimestamp(answer.now, UTC))
         if form.output == "jsonl":
             from service_record.display.fleet_document import host_document
-            from service_record.display.machine import encoded
+            from service_record.display.machine import encode_document
 
-            text = "".join(f"{encoded(host_document(host, answer.now))}\n" for host in changed)
+            text = "".join(f"{encode_document(host_document(host, answer.now))}\n" for host in changed)
             sys.stdout.buffer.write(text.encode())
         elif is_screen:
             lines = [*table(listing, at)]

@@ -42,7 +42,7 @@ from service_record.deploy.ignition.reading import (
     ConfigFault,
     read_config,
 )
-from service_record.display.machine import as_yaml
+from service_record.display.machine import format_yaml
 from service_record.record.atomic_write import write_whole
 from service_record.record.visible import visible
 from service_record.reporter.paths import Places
@@ -441,11 +441,11 @@ def _encode(config: Config, form: _ConfigForm) -> str:
     """Return a config as text in the output format. Raises BadConfigError if invalid or too large."""
     reading.validate(json.dumps(config).encode())
     if form.name == "butane":
-        text = as_yaml(butane(config, form.role, form.variant))
+        text = format_yaml(butane(config, form.role, form.variant))
         reading.validate_butane(text.encode())
         return text
     if form.name == "machineconfig":
-        text = as_yaml(other_forms.machine_config(config, form.role))
+        text = format_yaml(other_forms.machine_config(config, form.role))
         if len(text) > other_forms.MOST:
             what = f"{len(text):,} bytes; a MachineConfig has room for {other_forms.MOST:,}"
             raise BadConfigError((ConfigFault("", what),))

@@ -7,7 +7,7 @@ import msgspec
 
 from service_record.cli.terminal import Answer, align_columns
 from service_record.display.text import Ink, Line, View, wrap_lines
-from service_record.preflight.checks import CheckResult, CheckState, as_document, as_line, as_summary
+from service_record.preflight.checks import CheckResult, CheckState, format_result, make_document, summarize
 from service_record.record.visible import visible
 
 _INKS: Final = {
@@ -29,14 +29,14 @@ class ChecksAnswer(Answer, frozen=True):
     def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:
         """Yield each result, wrapped unless `is_wide`, and then how many there are of each state."""
         for result in self.results:
-            ink, text = _INKS[result.state], " ".join(visible(as_line(result)).split())
+            ink, text = _INKS[result.state], " ".join(visible(format_result(result)).split())
             if is_wide or len(text) <= view.width:
                 yield ((text, ink),)
                 continue
             first, *_ = wrap_lines(text, ink, view)
             yield first
             yield from wrap_lines(text[len(first[0][0]) :].lstrip(), ink, view, _INDENT)
-        yield ((as_summary(self.results), Ink.STRONG),)
+        yield ((summarize(self.results), Ink.STRONG),)
 
     def page(self, view: View) -> str:
         from service_record.display.html.rendering import page, section
@@ -46,10 +46,10 @@ class ChecksAnswer(Answer, frozen=True):
         return page(self.title, [summary], [checks], view.now, summary=[*lines, summary])
 
     def document(self) -> dict[str, object]:
-        return as_document(self.results, **self.facts)
+        return make_document(self.results, **self.facts)
 
     def documents(self) -> Iterable[dict[str, object]]:
-        checks: Iterable[dict[str, object]] = as_document(self.results)["checks"]
+        checks: Iterable[dict[str, object]] = make_document(self.results)["checks"]
         return checks
 
 

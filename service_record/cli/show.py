@@ -150,10 +150,10 @@ class _Runs(Answer, frozen=True):
 
     def write_json(self, stream: IO[bytes]) -> None:
         # A record may have a million runs, so the document of each is made when it is written.
-        from service_record.display.machine import write_with_runs
+        from service_record.display.machine import write_run_by_run
         from service_record.display.show_document import run_documents
 
-        write_with_runs(self._document(has_runs=False), map(run_documents, self.history.services), stream)
+        write_run_by_run(self._document(has_runs=False), map(run_documents, self.history.services), stream)
 
     def _document(self, *, has_runs: bool) -> "ShowDocument":
         from service_record.display.show_document import show_document

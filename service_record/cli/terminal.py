@@ -19,7 +19,7 @@ import msgspec
 
 from service_record.cli import LeakRefused, Unreadable
 from service_record.cli.options import all_options, clock_options, color_option, pager_option
-from service_record.display.text import Clock, Glyphs, Line, View, glyphs_for, render_lines
+from service_record.display.text import Clock, Glyphs, Line, View, choose_glyphs, render_lines
 from service_record.record.directory import Records, is_record_name
 from service_record.record.visible import visible
 
@@ -50,7 +50,7 @@ def view(clock: str | None) -> View:
     return View(
         width=max(width, _MIN_WIDTH),
         clock=Clock(clock) if clock else natural,
-        glyphs=glyphs_for(sys.stdout.encoding or "ascii"),
+        glyphs=choose_glyphs(sys.stdout.encoding or "ascii"),
         now=choose_time(os.environ),
     )
 
@@ -143,15 +143,15 @@ class Answer(msgspec.Struct, frozen=True):
 
     def write_json(self, stream: IO[bytes]) -> None:
         """Write the document of `json`."""
-        from service_record.display.machine import as_json
+        from service_record.display.machine import format_json
 
-        stream.write(as_json(self.document()).encode())
+        stream.write(format_json(self.document()).encode())
 
     def write_jsonl(self, stream: IO[bytes]) -> None:
         """Write the lines of `jsonl`."""
-        from service_record.display.machine import encoded
+        from service_record.display.machine import encode_document
 
-        stream.writelines(f"{encoded(one)}\n".encode() for one in self.documents())
+        stream.writelines(f"{encode_document(one)}\n".encode() for one in self.documents())
 
 
 def emit(answer: Answer, form: OutputForm) -> None:
@@ -165,9 +165,9 @@ def emit(answer: Answer, form: OutputForm) -> None:
         case "jsonl":
             answer.write_jsonl(sys.stdout.buffer)
         case "yaml":
-            from service_record.display.machine import as_yaml
+            from service_record.display.machine import format_yaml
 
-            sys.stdout.buffer.write(as_yaml(answer.document()).encode())
+            sys.stdout.buffer.write(format_yaml(answer.document()).encode())
         case _:
             answer.write_json(sys.stdout.buffer)
 

@@ -132,9 +132,9 @@ def command(
     others = tuple((one.place, one.reason) for one in skipped if not one.is_unread)
     answer = replace(answer, skipped=others, unreadable=(*answer.unreadable, *unread))
     if output == "csv":
-        from service_record.triage.answer_table import as_csv  # an extra
+        from service_record.triage.answer_table import format_causes  # an extra
 
-        _write(as_csv(answer))
+        _write(format_causes(answer))
     else:
         emit(_TriageAnswer(answer, ", ".join(sources) or place or ""), form)
     if answer.unreadable:
@@ -301,9 +301,9 @@ def _print_rows(title: str, columns: Sequence[str], rows: Iterable[Iterable[Any]
     values = [[*row] for row in rows]
     plain = [[_plain(value) for value in row] for row in values]
     if form.output == "csv":
-        from service_record.display.machine import csv_of  # only for programs
+        from service_record.display.machine import format_csv  # only for programs
 
-        _write(csv_of(columns, plain))
+        _write(format_csv(columns, plain))
     else:
         emit(RowsAnswer(title, columns, plain, values), form)
 

@@ -415,23 +415,23 @@ def analysis_document(
         source=source,
         verdict=diagnosis.verdict,
         says=verdict_sentence(diagnosis),
-        root=_root(diagnosis),
+        root=_root_document(diagnosis),
         units_unknown=diagnosis.are_units_unknown,
-        not_started=tuple(map(_not_started, diagnosis.not_started)),
-        failed_units=tuple(map(_failed_unit, diagnosis.failed_units)),
-        unrecorded=tuple(map(_unrecorded, diagnosis.unrecorded)),
-        followers=tuple(map(_trouble, diagnosis.followers)),
-        others=tuple(map(_trouble, diagnosis.others)),
-        running=tuple(map(_running, diagnosis.running)),
-        stopped=tuple(map(_stopped, diagnosis.stopped)),
-        handled=tuple(map(_handled, diagnosis.handled)),
+        not_started=tuple(map(_not_started_document, diagnosis.not_started)),
+        failed_units=tuple(map(_failed_unit_document, diagnosis.failed_units)),
+        unrecorded=tuple(map(_unrecorded_document, diagnosis.unrecorded)),
+        followers=tuple(map(_trouble_document, diagnosis.followers)),
+        others=tuple(map(_trouble_document, diagnosis.others)),
+        running=tuple(map(_running_document, diagnosis.running)),
+        stopped=tuple(map(_stopped_document, diagnosis.stopped)),
+        handled=tuple(map(_handled_document, diagnosis.handled)),
         recovered=tuple(
             RecoveredDocument(
                 service=each.service,
                 count=each.count,
                 stage=each.last.in_stage,
                 open=each.is_open,
-                run=EndedRunDocument(**_run(each.last)),
+                run=EndedRunDocument(**_run_fields(each.last)),
             )
             for each in diagnosis.recovered
         ),
@@ -445,7 +445,7 @@ def analysis_document(
             )
             for each in diagnosis.slow
         ),
-        clock=tuple(map(_clock, diagnosis.clock)),
+        clock=tuple(map(_clock_document, diagnosis.clock)),
         damaged=tuple(
             DamagedDocument(
                 service=each.service,
@@ -469,7 +469,7 @@ def analysis_document(
             OtherHostDocument(source=name, verdict=other.verdict, says=verdict_sentence(other))
             for name, other in other_hosts
         ),
-        weighed=_weighed(diagnosis.weighed) if explains else None,
+        weighed=_weighed_documents(diagnosis.weighed) if explains else None,
     )
 
 
@@ -524,31 +524,33 @@ def add_units(document: ShowDocument, diagnosis: Diagnosis) -> ShowWithUnitsDocu
             ShownUnitDocument(unit=failed.unit.name, facts=facts_document(failed.unit.facts))
             for failed in diagnosis.failed_units
         ),
-        not_started=tuple(map(_not_started, diagnosis.not_started)),
-        unrecorded=tuple(map(_unrecorded, diagnosis.unrecorded)),
+        not_started=tuple(map(_not_started_document, diagnosis.not_started)),
+        unrecorded=tuple(map(_unrecorded_document, diagnosis.unrecorded)),
     )
 
 
-def _root(diagnosis: Diagnosis) -> TroubleDocument | FailedUnitDocument | EvidenceRootDocument | None:
+def _root_document(
+    diagnosis: Diagnosis,
+) -> TroubleDocument | FailedUnitDocument | EvidenceRootDocument | None:
     if diagnosis.root is not None:
-        return _trouble(diagnosis.root)
+        return _trouble_document(diagnosis.root)
     host = diagnosis.host
     if host is not None:
         return EvidenceRootDocument(
             kind=diagnosis.verdict,
             service=host.service,
             says=host_sentence(host),
-            cause=_cause(host.cause),
+            cause=_cause_document(host.cause),
             next=host.cause.commands,
         )
     failed = next((one for one in diagnosis.failed_units if one.telling is not None), None)
     if failed is None:
         return None
     service = failed.unit.service or failed.unit.name
-    return replace(_failed_unit(failed), kind=diagnosis.verdict, service=service)
+    return replace(_failed_unit_document(failed), kind=diagnosis.verdict, service=service)
 
 
-def _weighed(weighed: Mapping[str, Sequence[Weighed]]) -> tuple[WeighedDocument, ...]:
+def _weighed_documents(weighed: Mapping[str, Sequence[Weighed]]) -> tuple[WeighedDocument, ...]:
     return tuple(
         WeighedDocument(
             service=service,
@@ -564,7 +566,7 @@ def _weighed(weighed: Mapping[str, Sequence[Weighed]]) -> tuple[WeighedDocument,
     )
 
 
-def _trouble(trouble: Trouble) -> TroubleDocument:
+def _trouble_document(trouble: Trouble) -> TroubleDocument:
     loop, overrun = trouble.loop, trouble.overrun
     return TroubleDocument(
         kind=trouble.kind,
@@ -577,8 +579,8 @@ def _trouble(trouble: Trouble) -> TroubleDocument:
         running=trouble.is_running,
         rebooted=trouble.is_rebooted,
         suppressed=trouble.suppressed,
-        cause=_cause(trouble.cause) if trouble.cause else None,
-        told=_told(trouble.telling),
+        cause=_cause_document(trouble.cause) if trouble.cause else None,
+        told=_told_document(trouble.telling),
         loop=LoopDocument(of=loop.of, count=loop.count, messages=loop.messages, boots=loop.boots)
         if loop
         else None,
@@ -587,17 +589,17 @@ def _trouble(trouble: Trouble) -> TroubleDocument:
             name=overrun.name,
             seconds=overrun.seconds,
             least=overrun.is_least,
-            budget=_budget(overrun.budget),
+            budget=_budget_document(overrun.budget),
         )
         if overrun
         else None,
-        run=EndedRunDocument(**_run(trouble.run)),
+        run=EndedRunDocument(**_run_fields(trouble.run)),
         facts=facts_document(trouble.facts),
         next=next_commands(trouble),
     )
 
 
-def _cause(cause: KnownCause) -> CauseDocument:
+def _cause_document(cause: KnownCause) -> CauseDocument:
     return CauseDocument(
         name=cause.name,
         says=cause.says,
@@ -610,11 +612,11 @@ def _cause(cause: KnownCause) -> CauseDocument:
     )
 
 
-def _told(line: QuotedLine | None) -> ToldDocument | None:
+def _told_document(line: QuotedLine | None) -> ToldDocument | None:
     return None if line is None else ToldDocument(line=line.line, place=line.place)
 
 
-def _failed_unit(failed: FailedUnit) -> FailedUnitDocument:
+def _failed_unit_document(failed: FailedUnit) -> FailedUnitDocument:
     unit, facts = failed.unit, failed.unit.facts
     return FailedUnitDocument(
         unit=unit.name,
@@ -626,13 +628,13 @@ def _failed_unit(failed: FailedUnit) -> FailedUnitDocument:
         since=utc_or_none(unit.since),
         required_by=unit.required_by,
         recorded=failed.recorded,
-        cause=_cause(failed.cause) if failed.cause else None,
-        told=_told(failed.telling),
+        cause=_cause_document(failed.cause) if failed.cause else None,
+        told=_told_document(failed.telling),
         next=commands_for_unit(failed),
     )
 
 
-def _not_started(one: NotStarted) -> NotStartedDocument:
+def _not_started_document(one: NotStarted) -> NotStartedDocument:
     return NotStartedDocument(
         service=one.service,
         says=not_started_sentence(one),
@@ -645,7 +647,7 @@ def _not_started(one: NotStarted) -> NotStartedDocument:
     )
 
 
-def _unrecorded(one: Unrecorded) -> UnrecordedDocument:
+def _unrecorded_document(one: Unrecorded) -> UnrecordedDocument:
     return UnrecordedDocument(
         unit=one.unit.name,
         says=unrecorded_sentence(one),
@@ -654,7 +656,7 @@ def _unrecorded(one: Unrecorded) -> UnrecordedDocument:
     )
 
 
-def _run(run: Run) -> dict[str, Any]:
+def _run_fields(run: Run) -> dict[str, Any]:
     """Return the fields of an EndedRunDocument."""
     return {
         "attempt": run.attempt,
@@ -666,43 +668,43 @@ def _run(run: Run) -> dict[str, Any]:
     }
 
 
-def _earlier_run(run: Run | None) -> EarlierRunDocument | None:
-    return None if run is None else EarlierRunDocument(**_run(run), facts=facts_document(run.facts))
+def _earlier_run_document(run: Run | None) -> EarlierRunDocument | None:
+    return None if run is None else EarlierRunDocument(**_run_fields(run), facts=facts_document(run.facts))
 
 
-def _budget(budget: Budget) -> BudgetDocument:
+def _budget_document(budget: Budget) -> BudgetDocument:
     return BudgetDocument(
         seconds=budget.seconds, basis=budget.basis, executions=budget.executions, longest=budget.longest
     )
 
 
-def _running(running: Running) -> RunningDocument:
+def _running_document(running: Running) -> RunningDocument:
     return RunningDocument(
         service=running.run.service,
         stage=running.stage,
         command=running.run.in_command,
         seconds=running.seconds,
         least=running.is_least,
-        budget=_budget(running.budget) if running.budget else None,
-        run=EndedRunDocument(**_run(running.run)),
-        before=_earlier_run(running.before),
+        budget=_budget_document(running.budget) if running.budget else None,
+        run=EndedRunDocument(**_run_fields(running.run)),
+        before=_earlier_run_document(running.before),
     )
 
 
-def _stopped(stopped: Stopped) -> StoppedDocument:
+def _stopped_document(stopped: Stopped) -> StoppedDocument:
     run = stopped.run
     return StoppedDocument(
         service=run.service,
         stage=run.in_stage,
         command=run.in_command,
-        run=EndedRunDocument(**_run(run)),
+        run=EndedRunDocument(**_run_fields(run)),
         facts=facts_document(run.facts),
         bound_to=stopped.partner.name if stopped.partner else None,
-        before=_earlier_run(stopped.before),
+        before=_earlier_run_document(stopped.before),
     )
 
 
-def _handled(handled: Handled) -> HandledDocument:
+def _handled_document(handled: Handled) -> HandledDocument:
     stage = handled.stage
     return HandledDocument(
         service=handled.run.service,
@@ -713,12 +715,12 @@ def _handled(handled: Handled) -> HandledDocument:
         stages=handled.stages,
         started=utc_or_none(stage.started),
         ended=utc_or_none(stage.ended),
-        run=EndedRunDocument(**_run(handled.run)),
+        run=EndedRunDocument(**_run_fields(handled.run)),
         facts=facts_document(stage.facts),
     )
 
 
-def _clock(finding: ClockFinding) -> ClockDocument:
+def _clock_document(finding: ClockFinding) -> ClockDocument:
     match finding:
         case UnsetClock():
             return UnsetClockDocument(service=finding.service, time=utc(finding.time))

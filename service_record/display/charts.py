@@ -74,7 +74,7 @@ class BootClock(msgspec.Struct, frozen=True, kw_only=True):
         """Return the displayed time of an offset; None if no entry has a date."""
         return None if self.zero is None else self.zero + timedelta(seconds=offset) + self.ahead
 
-    def corrected(self, recorded: datetime, service: ServiceHistory) -> datetime:
+    def displayed_time(self, recorded: datetime, service: ServiceHistory) -> datetime:
         """Return the displayed time of a recorded time, by the clock of the chart."""
         return true_time(recorded, service) + self.ahead
 
@@ -529,7 +529,7 @@ def _make_bar(span: Span, run: Run, service: ServiceHistory, clock: BootClock) -
     if ready is not None:
         seconds = startup
     recorded = span.started or span.ended
-    time = clock.corrected(recorded, service) if recorded is not None else None
+    time = clock.displayed_time(recorded, service) if recorded is not None else None
     is_whole = ready is not None or span.outcome in _WHOLE
     return Bar(
         start=start,

@@ -23,7 +23,7 @@ from service_record.display.phrases import (
     glyph,
     headline,
     ink,
-    labelled,
+    label_lines,
     local_times,
     name,
     run_summary,
@@ -77,10 +77,10 @@ def comparison_page(
         if damaged := sum(service.damaged_pieces for service in history.services):
             parts.append(count(damaged, "damaged piece"))
         texts = [", ".join(parts), *local_times(history.services)]
-        yield from labelled(label, [(text, Ink.FAINT) for text in texts], view, 0)
+        yield from label_lines(label, [(text, Ink.FAINT) for text in texts], view, 0)
     if evident:
         yield BLANK
-        yield from labelled("evidence", _evident(evident), view, 0)
+        yield from label_lines("evidence", _evident(evident), view, 0)
     for one in different:
         yield BLANK
         yield from _service(one, view, None if is_wide else _MAX_SHOWN)
@@ -103,18 +103,18 @@ class _Instants:
         self._boots = boot_times(history)
         self._services = {service.name: service for service in history.services}
 
-    def begun(self, run: Run) -> float:
-        return self._of(run, run.first_entry, run.uptime)
+    def start(self, run: Run) -> float:
+        return self._instant(run, run.first_entry, run.uptime)
 
-    def first_ended(self, run: Run) -> float:
+    def first_end(self, run: Run) -> float:
         """Return the end of the first run of its service with the same outcome in the same stage."""
         end = run.outcome, run.in_stage
         first = next(
             each for each in self._services[run.service].runs if (each.outcome, each.in_stage) == end
         )
-        return self._of(first, first.last_entry, first.last_uptime)
+        return self._instant(first, first.last_entry, first.last_uptime)
 
-    def _of(self, run: Run, time: datetime | None, uptime: float | None) -> float:
+    def _instant(self, run: Run, time: datetime | None, uptime: float | None) -> float:
         boot = self._boots.get(run.boot_id)
         if boot is not None and uptime is not None:
             return boot + uptime
@@ -134,9 +134,9 @@ def _urgency(one: ServiceComparison, instants: _Instants) -> tuple[int, float, s
         isinstance(each, EndedDifferently | FailureGroup) for each in one.differences
     )
     if run.outcome.is_bad and is_new:
-        return 0, instants.first_ended(run), one.service
+        return 0, instants.first_end(run), one.service
     has_ended = any(isinstance(each, EndedDifferently) for each in one.differences)
-    return 1 if has_ended else 2, instants.begun(run), one.service
+    return 1 if has_ended else 2, instants.start(run), one.service
 
 
 def _service(one: ServiceComparison, view: View, most: int | None) -> Iterator[Line]:
@@ -144,16 +144,16 @@ def _service(one: ServiceComparison, view: View, most: int | None) -> Iterator[L
     for label, run, runs in (("good", one.good, one.good_runs), ("bad", one.bad, one.bad_runs)):
         if run is not None:
             text = f"{count(runs, 'run')}, compared: {run_summary(run, view)}"
-            yield from labelled(label, [(text, Ink.FAINT)], view, _INDENT)
+            yield from label_lines(label, [(text, Ink.FAINT)], view, _INDENT)
     for label, kinds in _SECTIONS.items():
         differences = [each for each in one.differences if isinstance(each, kinds)]
         texts = [(_sentence(each, view), Ink.PLAIN) for each in differences[:most]]
         if len(differences) > len(texts):
             texts.append((f"and {len(differences) - len(texts)} more: --output wide shows them", Ink.FAINT))
-        yield from labelled(label, texts, view, _INDENT)
+        yield from label_lines(label, texts, view, _INDENT)
     for failure in one.differences:
         if isinstance(failure, FailureGroup):
-            yield from labelled("failure", [(_failure(failure, view), Ink.WORRYING)], view, _INDENT)
+            yield from label_lines("failure", [(_failure(failure, view), Ink.WORRYING)], view, _INDENT)
             yield from details(failure.facts, view, _INDENT)
 
 

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from service_record.display.fleet_table import (
     VERDICTS,
     FleetListing,
+    format_moment,
     ink,
-    moment_at,
-    rows_with_builds,
+    list_rows,
     sign,
     table,
     tally,
@@ -34,19 +34,19 @@ def hosts_html(listing: FleetListing, view: View) -> str:
     """Return the page of `hosts --output html`: the hosts as they were at one moment."""
     from service_record.display.html.rendering import SUMMARY_COLUMNS, page, section  # only for a page
 
-    def moment_of(at: float | None) -> str:
-        return "" if at is None else moment_at(at, view)
+    def moment_text(at: float | None) -> str:
+        return "" if at is None else format_moment(at, view)
 
     answer, rows = listing.answer, []
-    for host in rows_with_builds(answer):
+    for host in list_rows(answer):
         took = host.seconds(answer.now)
         verdict = ((f"{sign(host, view.glyphs)} {host.verdict}", ink(host)),)
-        rows.append((host, moment_of(host.updated_at), "" if took is None else duration(took), verdict))
+        rows.append((host, moment_text(host.updated_at), "" if took is None else duration(took), verdict))
     sections = [section("hosts", "Hosts", _TEMPLATE, "hosts", rows=rows)]
     if listing.clusters:
-        clusters = [(cluster, moment_of(cluster.since)) for cluster in listing.clusters]
+        clusters = [(cluster, moment_text(cluster.since)) for cluster in listing.clusters]
         sections.insert(0, section("clusters", "Clusters", _TEMPLATE, "clusters", rows=clusters))
-    lead = [((tally(answer), Ink.STRONG),), ((f"as of {moment_of(answer.now)}", Ink.FAINT),)]
+    lead = [((tally(answer), Ink.STRONG),), ((f"as of {moment_text(answer.now)}", Ink.FAINT),)]
     plain = table(listing, replace(view, width=SUMMARY_COLUMNS))
     return page(f"Hosts of {listing.source}", lead, sections, view.now, summary=plain)
 

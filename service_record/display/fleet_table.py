@@ -114,7 +114,7 @@ def tally(answer: Hosts) -> str:
 def table(listing: FleetListing, view: View) -> Iterator[Line]:
     """Yield a table with one row for each host."""
     yield from _make_heading(listing, view)
-    rows = rows_with_builds(listing.answer)
+    rows = list_rows(listing.answer)
     if not rows:
         return
     layout = _Layout.fit(rows, listing.answer.now, view)
@@ -124,7 +124,7 @@ def table(listing: FleetListing, view: View) -> Iterator[Line]:
         yield from layout.lines(host)
 
 
-def rows_with_builds(answer: Hosts) -> list[HostSummary]:
+def list_rows(answer: Hosts) -> list[HostSummary]:
     """Return the hosts, each followed by a row for each of its earlier builds."""
     rows = []
     for host in answer.hosts:
@@ -185,7 +185,7 @@ def _make_heading(listing: FleetListing, view: View) -> Iterator[Line]:
 
 def change(host: HostSummary, now: float, view: View) -> Line:
     """Return a line with the state of a host that has changed."""
-    at = moment_at(now, view)
+    at = format_moment(now, view)
     message = host.reason if host.is_bad else host.message
     far = f" {host.percentage:.0f}%" if host.percentage is not None else ""
     text = f"{sign(host, view.glyphs)} {visible(host.name)} {host.verdict}{far}"
@@ -276,7 +276,7 @@ class _Layout(msgspec.Struct, frozen=True):
 
 def _list_facts(host: HostSummary, now: float, view: View) -> Iterator[tuple[str, str]]:
     took = host.seconds(now)
-    times = [f"{name} {moment_at(at, view)}" for name, at in _list_times(host) if at is not None]
+    times = [f"{name} {format_moment(at, view)}" for name, at in _list_times(host) if at is not None]
     facts = {
         "verdict": f"{host.verdict}{_format_since(host, view)}",
         "reason": host.reason,
@@ -293,7 +293,7 @@ def _list_facts(host: HostSummary, now: float, view: View) -> Iterator[tuple[str
 
 def _describe_build(build: BuildSummary, view: View) -> str:
     named = ", ".join(text for text in (f"build {build.number}", build.key, build.action) if text)
-    begun, took = moment_at(build.started_at, view), duration(build.seconds)
+    begun, took = format_moment(build.started_at, view), duration(build.seconds)
     sentence = f"{named}: {build.verdict}, begun {begun}, {took}"
     return visible(f"{sentence}; {one_line(build.reason)}" if build.reason else sentence)
 
@@ -303,10 +303,10 @@ def _list_times(host: HostSummary) -> tuple[tuple[str, float | None], ...]:
 
 
 def _format_since(host: HostSummary, view: View) -> str:
-    return "" if host.verdict_since is None else f" since {moment_at(host.verdict_since, view)}"
+    return "" if host.verdict_since is None else f" since {format_moment(host.verdict_since, view)}"
 
 
-def moment_at(at: float, view: View) -> str:
+def format_moment(at: float, view: View) -> str:
     """Return a time, given in seconds since 1970."""
     return moment(datetime.fromtimestamp(at, UTC), view.clock, view.now)
 

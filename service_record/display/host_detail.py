@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from service_record.display.fleet_table import describe, moment_at
+from service_record.display.fleet_table import describe, format_moment
 from service_record.display.text import BLANK, Glyphs, Ink, Line, View, cell_len, cut, duration, wrap_lines
 from service_record.http.collector_answers import (
     HostDetail,
@@ -67,7 +67,7 @@ def host_detail(detail: HostDetail, source: str, view: View) -> Iterator[Line]:
 
 def _format_last_words(words: ShownLastWords, view: View) -> Iterator[Line]:
     stage = f", stage {visible(words.stage)}" if words.stage else ""
-    heading = f"{visible(words.service)}{stage}, received {moment_at(words.received_at, view)}"
+    heading = f"{visible(words.service)}{stage}, received {format_moment(words.received_at, view)}"
     yield from wrap_lines(heading, Ink.PLAIN, view, 2)
     for line in words.text.splitlines():
         yield from wrap_lines(visible(line), Ink.FAINT, view, 4)
@@ -80,7 +80,7 @@ def _list_installation(installation: ShownInstallation, view: View) -> Iterator[
     if installation.stage:
         yield "stage", ": ".join(filter(None, (installation.stage, installation.info)))
     if installation.checked_in_at is not None:
-        yield "agent", f"called {moment_at(installation.checked_in_at, view)}"
+        yield "agent", f"called {format_moment(installation.checked_in_at, view)}"
     bootstrap = ", bootstrap" if installation.is_bootstrap else ""
     yield "cluster", f"{installation.cluster_id}, {installation.role}{bootstrap}"
 
@@ -104,7 +104,7 @@ def _format_step(step: _Reports, width: int, view: View) -> Line:
     latest = step.latest
     name = cut(visible(latest.name), width, view.glyphs.cut)
     took = "" if step.seconds is None else duration(step.seconds)
-    at = moment_at(latest.received_at, view)
+    at = format_moment(latest.received_at, view)
     times = f"  {view.glyphs.times}{step.times}" if step.times > 1 else ""
     word = _WORDS.get(latest.status, latest.status)
     return (

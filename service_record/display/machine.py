@@ -47,20 +47,20 @@ _NO_RUNS: Final = f"{_RUNS_BEGIN}]"
 _RUN_BREAK: Final = f"{_RUNS_BREAK}  "
 
 
-def as_json(document: object) -> str:
+def format_json(document: object) -> str:
     """Return a document as indented JSON."""
-    return encoded(document, orjson.OPT_INDENT_2) + "\n"
+    return encode_document(document, orjson.OPT_INDENT_2) + "\n"
 
 
-def write_with_runs(document: object, runs: Iterable[Iterable[object]], stream: IO[bytes]) -> None:
+def write_run_by_run(document: object, runs: Iterable[Iterable[object]], stream: IO[bytes]) -> None:
     """Write a document of `show` as indented JSON, with the runs of each service in its empty lists.
 
     A record may have a million runs, so only one of them is in memory at a time.
     """
-    before, *rest = as_json(document).split(_NO_RUNS)
+    before, *rest = format_json(document).split(_NO_RUNS)
     stream.write(before.encode())
     for own, behind in zip(runs, rest, strict=True):
-        lines = (encoded(run, orjson.OPT_INDENT_2).replace("\n", _RUN_BREAK) for run in own)
+        lines = (encode_document(run, orjson.OPT_INDENT_2).replace("\n", _RUN_BREAK) for run in own)
         first = next(lines, None)
         stream.write(_RUNS_BEGIN.encode())
         if first is not None:
@@ -88,7 +88,7 @@ def _lines(service: str, pieces: Sequence[Piece]) -> bytes:
     """Return the lines of these pieces. Entries without unknown fields are encoded in one call."""
     is_plain = all(isinstance(piece, Entry) and piece.extra is NO_UNKNOWN_FIELDS for piece in pieces)
     if not is_plain or service != make_encodable(service):  # a file name need not be UTF-8
-        return "".join(f"{encoded(piece_document(service, piece))}\n" for piece in pieces).encode()
+        return "".join(f"{encode_document(piece_document(service, piece))}\n" for piece in pieces).encode()
     begin = b'{"service":%b,"' % orjson.dumps(service)
     rest = _ENCODER.encode_lines(pieces).removeprefix(_NEXT_LINE[1:])
     raw = begin + rest.replace(_NEXT_LINE, b"\n" + begin)  # within a text there is no newline
@@ -105,7 +105,7 @@ def piece_document(service: str, piece: Piece) -> dict[str, object]:
     return {"service": service, "malformed": malformed_document(piece)}
 
 
-def encoded(value: object, option: int = 0) -> str:
+def encode_document(value: object, option: int = 0) -> str:
     """Return a value as JSON, in one line unless `option` of orjson says otherwise, safe for a terminal."""
     try:
         raw = orjson.dumps(value, msgspec.to_builtins, option)
@@ -122,22 +122,22 @@ _TEXT: Final = "tag:yaml.org,2002:str"
 _NO_FOLDING: Final = 1 << 30
 
 
-def as_yaml(document: object) -> str:
+def format_yaml(document: object) -> str:
     """Return a document as YAML in block style. Texts of several lines are literal blocks if possible."""
     import yaml  # slow to load
 
     fast: type[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # absent where libyaml is
     dumper = type("Dumper", (fast,), {})  # a class of our own, because representers are added to the class
-    yaml.add_representer(str, _represented, Dumper=dumper)
+    yaml.add_representer(str, _represent_text, Dumper=dumper)
     plain = msgspec.to_builtins(document)
     written = yaml.dump(plain, Dumper=dumper, allow_unicode=True, sort_keys=False, width=_NO_FOLDING)
     return escape_invisible(written)
 
 
-def _represented(dumper: "yaml.SafeDumper", any_text: str) -> "yaml.Node":
+def _represent_text(dumper: "yaml.SafeDumper", any_text: str) -> "yaml.Node":
     text = make_encodable(any_text)
     if UNSEEN.search(text):
-        return dumper.represent_scalar(_TEXT, text, '"')  # so that `as_yaml` may write escapes
+        return dumper.represent_scalar(_TEXT, text, '"')  # so that `format_yaml` may write escapes
     return dumper.represent_scalar(_TEXT, text, "|" if "\n" in text else None)
 
 
@@ -145,7 +145,7 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 """The characters with which a formula of a spreadsheet begins."""
 
 
-def csv_of(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+def format_csv(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     """Return CSV (RFC 4180). A quote precedes each text that a spreadsheet would run as a formula."""
     import csv
     import io

@@ -194,7 +194,7 @@ def details(facts: Facts, view: View, indent: int, *, whole: bool = False) -> It
         yield from _message(facts.message, view, indent, whole=whole)
 
 
-def labelled(label: str, texts: Iterable[tuple[str, Ink]], view: View, indent: int) -> Iterator[Line]:
+def label_lines(label: str, texts: Iterable[tuple[str, Ink]], view: View, indent: int) -> Iterator[Line]:
     """Yield texts wrapped in a column, with the label to the left of the first row."""
     room = max(view.width - indent - LABEL_WIDTH, 20)
     for text, look in texts:
@@ -210,7 +210,7 @@ def _where(facts: Facts, view: View, indent: int) -> Iterator[Line]:
         texts.append((near + location_text(facts.location), Ink.STRONG))
     if facts.command is not None:
         texts.append((visible(facts.command), Ink.PLAIN))
-    yield from labelled("at" if facts.location is not None else "command", texts, view, indent)
+    yield from label_lines("at" if facts.location is not None else "command", texts, view, indent)
 
 
 def _frames(
@@ -219,7 +219,7 @@ def _frames(
     texts = [(location_text(frame), Ink.PLAIN) for frame in frames[:limit]]
     if len(texts) < len(frames):
         texts.append((f"and {count(len(frames) - len(texts), 'frame')} more", Ink.FAINT))
-    yield from labelled(label, texts, view, indent)
+    yield from label_lines(label, texts, view, indent)
 
 
 def _message(message: str, view: View, indent: int, *, whole: bool) -> Iterator[Line]:
@@ -252,13 +252,15 @@ def run_summary(run: Run, view: View) -> str:
     """
     parts = [f"attempt {run.attempt}"] if run.attempt > 1 else []
     if run.outcome is Outcome.RUNNING:
-        parts.append(_at("started ", run.first_entry, view))
+        parts.append(_format_time("started ", run.first_entry, view))
     elif run.outcome is Outcome.INTERRUPTED and not run.has_unclear_end:
-        parts.append(_at("last entry ", run.last_entry, view))
+        parts.append(_format_time("last entry ", run.last_entry, view))
     else:
         parts += [
             _end(run),
-            _at("", run.ended, view) if run.ended else _at("last entry ", run.last_entry, view),
+            _format_time("", run.ended, view)
+            if run.ended
+            else _format_time("last entry ", run.last_entry, view),
         ]
     ended_in_pre_command = any(
         command.is_before and (command.name, command.outcome) == (run.in_command, run.outcome)
@@ -271,7 +273,7 @@ def run_summary(run: Run, view: View) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _at(what: str, time: datetime | None, view: View) -> str:
+def _format_time(what: str, time: datetime | None, view: View) -> str:
     return f"{what if time else ''}{moment(time, view.clock, view.now)}"
 
 

@@ -88,7 +88,7 @@ def verdict_sentence(diagnosis: Diagnosis) -> str:
         return f"{unseen[0]}, and {len(unseen) - 1} more" if unseen[1:] else unseen[0]
     pending = next((one for one in diagnosis.not_started if one.is_pending), None)
     if not diagnosis.running and pending is not None:
-        return f"running: {not_started_sentence(pending)}; {_without_trouble(diagnosis, ' so far')}"
+        return f"running: {not_started_sentence(pending)}; {_calm_remark(diagnosis, ' so far')}"
     if (
         not diagnosis.running
         and not diagnosis.stopped
@@ -105,10 +105,10 @@ def verdict_sentence(diagnosis: Diagnosis) -> str:
     first = max(diagnosis.running, key=lambda running: (running.before is not None, running.seconds or 0))
     rest = len(diagnosis.running) - 1
     more = f", and {rest} more" if rest else ""
-    remark = _without_trouble(diagnosis, " so far")
+    remark = _calm_remark(diagnosis, " so far")
     own = next((handled for handled in diagnosis.handled if handled.run is first.run), None)
     if own is not None and diagnosis.host is None:
-        remark = f"{_continued(own)}{_message_suffix(own.stage)}"
+        remark = f"{_continued_text(own)}{_message_suffix(own.stage)}"
     return f"running: {running_sentence(first)}{more}; {remark}"
 
 
@@ -118,7 +118,7 @@ def host_sentence(host: HostCause) -> str:
     return f"{name(host.service)}: {hint}{visible(host.cause.says)}"
 
 
-def _without_trouble(diagnosis: Diagnosis, so_far: str = "") -> str:
+def _calm_remark(diagnosis: Diagnosis, so_far: str = "") -> str:
     """Return a remark on a host without trouble. `so_far` is appended while a service is running."""
     unreadable = diagnosis.unreadable
     if unreadable:
@@ -148,9 +148,9 @@ def _without_trouble(diagnosis: Diagnosis, so_far: str = "") -> str:
 
 def _calm_sentence(diagnosis: Diagnosis) -> str:
     """Return the sentence for a host that has no trouble and no running service."""
-    rest_of_it = _without_trouble(diagnosis)
+    rest_of_it = _calm_remark(diagnosis)
     if diagnosis.verdict is Verdict.UNKNOWN and not diagnosis.unreadable:
-        return f"unknown: {_without_records(diagnosis)}"
+        return f"unknown: {_unknown_sentence(diagnosis)}"
     if diagnosis.verdict is not Verdict.STOPPED:
         return f"{diagnosis.verdict}: {rest_of_it}"
     last = max(diagnosis.stopped, key=lambda stopped: order(stopped.run.last_entry))
@@ -159,7 +159,7 @@ def _calm_sentence(diagnosis: Diagnosis) -> str:
     return f"stopped: {stopped_sentence(last)}{more}; {rest_of_it}"
 
 
-def _without_records(diagnosis: Diagnosis) -> str:
+def _unknown_sentence(diagnosis: Diagnosis) -> str:
     """Return the sentence for a host without records: the findings in other files, or the amount read."""
     nothing = "no service recorded anything"
     if diagnosis.unclear:
@@ -415,10 +415,10 @@ def handled_sentence(handled: Handled) -> str:
 
 def continued_sentence(handled: Handled) -> str:
     """Return `bootkube continued after stage pull failed twice`, without the message."""
-    return f"{name(handled.run.service)} {_continued(handled)}"
+    return f"{name(handled.run.service)} {_continued_text(handled)}"
 
 
-def _continued(handled: Handled) -> str:
+def _continued_text(handled: Handled) -> str:
     stage = f"stage {name(handled.stage.name)}"
     if handled.command is not None:
         stage += f" of {span_kind(handled.command)} {name(handled.command.name)}"

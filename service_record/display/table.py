@@ -16,7 +16,7 @@ from service_record.display.phrases import (
     glyph,
     headline,
     ink,
-    labelled,
+    label_lines,
     left_out_sentences,
     name,
     run_summary,
@@ -69,7 +69,7 @@ def stage_lines(stages: Sequence[Stage], view: View, indent: int) -> Iterator[Li
         failed = sum(same[-1].outcome.is_bad for same in hidden)
         text = f"{len(hidden)} before" + (f" ({failed} failed)" if failed else "")
         items.append(((text, Ink.FAINT),))
-    items += [_item(same, view) for same in kinds[-_MAX_SHOWN:]]
+    items += [_stage_item(same, view) for same in kinds[-_MAX_SHOWN:]]
     label = "stages"
     for row in _rows(items, view.width - indent - LABEL_WIDTH):
         yield (" " * indent, Ink.PLAIN), (label.ljust(LABEL_WIDTH), Ink.FAINT), *row
@@ -81,7 +81,7 @@ def _last_time(same: Sequence[Stage]) -> float:
     return moment.timestamp() if moment else 0.0
 
 
-def _item(same: Sequence[Stage], view: View) -> Line:
+def _stage_item(same: Sequence[Stage], view: View) -> Line:
     last = same[-1]
     mark = (f"{glyph(last.outcome, view.glyphs)} ", ink(last.outcome))
     label = cut(name(last.name), view.width // 2, view.glyphs.cut)
@@ -163,7 +163,7 @@ def _summarize(service: ServiceHistory) -> _ServiceSummary:
     return _ServiceSummary(attempts, bad, tuple(left_out_sentences(service)))
 
 
-def by_importance(services: Sequence[ServiceHistory]) -> list[ServiceHistory]:
+def sort_by_importance(services: Sequence[ServiceHistory]) -> list[ServiceHistory]:
     """Return the services that ran, in the order of `show`: failures first, the earliest at the top."""
     return sorted((each for each in services if each.runs), key=lambda each: _urgency(_summarize(each)))
 
@@ -179,7 +179,7 @@ def _full_lines(service: _ServiceSummary, bad: Run, view: View) -> Iterator[Line
     yield title(latest, view)
     yield from wrap_lines(run_summary(latest, view), Ink.PLAIN, view, _INDENT)
     if latest is not bad:
-        yield from labelled(
+        yield from label_lines(
             "before", [(f"{headline(bad)}, {run_summary(bad, view)}", ink(bad.outcome))], view, _INDENT
         )
     yield from details(bad.facts, view, _INDENT)
@@ -187,10 +187,10 @@ def _full_lines(service: _ServiceSummary, bad: Run, view: View) -> Iterator[Line
     same, others = _repeats(service.attempts, bad)
     if same.count > 1:
         first = moment(same.first.last_entry, view.clock, view.now)
-        yield from labelled("repeated", [(f"{same.count} times, first {first}", Ink.PLAIN)], view, _INDENT)
-    yield from _earlier([repeat for repeat in others if repeat.last is not latest], view)
-    yield from _handled(latest, view)
-    yield from _left_out(service, view)
+        yield from label_lines("repeated", [(f"{same.count} times, first {first}", Ink.PLAIN)], view, _INDENT)
+    yield from _earlier_lines([repeat for repeat in others if repeat.last is not latest], view)
+    yield from _handled_lines(latest, view)
+    yield from _left_out_lines(service, view)
 
 
 def _short_lines(service: _ServiceSummary, view: View) -> Iterator[Line]:
@@ -203,14 +203,14 @@ def _short_lines(service: _ServiceSummary, view: View) -> Iterator[Line]:
     failed = Counter(stage.name for stage in run.stages if stage.outcome.is_bad)
     if failed:
         notes.append(f"continued after {_failed_stages(failed)}")
-    yield from _beside(title(run, view), ", ".join(notes), view)
-    yield from _handled(run, view)
-    yield from _earlier(others, view)
-    yield from _left_out(service, view)
+    yield from _add_notes(title(run, view), ", ".join(notes), view)
+    yield from _handled_lines(run, view)
+    yield from _earlier_lines(others, view)
+    yield from _left_out_lines(service, view)
 
 
-def _left_out(service: _ServiceSummary, view: View) -> Iterator[Line]:
-    yield from labelled("left out", [(text, Ink.FAINT) for text in service.left_out], view, _INDENT)
+def _left_out_lines(service: _ServiceSummary, view: View) -> Iterator[Line]:
+    yield from label_lines("left out", [(text, Ink.FAINT) for text in service.left_out], view, _INDENT)
 
 
 def _failed_stages(failed: Mapping[str, int]) -> str:
@@ -221,16 +221,16 @@ def _failed_stages(failed: Mapping[str, int]) -> str:
     return ", ".join([*texts[-_MAX_FAILED_STAGES:], *more])
 
 
-def _handled(run: Run, view: View) -> Iterator[Line]:
+def _handled_lines(run: Run, view: View) -> Iterator[Line]:
     """Yield the recorded facts of the failure that an unfinished run continued after."""
     handled = handled_failure(run) if run.outcome is Outcome.RUNNING else None
     if handled is not None:
         text = f"stage {name(handled.stage.name)} failed {times(handled.count)}"
-        yield from labelled("handled", [(text, ink(Outcome.FAILURE))], view, _INDENT)
+        yield from label_lines("handled", [(text, ink(Outcome.FAILURE))], view, _INDENT)
         yield from details(handled.stage.facts, view, _INDENT)
 
 
-def _beside(line: Line, notes: str, view: View) -> Iterator[Line]:
+def _add_notes(line: Line, notes: str, view: View) -> Iterator[Line]:
     """Yield the line with the notes to its right if they fit, or else below it."""
     width = sum(cell_len(text) for text, _ in line)
     if width + _INDENT + cell_len(notes) <= view.width:
@@ -247,7 +247,7 @@ def _repeats(attempts: Sequence[Run], run: Run) -> tuple[Repeat, list[Repeat]]:
     return same, [repeat for repeat in reversed(repeated) if repeat is not same]
 
 
-def _earlier(others: list[Repeat], view: View) -> Iterator[Line]:
+def _earlier_lines(others: list[Repeat], view: View) -> Iterator[Line]:
     texts = []
     for repeat in others[:_MAX_EARLIER]:
         times = moment(repeat.last.last_entry, view.clock, view.now)
@@ -257,7 +257,7 @@ def _earlier(others: list[Repeat], view: View) -> Iterator[Line]:
         texts.append((text, Ink.PLAIN))
     if len(others) > len(texts):
         texts.append((f"and {len(others) - len(texts)} other ends, shown by --output wide", Ink.FAINT))
-    yield from labelled("earlier", texts, view, _INDENT)
+    yield from label_lines("earlier", texts, view, _INDENT)
 
 
 _MAX_NESTING: Final = 4  # the stages of threads overlap, which reads as nesting of any depth
@@ -270,7 +270,9 @@ def wide(history: History, source: str, view: View) -> Iterator[Line]:
         for run in service.runs:
             yield BLANK
             yield from run_lines(run, view)
-        yield from labelled("left out", [(text, Ink.FAINT) for text in left_out_sentences(service)], view, 0)
+        yield from label_lines(
+            "left out", [(text, Ink.FAINT) for text in left_out_sentences(service)], view, 0
+        )
     yield from damages(history, view, whole=True)
 
 
@@ -280,7 +282,7 @@ def run_lines(run: Run, view: View) -> Iterator[Line]:
     yield from wrap_lines(run_summary(run, view), Ink.PLAIN, view, _INDENT)
     known = {"boot": run.boot_id, "invocation": run.invocation_id, "pid": run.pid, "recorder": run.recorder}
     ids = (f"{label} {visible(str(value))}" for label, value in known.items() if value is not None)
-    yield from labelled("ids", ((text, Ink.PLAIN) for text in ids), view, _INDENT)
+    yield from label_lines("ids", ((text, Ink.PLAIN) for text in ids), view, _INDENT)
     yield from _attributes(run, view, _INDENT)
     yield from details(run.facts, view, _INDENT, whole=True)
     for command in run.commands:
@@ -316,7 +318,7 @@ def _span(span: Stage | Command, view: View, indent: int) -> Line:
 def _attributes(span: Run | Stage | Command, view: View, indent: int) -> Iterator[Line]:
     """Yield the attributes of a span: `with     image=quay.io/x`."""
     texts = [(f"{visible(key)}={visible(str(value))}", Ink.PLAIN) for key, value in span.attributes]
-    yield from labelled("with", texts, view, indent)
+    yield from label_lines("with", texts, view, indent)
 
 
 def _own_facts(span: Stage | Command, run: Run, view: View, indent: int) -> Iterator[Line]:
@@ -325,5 +327,5 @@ def _own_facts(span: Stage | Command, run: Run, view: View, indent: int) -> Iter
         return
     how = exit_text(span.facts)
     if how:
-        yield from labelled("ended", [(how, Ink.PLAIN)], view, indent + _INDENT)
+        yield from label_lines("ended", [(how, Ink.PLAIN)], view, indent + _INDENT)
     yield from details(span.facts, view, indent + _INDENT, whole=True)

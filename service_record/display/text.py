@@ -277,7 +277,7 @@ def wrap_lines(text: str, look: Ink, view: View, indent: int = 0, most: int | No
         yield ((" " * indent + row, look),)
 
 
-def glyphs_for(encoding: str) -> Glyphs:
+def choose_glyphs(encoding: str) -> Glyphs:
     """Return the default glyphs, or ASCII if the encoding does not have all of them."""
     glyphs = Glyphs()
     try:

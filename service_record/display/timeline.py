@@ -47,7 +47,7 @@ class Scale(msgspec.Struct, frozen=True):
         return min(max(int((at - self.begin) / (self.end - self.begin) * self.width), 0), self.width - 1)
 
 
-def scale_for(begin: float, end: float, width: int) -> Scale:
+def make_scale(begin: float, end: float, width: int) -> Scale:
     """Return a scale with as many ticks as fit with their labels."""
     scale = Scale(begin, end, width)
     for most in range(max(width // _MIN_TICK_CELLS, 1), 0, -1):
@@ -81,7 +81,7 @@ def bar_line(bars: Iterable[Bar], scale: Scale, glyphs: Glyphs) -> Line:
         cells[ready:last] = [(glyphs.up, Ink.FAINT)] * (last - ready)
     for bar in sorted(bars, key=lambda bar: _RANKS[bar.look]):
         cells[_cells(bar, scale)[1]] = (_sign(bar, glyphs), ink(bar.look))
-    return _joined(cells)
+    return _join_cells(cells)
 
 
 def _cells(bar: Bar, scale: Scale) -> tuple[int, int]:
@@ -94,7 +94,7 @@ def _sign(bar: Bar, glyphs: Glyphs) -> str:
     return glyphs.ongoing if bar.look == Outcome.RUNNING else glyph(bar.look, glyphs)
 
 
-def _joined(cells: Sequence[tuple[str, Ink]]) -> Line:
+def _join_cells(cells: Sequence[tuple[str, Ink]]) -> Line:
     groups = groupby(cells, key=lambda cell: cell[1])
     return tuple(("".join(text for text, _ in group), color) for color, group in groups)
 
@@ -167,17 +167,17 @@ def _chart(chart: Chart, boots: int, view: View, *, wide: bool, flat: bool) -> I
     for text in (f"{boot_title(chart, boots)}, {first}", *notes):
         yield from wrap_lines(text, Ink.FAINT, view)
     labels = [_label(row, view.glyphs, flat=flat) for row in chart.rows]
-    times = [_started(row, view) if wide else "" for row in chart.rows]
+    times = [_start_text(row, view) if wide else "" for row in chart.rows]
     lasted = [row.longest.took for row in chart.rows]
     took_width = max(_MIN_DURATION_CELLS, *(len(each) + 1 for each in lasted))
     fixed = took_width + max(map(cell_len, times)) + len(_GAP)
     room = min(max(map(_width, labels)), max(view.width * 3 // 8, 24), view.width - fixed - _MIN_BAR_CELLS)
-    scale = scale_for(chart.begin, chart.end, max(view.width - room - fixed, _MIN_BAR_CELLS))
+    scale = make_scale(chart.begin, chart.end, max(view.width - room - fixed, _MIN_BAR_CELLS))
     what = "longest" if any(len(row.bars) > 1 for row in chart.rows) else "took"
     yield (f"{what:>{room + took_width}}".ljust(room + fixed), Ink.FAINT), *axis_line(scale, view.glyphs)
     for row, label, longest, time in zip(chart.rows, labels, lasted, times, strict=True):
         yield (
-            *_fitted(label, room, view.glyphs),
+            *_fit_label(label, room, view.glyphs),
             (f"{longest:>{took_width}}", Ink.PLAIN),
             (set_cell_size(time, fixed - took_width), Ink.FAINT),
             *bar_line(row.bars, scale, view.glyphs),
@@ -217,7 +217,7 @@ def _label(row: Row, glyphs: Glyphs, *, flat: bool) -> Line:
     return (lead, ink(row.latest.look)), (row.title(flat=flat), strength), (times, Ink.FAINT)
 
 
-def _fitted(label: Line, room: int, glyphs: Glyphs) -> Line:
+def _fit_label(label: Line, room: int, glyphs: Glyphs) -> Line:
     """Return the label in exactly `room` cells, padded or with its name cut."""
     lead, (text, strength), (times, faint) = label
     text = cut(text, room - cell_len(lead[0]) - cell_len(times), glyphs.cut)
@@ -229,6 +229,6 @@ def _width(line: Line) -> int:
     return sum(cell_len(text) for text, _ in line)
 
 
-def _started(row: Row, view: View) -> str:
+def _start_text(row: Row, view: View) -> str:
     time = next((bar.time for bar in row.bars if bar.time is not None), None)
     return _GAP + moment(time, view.clock, view.now) if time is not None else ""

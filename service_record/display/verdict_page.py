@@ -11,7 +11,7 @@ from service_record.display.phrases import (
     details,
     glyph,
     ink,
-    labelled,
+    label_lines,
     location_text,
     name,
     rank_label,
@@ -63,7 +63,7 @@ def analysis(
     yield from summary(history, source, view)
     if diagnosis.root is not None:
         yield BLANK
-        yield from _in_full(
+        yield from _detail_lines(
             diagnosis.root, view, whole=whole, stands_out=_stands_out(diagnosis, view, whole=whole)
         )
     elif diagnosis.host is not None:
@@ -76,9 +76,9 @@ def analysis(
         yield from _stands_out(diagnosis, view, whole=whole)
     if diagnosis.handled:
         yield BLANK
-        yield from _handled(diagnosis.handled, view, whole=whole)
+        yield from _handled_lines(diagnosis.handled, view, whole=whole)
     limit = None if whole else _MAX_LISTED
-    sentences = {**findings(diagnosis), "looked": list(_looked(diagnosis))}
+    sentences = {**findings(diagnosis), "looked": list(_search_sentence(diagnosis))}
     lists = [line for label, texts in sentences.items() for line in _list(label, texts, view, limit)]
     if lists:
         yield BLANK
@@ -90,7 +90,7 @@ def analysis(
         for trouble in (*diagnosis.followers, *diagnosis.others):
             yield BLANK
             yield from wrap_lines(trouble_sentence(trouble), Ink.STRONG, view)
-            yield from _in_full(trouble, view, whole=True)
+            yield from _detail_lines(trouble, view, whole=True)
 
 
 def brief_analysis(diagnosis: Diagnosis, history: History, view: View, in_full: str) -> Iterator[Line]:
@@ -111,7 +111,7 @@ def brief_analysis(diagnosis: Diagnosis, history: History, view: View, in_full: 
         facts["line"] = diagnosis.host.cause.line
     for label, text in facts.items():
         room = max(view.width - _INDENT - LABEL_WIDTH, 20)
-        yield from labelled(label, [(cut(visible(text), room, view.glyphs.cut), Ink.PLAIN)], view, _INDENT)
+        yield from label_lines(label, [(cut(visible(text), room, view.glyphs.cut), Ink.PLAIN)], view, _INDENT)
     yield from _commands([*commands[:_MAX_BRIEF_COMMANDS], in_full])
 
 
@@ -146,7 +146,9 @@ def _stands_out(diagnosis: Diagnosis, view: View, *, whole: bool) -> Iterator[Li
     yield from _list_lines(label, texts, view)
 
 
-def _in_full(trouble: Trouble, view: View, *, whole: bool, stands_out: Iterable[Line] = ()) -> Iterator[Line]:
+def _detail_lines(
+    trouble: Trouble, view: View, *, whole: bool, stands_out: Iterable[Line] = ()
+) -> Iterator[Line]:
     """Yield a trouble with all its evidence, and what to do next."""
     run = trouble.run
     yield from _list_lines(
@@ -158,7 +160,7 @@ def _in_full(trouble: Trouble, view: View, *, whole: bool, stands_out: Iterable[
     yield from _cause(trouble.cause, view, whole=whole)
     if trouble.telling is not None:
         yield from _list_lines(
-            "line", [_placed(trouble.telling.line, trouble.telling.place, view, whole=whole)], view
+            "line", [_quote_line(trouble.telling.line, trouble.telling.place, view, whole=whole)], view
         )
     yield from stands_out
     yield from details(trouble.facts, view, _INDENT, whole=whole)
@@ -166,7 +168,7 @@ def _in_full(trouble: Trouble, view: View, *, whole: bool, stands_out: Iterable[
     yield from _commands(next_commands(trouble))
 
 
-def _handled(failures: Sequence[Handled], view: View, *, whole: bool) -> Iterator[Line]:
+def _handled_lines(failures: Sequence[Handled], view: View, *, whole: bool) -> Iterator[Line]:
     """Yield the failures that services continued after, with their recorded facts."""
     limit = None if whole else _MAX_HANDLED
     for handled in failures[:limit]:
@@ -195,19 +197,19 @@ def _cause(cause: KnownCause | None, view: View, *, whole: bool) -> Iterator[Lin
     if cause.explains is not None:
         texts.append((visible(cause.explains.strip()), Ink.PLAIN))
     if cause.line is not None:
-        text = _placed(cause.line, cause.place, view, whole=whole, part=cause.found or "")
+        text = _quote_line(cause.line, cause.place, view, whole=whole, part=cause.found or "")
         texts.append((f"known by: {text}", Ink.FAINT))
-    yield from labelled(rank_label(cause.rank), texts, view, _INDENT)
+    yield from label_lines(rank_label(cause.rank), texts, view, _INDENT)
 
 
-def _placed(line: str, place: str | None, view: View, *, whole: bool, part: str = "") -> str:
+def _quote_line(line: str, place: str | None, view: View, *, whole: bool, part: str = "") -> str:
     """Return a log line with its file and line number. If it is cut, `part` stays visible."""
     text = visible(line)
     text = text if whole else cut_around(text, visible(part), view.width * 2, view.glyphs.cut)
     return text if place is None else f"{visible(place)}: {text}"
 
 
-def _looked(diagnosis: Diagnosis) -> Iterator[str]:
+def _search_sentence(diagnosis: Diagnosis) -> Iterator[str]:
     """Yield how much was read besides the records, if none of it names a cause."""
     looked, root = diagnosis.looked, diagnosis.root
     if looked.files and root is not None and not (root.cause is not None and root.cause.is_cause):
@@ -242,8 +244,8 @@ def weighed_lines(diagnosis: Diagnosis, view: View) -> Iterator[Line]:
             result = "named" if one.is_named else f"not named: {visible(one.lost or '')}"
             texts = [(f"{visible(one.rule)} ({one.rank}): {result}", Ink.PLAIN)]
             if one.line is not None:
-                texts.append((_placed(one.line, one.place, view, whole=True), Ink.FAINT))
-            yield from labelled("", texts, view, _INDENT)
+                texts.append((_quote_line(one.line, one.place, view, whole=True), Ink.FAINT))
+            yield from label_lines("", texts, view, _INDENT)
 
 
 def _list(label: str, texts: Sequence[str], view: View, limit: int | None) -> Iterator[Line]:
@@ -255,4 +257,4 @@ def _list(label: str, texts: Sequence[str], view: View, limit: int | None) -> It
 
 
 def _list_lines(label: str, texts: Iterable[str], view: View) -> Iterator[Line]:
-    yield from labelled(label, ((text, Ink.PLAIN) for text in texts), view, _INDENT)
+    yield from label_lines(label, ((text, Ink.PLAIN) for text in texts), view, _INDENT)

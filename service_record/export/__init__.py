@@ -6,7 +6,7 @@ JSON Lines and arrays are here; every other format has its own module.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from service_record.display.machine import encoded
+from service_record.display.machine import encode_document
 from service_record.record.entry import Entry
 
 
@@ -14,7 +14,7 @@ def to_array(entries: Iterable[Entry]) -> Iterator[bytes]:
     """Yield the entries as one JSON array with an entry on each line, upstream's fields first."""
     before = "[\n"
     for entry in entries:
-        yield (before + encoded(entry.to_json())).encode()
+        yield (before + encode_document(entry.to_json())).encode()
         before = ",\n"
     yield b"[]\n" if before == "[\n" else b"\n]\n"
 
@@ -22,7 +22,7 @@ def to_array(entries: Iterable[Entry]) -> Iterator[bytes]:
 def to_jsonl(entries: Iterable[Entry]) -> Iterator[bytes]:
     """Yield each entry as a line. Lines of other writers may exceed our limit; they are not shortened."""
     for entry in entries:
-        yield f"{encoded(entry.to_json())}\n".encode()
+        yield f"{encode_document(entry.to_json())}\n".encode()
 
 
 FORMS: Final[Mapping[str, Callable[[Iterable[Entry]], Iterator[bytes]]]] = {

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
-from service_record.display.machine import encoded
+from service_record.display.machine import encode_document
 from service_record.export.trace import TraceSpan, nanoseconds, trace_spans
 from service_record.history import History
 from service_record.history.outcome import Facts, Location, Outcome, Run
@@ -43,10 +43,10 @@ def to_otlp(history: History, host: str | None, host_id: str | None = None) -> I
         if resource != latest:
             end = f"]{_AFTER_SPANS}," if latest else ""
             instance = _trace_id(span.run.boot_id, unnamed)
-            whole = encoded(_resource_spans(_resource(*resource, host, host_id, instance), []))
+            whole = encode_document(_resource_spans(_resource(*resource, host, host_id, instance), []))
             begin = whole.removesuffix(f"]{_AFTER_SPANS}")
             before, latest = (end or before) + begin, resource
-        yield (before + encoded(_span(span, _trace_id(span.run.boot_id, unnamed)))).encode()
+        yield (before + encode_document(_span(span, _trace_id(span.run.boot_id, unnamed)))).encode()
         before = ","
     yield f"]{_AFTER_SPANS}]}}\n".encode() if latest else b'{"resourceSpans":[]}\n'
 

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from service_record.display.machine import encoded
+from service_record.display.machine import encode_document
 from service_record.display.phrases import VERBS, exit_text, span_kind
 from service_record.display.show_document import facts_document
 from service_record.history import History
@@ -179,11 +179,11 @@ _OTHER_THREAD: Final = "at the same time"
 def to_chrome_trace(history: History, host: str | None) -> Iterator[bytes]:
     """Yield one JSON object in Trace Event Format, with an event on each line."""
     about = {"recorder": f"service-record {__version__}"} | ({"host": host} if host else {})
-    head = encoded({"displayTimeUnit": "ms", "otherData": about}).removesuffix("}")
+    head = encode_document({"displayTimeUnit": "ms", "otherData": about}).removesuffix("}")
     yield f'{head},"traceEvents":['.encode()
     before = "\n"
     for event in _events(history):
-        yield f"{before}{encoded(event)}".encode()
+        yield f"{before}{encode_document(event)}".encode()
         before = ",\n"
     yield b"\n]}\n"
 

@@ -132,7 +132,7 @@ def judge_time(*, is_synchronized: bool) -> CheckResult:
     return CheckResult("time", CheckState.FAILED, "the clock follows no time source", advice)
 
 
-def as_line(result: CheckResult) -> str:
+def format_result(result: CheckResult) -> str:
     """Return a result as one line of text."""
     if result.state is CheckState.NOT_CHECKED:
         line = f"- {result.check}: not checked: {result.detail}"
@@ -141,13 +141,13 @@ def as_line(result: CheckResult) -> str:
     return f"{line}. {result.advice}" if result.advice else line
 
 
-def as_summary(results: Sequence[CheckResult]) -> str:
+def summarize(results: Sequence[CheckResult]) -> str:
     """Return the number of results by state as one line."""
     counts = ((sum(result.state is state for result in results), state) for state in CheckState)
     return ", ".join(f"{count} {state}" for count, state in counts)
 
 
-def as_document(results: Sequence[CheckResult], **more: str) -> dict[str, Any]:
+def make_document(results: Sequence[CheckResult], **more: str) -> dict[str, Any]:
     """Return the results as a JSON document. `more` are further members, such as the role."""
     rows = [
         {"check": each.check, "state": each.state.value, "detail": each.detail, "advice": each.advice or None}

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from service_record.diagnosis.trouble_facts import POINTS_TO
-from service_record.display.machine import csv_of
+from service_record.display.machine import format_csv
 from service_record.display.text import BLANK, Ink, Line, View, count, cut, wrap_lines
 from service_record.record.visible import visible
 from service_record.triage.counting import Cause, Triage
@@ -288,7 +288,7 @@ def _time(moment: datetime | None) -> str | None:
     return None if moment is None else f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def as_csv(triage: Triage) -> str:
+def format_causes(triage: Triage) -> str:
     """Return a line for each cause, with lines that no rule knows last."""
     rows = (_plain(cause) for cause in (*triage.causes, *triage.unknown))
-    return csv_of(_COLUMNS, ([row[name] for name in _COLUMNS] for row in rows))
+    return format_csv(_COLUMNS, ([row[name] for name in _COLUMNS] for row in rows))

@@ -14,7 +14,7 @@ from service_record.cli import main
 from service_record.cli.options import FORMS
 from service_record.display.fleet_document import hosts_document
 from service_record.display.fleet_table import FleetListing
-from service_record.display.machine import as_json
+from service_record.display.machine import format_json
 from service_record.http.collector_answers import BuildSummary, ClusterSummary, Hosts, HostSummary
 from tests.command_line import service_record
 from tests.faults import Faults
@@ -133,7 +133,7 @@ def test_hosts_fit_their_schema() -> None:
     )
     hosts = Hosts(hosts=(HOST, new), counts={"stuck": 1}, total=2, now=9.0, earlier={"web1": (BUILD,)})
     document = hosts_document(FleetListing(hosts, "https://collector.example", (CLUSTER,)))
-    check(json.loads(as_json(document)), "hosts")
+    check(json.loads(format_json(document)), "hosts")
 
 
 def test_host_schema_is_that_of_the_answer() -> None:

@@ -11,7 +11,7 @@ from service_record.diagnosis import diagnose
 from service_record.diagnosis.budget import Budgets
 from service_record.diagnosis.causes import Causes
 from service_record.display.analysis_document import analysis_document, analysis_lines
-from service_record.display.machine import as_json, encoded
+from service_record.display.machine import encode_document, format_json
 from service_record.display.text import View, cell_len, render_lines
 from service_record.display.verdict_page import analysis
 from service_record.history import build_history
@@ -53,8 +53,8 @@ def test_any_entries_are_judged_and_shown(
         assert [visible(line) for line in lines] == lines
         too_wide = [line for line in lines if cell_len(line) > 80 and "journalctl" not in line]
         assert not too_wide, too_wide
-    assert orjson.loads(as_json(analysis_document(found, "here")))["verdict"] == found.verdict
-    assert all(orjson.loads(encoded(line)) for line in analysis_lines(found, "here"))
+    assert orjson.loads(format_json(analysis_document(found, "here")))["verdict"] == found.verdict
+    assert all(orjson.loads(encode_document(line)) for line in analysis_lines(found, "here"))
 
 
 @settings(max_examples=40, deadline=None)

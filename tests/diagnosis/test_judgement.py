@@ -13,7 +13,7 @@ from service_record.cli.diagnosis_input import verdict_page
 from service_record.collector.ingest.opening_bundles import judge_stream
 from service_record.diagnosis import Diagnosis
 from service_record.display.analysis_document import analysis_document
-from service_record.display.machine import as_json
+from service_record.display.machine import format_json
 from service_record.record import systemd
 from service_record.reporter.host_state import observe
 from service_record.reporter.paths import Places
@@ -59,7 +59,7 @@ def analyzed(*arguments: str | Path, records: Path | None = None) -> dict[str, A
 
 
 def as_document(diagnosis: Diagnosis | None, source: object) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(as_json(analysis_document(some(diagnosis), str(source))))
+    document: dict[str, Any] = json.loads(format_json(analysis_document(some(diagnosis), str(source))))
     return document
 
 

@@ -10,7 +10,7 @@ from service_record.display.charts import charts
 from service_record.display.comparison_document import comparison_document, difference_documents
 from service_record.display.difference import comparison_page
 from service_record.display.html.timeline_page import timeline_html
-from service_record.display.machine import as_json, as_yaml, encoded
+from service_record.display.machine import encode_document, format_json, format_yaml
 from service_record.display.text import View, cell_len, render_lines
 from service_record.display.timeline import timeline_page
 from service_record.display.timeline_document import row_lines, timeline_document
@@ -59,7 +59,7 @@ def test_any_history_is_drawn(found: History, apart: bool, by_duration: bool) ->
     assert executions == sum(len(service.runs) for service in found.services)
     assert parsed(timeline_html(found, "/x", shown, VIEW, flat=by_duration)).texts("h1") == ["Timeline of /x"]
     document = timeline_document(shown, "/x")
-    for text in (as_json(document), as_yaml(document), *map(encoded, row_lines(shown))):
+    for text in (format_json(document), format_yaml(document), *map(encode_document, row_lines(shown))):
         assert "NaN" not in text
 
 
@@ -70,7 +70,11 @@ def test_any_two_histories_are_compared(good: History, bad: History) -> None:
     page = "".join(render_lines(comparison_page(found, ("/good", good), ("/bad", bad), VIEW), color=False))
     assert all(cell_len(line) <= 80 for line in page.splitlines())
     document = comparison_document(found, "/good", "/bad", tolerance)
-    for text in (as_json(document), as_yaml(document), *map(encoded, difference_documents(found))):
+    for text in (
+        format_json(document),
+        format_yaml(document),
+        *map(encode_document, difference_documents(found)),
+    ):
         assert "NaN" not in text
 
 

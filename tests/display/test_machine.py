@@ -11,7 +11,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from service_record.display.machine import as_json, as_yaml, write_jsonl
+from service_record.display.machine import format_json, format_yaml, write_jsonl
 from service_record.display.show_document import ShowDocument, show_document
 from service_record.history import History, build_history
 from service_record.record.entry import Entry, Malformed, Phase
@@ -40,18 +40,18 @@ def failed(message: str) -> ShowDocument:
 def test_json_and_yaml_give_the_document_back(message: str) -> None:
     whole = failed(message)
     plain = json.loads(msgspec.json.encode(whole))
-    assert json.loads(as_json(whole)) == plain
-    assert yaml.safe_load(as_yaml(whole)) == plain
+    assert json.loads(format_json(whole)) == plain
+    assert yaml.safe_load(format_yaml(whole)) == plain
 
 
-@pytest.mark.parametrize("form", [as_json, as_yaml])
+@pytest.mark.parametrize("form", [format_json, format_yaml])
 def test_nothing_in_them_acts_on_a_terminal(form: type[str]) -> None:
     text = form(failed(MESSAGES["trouble"]))
     assert [character for character in "\x00\x1b\x7f\x85\x9b\u202e\u2066" if character in text] == []
 
 
 def test_a_message_of_several_lines_reads_as_such_in_yaml() -> None:
-    written = as_yaml(failed("cannot open “完了”:\n\n- it: is not there"))
+    written = format_yaml(failed("cannot open “完了”:\n\n- it: is not there"))
     lines = [line.strip() for line in written.splitlines()]
     start = lines.index("message: |-")
     assert lines[start + 1 : start + 4] == ["cannot open “完了”:", "", "- it: is not there"]
@@ -59,8 +59,10 @@ def test_a_message_of_several_lines_reads_as_such_in_yaml() -> None:
 
 def test_yaml_has_the_fields_in_the_order_of_json_each_written_out() -> None:
     whole = failed("why")
-    assert names_in_order(yaml.compose(as_yaml(whole))) == names_in_order(yaml.compose(as_json(whole)))
-    assert "&" not in as_yaml(whole)
+    assert names_in_order(yaml.compose(format_yaml(whole))) == names_in_order(
+        yaml.compose(format_json(whole))
+    )
+    assert "&" not in format_yaml(whole)
 
 
 def names_in_order(node: yaml.Node | None) -> list[str]:
@@ -72,12 +74,12 @@ def names_in_order(node: yaml.Node | None) -> list[str]:
 
 @pytest.mark.parametrize("loader", [yaml.SafeLoader, getattr(yaml, "CSafeLoader", yaml.SafeLoader)])
 def test_a_name_that_is_not_utf_8_is_in_yaml_as_every_reader_takes_it(loader: type[yaml.SafeLoader]) -> None:
-    written = as_yaml({"source": "/a\udcff", "text": "a\n完了", "odd": "\ud800"})
+    written = format_yaml({"source": "/a\udcff", "text": "a\n完了", "odd": "\ud800"})
     assert yaml.load(written, loader) == {"source": r"/a\xff", "text": "a\n完了", "odd": "\ufffd"}
 
 
 def test_the_document_has_the_facts_under_their_names_on_disk() -> None:
-    (service,) = json.loads(as_json(failed("why")))["services"]
+    (service,) = json.loads(format_json(failed("why")))["services"]
     assert service["service"] == "job"
     assert service["outcome"] == "failure"
     assert service["malformed"] == [{"line": 7, "text": TROUBLE, "reason": "torn"}]
@@ -132,7 +134,7 @@ def test_every_field_is_documented() -> None:
     (service,) = build_history([("job", entries)]).services
     doubted = replace(service, utc_offset=timedelta(hours=1), is_unfinished=True, has_damaged_copy=True)
     assert (
-        names_in(json.loads(as_json(show_document(History((doubted,)), "here", [("there", "why")]))))
+        names_in(json.loads(format_json(show_document(History((doubted,)), "here", [("there", "why")]))))
         <= documented
     )
 

@@ -10,11 +10,11 @@ from service_record.display.text import (
     Glyphs,
     Ink,
     cell_len,
+    choose_glyphs,
     cut,
     cut_around,
     cut_within,
     duration,
-    glyphs_for,
     moment,
     render_lines,
     set_cell_size,
@@ -119,8 +119,8 @@ def test_a_cut_text_is_marked_and_fits() -> None:
 
 
 def test_glyphs_are_ascii_where_the_encoding_has_no_others() -> None:
-    assert glyphs_for("utf-8") == Glyphs()
-    assert glyphs_for("ascii") == glyphs_for("latin-1") == glyphs_for("no such") == ASCII
+    assert choose_glyphs("utf-8") == Glyphs()
+    assert choose_glyphs("ascii") == choose_glyphs("latin-1") == choose_glyphs("no such") == ASCII
 
 
 def test_colour_is_all_that_tells_a_painted_line_from_a_plain_one() -> None:

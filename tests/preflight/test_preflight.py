@@ -18,7 +18,7 @@ from service_record.preflight.checks import (
     ROLES,
     CheckResult,
     CheckState,
-    as_line,
+    format_result,
     judge_cpus,
     judge_disk,
     judge_memory,
@@ -97,12 +97,13 @@ def test_role_requirements_match_openshift_docs(role: str, cpus: int, memory: in
 
 
 def test_line_has_detail_and_advice() -> None:
-    assert as_line(judge_time(is_synchronized=True)) == "✓ time: the clock follows a time source"
-    assert as_line(judge_time(is_synchronized=False)).startswith(
+    assert format_result(judge_time(is_synchronized=True)) == "✓ time: the clock follows a time source"
+    assert format_result(judge_time(is_synchronized=False)).startswith(
         "✗ time: the clock follows no time source. Start"
     )
     assert (
-        as_line(CheckResult("disk", CheckState.NOT_CHECKED, "why", "Do.")) == "- disk: not checked: why. Do."
+        format_result(CheckResult("disk", CheckState.NOT_CHECKED, "why", "Do."))
+        == "- disk: not checked: why. Do."
     )
 
 

@@ -38,7 +38,7 @@ from service_record.collector.store.fleet import (
 )
 from service_record.collector.store.notices import active_mutes
 from service_record.collector.web.pages import VERDICTS, LivePage, counted, reader_page, render
-from service_record.display.machine import csv_of
+from service_record.display.machine import format_csv
 from service_record.http.collector_answers import ClusterSummary, HostSummary
 
 ROWS: Final = 100
@@ -297,7 +297,9 @@ async def get_export(request: Request) -> Response:
         return Response(msgspec.json.encode(hosts), media_type="application/json", headers=headers)
     headers["Content-Disposition"] = 'attachment; filename="fleet.csv"'
     rows = (host.values() for host in hosts)
-    return Response(await run_in_threadpool(csv_of, _COLUMNS, rows), media_type="text/csv", headers=headers)
+    return Response(
+        await run_in_threadpool(format_csv, _COLUMNS, rows), media_type="text/csv", headers=headers
+    )
 
 
 def _read_all(collector: Collector, look: FleetFilters, confined_to: str) -> list[dict[str, object]]:

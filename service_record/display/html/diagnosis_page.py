@@ -104,7 +104,7 @@ def analysis_sections(
     view = replace(view, width=UNWRAPPED)
     return [
         *_troubles(diagnosis, view, repeats_verdict=repeats_verdict),
-        *_handled(diagnosis, view),
+        *_handled_section(diagnosis, view),
         *_rest(diagnosis),
         *_other_hosts(other_hosts),
         *chart_sections(history, charts, _targets(diagnosis), view, has_styles=has_styles),
@@ -118,7 +118,7 @@ def _troubles(diagnosis: Diagnosis, view: View, *, repeats_verdict: bool) -> Ite
     elif diagnosis.host is not None:
         values = {"sentence": host_sentence(diagnosis.host), "known": diagnosis.host.cause}
         yield section("cause", "Root cause", _TEMPLATE, "host_cause", **values)
-    quoted, more = limit_items(list(_quoted(diagnosis).items()))
+    quoted, more = limit_items(list(_list_quotes(diagnosis).items()))
     if evidence := [(place, _around(place), line) for place, line in quoted]:
         yield section("evidence", "Where it stands", _TEMPLATE, "evidence", lines=evidence, more=more)
     for place, heading, troubles in (
@@ -142,7 +142,7 @@ def _targets(diagnosis: Diagnosis) -> dict[str, str]:
     return targets if diagnosis.root is None else {**targets, diagnosis.root.service: "cause"}
 
 
-def _handled(diagnosis: Diagnosis, view: View) -> Iterator[Section]:
+def _handled_section(diagnosis: Diagnosis, view: View) -> Iterator[Section]:
     shown, more = limit_items(diagnosis.handled)
     if shown:
         cards = [
@@ -192,7 +192,7 @@ def _card(trouble: Trouble, view: View, *, has_sentence: bool = True) -> Markup:
     )
 
 
-def _quoted(diagnosis: Diagnosis) -> dict[str, str]:
+def _list_quotes(diagnosis: Diagnosis) -> dict[str, str]:
     """Return the lines that are quoted, by the place where each stands."""
     quoted: dict[str, str] = {}
     troubles = [one for one in (diagnosis.root, *diagnosis.followers, *diagnosis.others) if one is not None]

@@ -16,7 +16,7 @@ from service_record.display.html.rendering import (
 )
 from service_record.display.html.timeline_page import failure_section
 from service_record.display.phrases import damages, left_out_sentences, name, summary, title
-from service_record.display.table import by_importance, run_lines, table
+from service_record.display.table import run_lines, sort_by_importance, table
 from service_record.display.text import BLANK, Ink, Line, View, count
 from service_record.history import History, ServiceHistory
 
@@ -54,7 +54,7 @@ def show_html(history: History, source: str, units: Iterable[Line], view: View) 
     if lines := [line for line in units if line != BLANK]:
         sections.append(section("units", "Units", "parts.html", "paragraphs", lines=lines))
     services, more = limit_items(
-        [_service(number, each, view) for number, each in enumerate(by_importance(history.services))]
+        [_service(number, each, view) for number, each in enumerate(sort_by_importance(history.services))]
     )
     if services:
         values = {"services": services, "more": more}
