@@ -97,7 +97,8 @@ def command(
             click.echo(f"Waiting for {visible(str(records.directory))}", err=True)
         elif missing := sorted(set(services) - set(live.services())):
             click.echo(f"Waiting for the first record of {visible(', '.join(missing))}", err=True)
-        _show_all(_keep_last(live.look(), selection, lines), show)
+        news = _select(live.look(), selection)
+        _show_all(news if lines is None else deque(news, maxlen=lines), show)
         while True:
             watch.wait(live.due)
             watch.aim()
@@ -106,13 +107,6 @@ def command(
 
 def _select(news: Iterable[tuple[str, Piece]], selection: Selection) -> Iterable[tuple[str, Piece]]:
     return (new for new in news if selection.has(new[1]))
-
-
-def _keep_last(
-    news: Iterable[tuple[str, Piece]], selection: Selection, lines: int | None
-) -> Iterable[tuple[str, Piece]]:
-    selected = _select(news, selection)
-    return selected if lines is None else deque(selected, maxlen=lines)
 
 
 def _show_all(news: Iterable[tuple[str, Piece]], show: _Show) -> None:

@@ -144,6 +144,7 @@ class Questions:
         """
         deadline = Deadline(seconds)
         command = (*_PROGRAM, *arguments)
+        token = {"SERVICE_RECORD_TOKEN_FILE": str(self._token_file)} if self._token_file else {}
         try:
             status, out, error = await asyncio.to_thread(
                 run,
@@ -151,7 +152,7 @@ class Questions:
                 os.environ,
                 deadline,
                 _MAX_ANSWER_BYTES,
-                variables=self._environment(),
+                variables={**os.environ, **token},
                 directory=str(Path.cwd()),  # sources may be relative paths
             )
         except ProgramTimeoutError:
@@ -197,10 +198,6 @@ class Questions:
         for part in ("unknown", "unexpected", "unreadable", "incomplete", "wrongClocks", "copies", "skipped"):
             answer |= {f"{part}Total": len(answer[part]), part: answer[part][:_MAX_CAUSES]}
         return answer | page("causes", answer["causes"], start)
-
-    def _environment(self) -> dict[str, str]:
-        token = {"SERVICE_RECORD_TOKEN_FILE": str(self._token_file)} if self._token_file else {}
-        return {**os.environ, **token}
 
     def mask(self, text: str) -> str:
         """Return a text with secrets masked. Raises QuestionError if a secret would remain."""

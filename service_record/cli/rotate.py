@@ -11,7 +11,7 @@ from service_record.cli.options import SIZE, changed_directory_option, service_a
 from service_record.display.text import count
 from service_record.record.directory import Records
 from service_record.record.visible import visible
-from service_record.rotation import Rotation, RotationError, find_long_records, max_bytes, rotate
+from service_record.rotation import RotationError, find_long_records, max_bytes, rotate
 
 
 @click.command("rotate")
@@ -57,11 +57,8 @@ def _rotate(path: Path, service: str, limit: int) -> bool:
         click.echo(f"Error: {system_error_line(error)}", err=True)
         return False
     if rotation is not None:
-        click.echo(f"{visible(service)}: {_sentence(rotation)}")
+        left_out = count(rotation.entries_left_out, "entry", "entries")
+        bytes_text = f"{rotation.bytes_before} bytes became {rotation.bytes_after}"
+        waiting = "; a writer still has the old file open: rotate again later" if rotation.is_waiting else ""
+        click.echo(f"{visible(service)}: {left_out} left out, {bytes_text}{waiting}")
     return True
-
-
-def _sentence(rotation: Rotation) -> str:
-    waiting = "; a writer still has the old file open: rotate again later" if rotation.is_waiting else ""
-    left_out = count(rotation.entries_left_out, "entry", "entries")
-    return f"{left_out} left out, {rotation.bytes_before} bytes became {rotation.bytes_after}{waiting}"

@@ -21,7 +21,7 @@ from service_record.history import History, ServiceHistory
 from service_record.history.build import Now, true_time
 from service_record.history.critical_chain import Link, critical_chain, startup_end, startup_seconds
 from service_record.history.from_journal import RECORDER
-from service_record.history.outcome import Command, Outcome, Run, Span, Stage, alike, order
+from service_record.history.outcome import Outcome, Run, Span, Stage, alike, order
 from service_record.history.results import ClockStep
 
 _LONGEST: Final = 1e10
@@ -493,18 +493,13 @@ def _rows(service: ServiceHistory, runs: Iterable[Run], clock: BootClock) -> lis
 
 def _spans(run: Run) -> Iterator[tuple[_Key, Span]]:
     yield (RowKind.SERVICE, "", 0, run.service), run
-    for before in (True, False):
+    for before, kind in ((True, RowKind.PRE_COMMAND), (False, RowKind.POST_COMMAND)):
         for command in run.commands:
             if command.is_before is before:
-                yield from _command(command)
+                yield (kind, "", 1, command.name), command
+                yield from _stages(command.stages, command.name, 2)
         if before:
             yield from _stages(run.stages, "", 1)
-
-
-def _command(command: Command) -> Iterator[tuple[_Key, Span]]:
-    kind = RowKind.PRE_COMMAND if command.is_before else RowKind.POST_COMMAND
-    yield (kind, "", 1, command.name), command
-    yield from _stages(command.stages, command.name, 2)
 
 
 def _stages(stages: Iterable[Stage], command: str, depth: int) -> Iterator[tuple[_Key, Span]]:

@@ -276,9 +276,11 @@ class _Layout(msgspec.Struct, frozen=True):
 
 def _list_facts(host: HostSummary, now: float, view: View) -> Iterator[tuple[str, str]]:
     took = host.seconds(now)
-    times = [f"{name} {format_moment(at, view)}" for name, at in _list_times(host) if at is not None]
+    moments = (("begun", host.started_at), ("last update", host.updated_at), ("complete", host.ended_at))
+    times = [f"{name} {format_moment(at, view)}" for name, at in moments if at is not None]
+    since = "" if host.verdict_since is None else f" since {format_moment(host.verdict_since, view)}"
     facts = {
-        "verdict": f"{host.verdict}{_format_since(host, view)}",
+        "verdict": f"{host.verdict}{since}",
         "reason": host.reason,
         "message": one_line(host.message),
         "progress": "" if host.percentage is None else f"{host.percentage:g}%",
@@ -296,14 +298,6 @@ def _describe_build(build: BuildSummary, view: View) -> str:
     begun, took = format_moment(build.started_at, view), duration(build.seconds)
     sentence = f"{named}: {build.verdict}, begun {begun}, {took}"
     return visible(f"{sentence}; {one_line(build.reason)}" if build.reason else sentence)
-
-
-def _list_times(host: HostSummary) -> tuple[tuple[str, float | None], ...]:
-    return ("begun", host.started_at), ("last update", host.updated_at), ("complete", host.ended_at)
-
-
-def _format_since(host: HostSummary, view: View) -> str:
-    return "" if host.verdict_since is None else f" since {format_moment(host.verdict_since, view)}"
 
 
 def format_moment(at: float, view: View) -> str:

@@ -80,23 +80,16 @@ def bar_line(bars: Iterable[Bar], scale: Scale, glyphs: Glyphs) -> Line:
         cells[first:ready] = [(glyphs.bar, ink(bar.look))] * (ready - first)
         cells[ready:last] = [(glyphs.up, Ink.FAINT)] * (last - ready)
     for bar in sorted(bars, key=lambda bar: _RANKS[bar.look]):
-        cells[_cells(bar, scale)[1]] = (_sign(bar, glyphs), ink(bar.look))
-    return _join_cells(cells)
+        sign = glyphs.ongoing if bar.look == Outcome.RUNNING else glyph(bar.look, glyphs)
+        cells[_cells(bar, scale)[1]] = (sign, ink(bar.look))
+    groups = groupby(cells, key=lambda cell: cell[1])
+    return tuple(("".join(text for text, _ in group), color) for color, group in groups)
 
 
 def _cells(bar: Bar, scale: Scale) -> tuple[int, int]:
     """Return the first cell of a bar, and the last, which has its sign."""
     last = scale.cell(bar.end) if bar.end is not None else scale.width - 1
     return (scale.cell(bar.start) if bar.start is not None else last), last
-
-
-def _sign(bar: Bar, glyphs: Glyphs) -> str:
-    return glyphs.ongoing if bar.look == Outcome.RUNNING else glyph(bar.look, glyphs)
-
-
-def _join_cells(cells: Sequence[tuple[str, Ink]]) -> Line:
-    groups = groupby(cells, key=lambda cell: cell[1])
-    return tuple(("".join(text for text, _ in group), color) for color, group in groups)
 
 
 MAX_BOOTS: Final = 3

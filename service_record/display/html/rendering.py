@@ -67,7 +67,7 @@ def make_environment(*loaders: BaseLoader) -> Environment:
     environment.filters |= {
         "anchor": _anchor,
         "ending": exit_text,
-        "percent": _percent,
+        "percent": "{:.3f}%".format,
         "place": location_text,
         "rank_label": rank_label,
     }
@@ -85,10 +85,6 @@ def _escape_invisible(value: object) -> object:
 def _anchor(place: str) -> str:
     """Return the HTML id of the element that quotes the line at a place."""
     return f"at-{re.sub('[^A-Za-z0-9]+', '-', place)}"
-
-
-def _percent(value: float) -> str:
-    return f"{value:.3f}%"
 
 
 @cache
