@@ -1,6 +1,8 @@
 """Clusters in the database: their states, the reports of their controllers, and their logs.
 
 A cluster's stored state is updated when one of its hosts is judged, and with each report of its controller.
+It is not computed when it is read: a state depends on the one before it, and lists are sorted, and metrics
+counted, by state in SQL.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
