@@ -83,7 +83,7 @@ def test_no_history_differs_from_itself(found: History) -> None:
     assert not any(one.differs for one in compare(found, found, latest_entry(found), Tolerance()))
 
 
-def test_a_history_that_is_not_over_does_not_differ_from_itself() -> None:
+def test_unfinished_history_equals_itself() -> None:
     once = [entry(at=0), entry(Phase.STAGE_START, at=1, stage="a")]
     ended = entry(Phase.STAGE_END, at=2, stage="a", result=Result.SUCCESS)
     again = [entry(Phase.STAGE_START, at=3, stage="a"), entry(Phase.STAGE_START, at=900, stage="b")]

@@ -57,7 +57,7 @@ def test_one_long_run_does_not_squeeze_the_others() -> None:
     assert rotate_logs == pytest.approx(release_image / 2, rel=0.05)
 
 
-def test_a_cut_is_said_and_drawn_across_every_row() -> None:
+def test_cut_is_drawn_across_every_row() -> None:
     page = page_of(long_and_short())
     assert "cut out of the axis: 1m 44s to 3d 1s, in which nothing began or ended" in page.texts("p")
     bands = [node for node in page.all("rect") if "cut" in node.classes]
@@ -72,7 +72,7 @@ def test_a_cut_is_said_and_drawn_across_every_row() -> None:
         pytest.param({"job": [entry(at=0), entry(Phase.SERVICE_END, DAYS)]}, id="nothing-is-squeezed"),
     ],
 )
-def test_an_axis_is_whole_where_a_cut_would_show_no_more(records: dict[str, list[Entry]]) -> None:
+def test_useless_cut_of_an_axis_is_not_made(records: dict[str, list[Entry]]) -> None:
     assert axis_of(chart_of(records)).cuts == ()
 
 
@@ -98,7 +98,7 @@ def test_offsets_keep_their_order_on_any_axis(spans: list[tuple[float, float]]) 
 
 
 @pytest.mark.parametrize("end", [1, 7, 89, 95, 100, 3600, 86_399, DAYS])
-def test_every_grid_line_has_a_label_and_the_last_is_on_every_screen(end: float) -> None:
+def test_every_grid_line_has_a_label(end: float) -> None:
     ticks = labelled_ticks(Axis(0, end))
     assert all(tick.label for tick in ticks)
     assert not ticks[-1].is_minor
@@ -110,7 +110,7 @@ def test_every_grid_line_has_a_label_and_the_last_is_on_every_screen(end: float)
         assert labels * 6 <= room
 
 
-def test_grid_lines_stand_on_both_sides_of_a_cut() -> None:
+def test_grid_lines_surround_a_cut() -> None:
     axis = Axis(0, 1000, ((50, 950),))
     parts = [tick.part / 0.95 for tick in labelled_ticks(axis)]
     middle = (1 - CUT_WIDTH) / 2

@@ -71,7 +71,7 @@ def test_repeated_status_is_counted() -> None:
     assert times not in step_line("failed", "failed", "init").rpartition("00:00")[2]
 
 
-def test_step_that_starts_and_fails_repeatedly_counts_each_failure() -> None:
+def test_repeated_failures_of_a_step_are_counted() -> None:
     line = step_line(*["init", "failed"] * 4)
     assert line.endswith(f"  {View().glyphs.times}4")
     assert "10.0s" in line

@@ -58,7 +58,7 @@ def test_every_execution_is_a_bar_with_its_outcome() -> None:
     ]
 
 
-def test_what_it_came_to_is_told_by_signs_and_words_too() -> None:
+def test_outcomes_have_signs_and_words() -> None:
     found = seen(host())
     signs = [node.text for node in found.all("text") if "a" in node.path]
     assert "".join(signs) == "✓✓✓✓▲✓▲✗✗✗✓✓✓✓✗✗✗→→"
@@ -80,7 +80,7 @@ def test_every_failure_stands_with_its_journal_lines() -> None:
     assert "3 times, the last: attempt 3, exit 1 after 30.0s, 2026-11-21 01:08:00Z" in found.texts("p")
 
 
-def test_a_failure_that_the_run_survived_stands_there_too() -> None:
+def test_failure_that_the_run_survived_is_shown() -> None:
     failed = entry(Phase.STAGE_END, 5, stage="try", result=Result.FAILURE, error_message="refused")
     found = seen({"job": [entry(), *stage("try", 1), failed, entry(Phase.SERVICE_END, 9)]})
     assert found.texts("h4") == ["✗ stage try failed"]
@@ -135,7 +135,7 @@ def test_no_text_becomes_markup() -> None:
 
 
 @given(st.text(max_size=40), st.text(max_size=200))
-def test_any_text_is_shown_and_nothing_in_it_acts(name: str, message: str) -> None:
+def test_hostile_text_is_shown_and_harmless(name: str, message: str) -> None:
     found = seen({f"job{name}": failed_run(f"stage{name}", error_message=f"said{message}")})
     assert visible(f"job{name}") in found.texts("h3")
     said = "\n".join(visible(line) for line in f"said{message}".split("\n"))
@@ -145,7 +145,7 @@ def test_any_text_is_shown_and_nothing_in_it_acts(name: str, message: str) -> No
 INKS = ("text", "faint", "link", "success", "failure", "interrupted", "running", "stopped")
 
 
-def test_texts_can_be_read_in_the_light_and_in_the_dark() -> None:
+def test_texts_are_readable_in_both_colour_schemes() -> None:
     palettes = [dict(re.findall(r"--(\w+): (#\w+);", each)) for each in stylesheet().split(":root")[1:]]
     assert len(palettes) == 2
     for palette in palettes:
@@ -164,7 +164,7 @@ def luminance(color: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def test_thousands_of_restarts_make_no_page_that_a_browser_chokes_on() -> None:
+def test_page_of_thousands_of_restarts_stays_small() -> None:
     runs = [one for n in range(3000) for one in attempt(n, failed_run(at=11.0 * n, error_message=f"try {n}"))]
     text = html({"job": runs})
     found = parsed(text)
@@ -174,7 +174,7 @@ def test_thousands_of_restarts_make_no_page_that_a_browser_chokes_on() -> None:
     assert any("2980 earlier executions left out" in cell for cell in found.texts("td"))
 
 
-def test_bars_are_drawn_as_one_only_when_short_close_and_alike() -> None:
+def test_only_short_close_equal_bars_are_joined() -> None:
     good = [entry(at=40), entry(Phase.SERVICE_END, 41)]
     runs = [*(failed_run(at=at) for at in (0, 11, 22)), good, failed_run(at=50), failed_run(at=500)]
     found = build_history([("job", [one for n, run in enumerate(runs) for one in attempt(n, run)])])
@@ -216,12 +216,12 @@ def test_a_page_holds_any_sections() -> None:
     assert [node.text for node in found.all("li") if node.path[-2] == "section"] == ["two\nlines", "<i>"]
 
 
-def test_a_host_without_failures_or_damage_has_no_section_for_them() -> None:
+def test_healthy_host_has_no_failure_section() -> None:
     found = seen({"job": [entry(), entry(Phase.SERVICE_END, 5)]})
     assert found.texts("h2") == ["Boot 1 of 1"]
 
 
-def test_the_same_records_make_the_same_page_with_a_time_that_is_set(tmp_path: Path) -> None:
+def test_page_with_a_set_time_is_reproducible(tmp_path: Path) -> None:
     call = ("timeline", "--output", "html", "--from", str(write_host(tmp_path)))
     pages = [parsed(service_record(*call, SOURCE_DATE_EPOCH=epoch).out) for epoch in ("1795564800", "later")]
     made = [next(text for text in found.texts("p") if text.startswith("page made ")) for found in pages]
@@ -236,7 +236,7 @@ def test_the_command_line_prints_one_page(tmp_path: Path) -> None:
     assert found.texts("h2") == ["Boot 1 of 1", "Failures"]
 
 
-def test_page_of_show_has_failures_first_and_every_service_folded() -> None:
+def test_show_page_has_failures_first() -> None:
     history = build_history(host().items())
     text = show_html(history, "here", (), VIEW)
 
@@ -254,7 +254,7 @@ def test_page_of_show_escapes_what_a_record_says() -> None:
     assert "<img" not in text
 
 
-def test_page_of_show_has_the_newest_runs_of_a_loop() -> None:
+def test_show_page_has_newest_runs_of_a_loop() -> None:
     entries = [
         each for number in range(1, 201) for each in failed_run(invocation_id=f"{number:032x}", pid=number)
     ]
@@ -265,7 +265,7 @@ def test_page_of_show_has_the_newest_runs_of_a_loop() -> None:
     assert f"and {len(history.services[0].runs) - 50} earlier runs" in text
 
 
-def test_page_of_diff_has_a_card_for_each_service_that_differs() -> None:
+def test_diff_page_has_a_card_for_each_difference() -> None:
     answer = service_record("diff", "example:good", "example:failed-stage", "--output", "html")
     found = parsed(answer.out)
 

@@ -50,14 +50,14 @@ def test_nothing_in_them_acts_on_a_terminal(form: type[str]) -> None:
     assert [character for character in "\x00\x1b\x7f\x85\x9b\u202e\u2066" if character in text] == []
 
 
-def test_a_message_of_several_lines_reads_as_such_in_yaml() -> None:
+def test_multiline_message_is_a_literal_block_in_yaml() -> None:
     written = format_yaml(failed("cannot open “完了”:\n\n- it: is not there"))
     lines = [line.strip() for line in written.splitlines()]
     start = lines.index("message: |-")
     assert lines[start + 1 : start + 4] == ["cannot open “完了”:", "", "- it: is not there"]
 
 
-def test_yaml_has_the_fields_in_the_order_of_json_each_written_out() -> None:
+def test_yaml_has_the_fields_in_order_of_json() -> None:
     whole = failed("why")
     assert names_in_order(yaml.compose(format_yaml(whole))) == names_in_order(
         yaml.compose(format_json(whole))
@@ -73,12 +73,12 @@ def names_in_order(node: yaml.Node | None) -> list[str]:
 
 
 @pytest.mark.parametrize("loader", [yaml.SafeLoader, getattr(yaml, "CSafeLoader", yaml.SafeLoader)])
-def test_a_name_that_is_not_utf_8_is_in_yaml_as_every_reader_takes_it(loader: type[yaml.SafeLoader]) -> None:
+def test_name_that_is_not_utf_8_is_valid_yaml(loader: type[yaml.SafeLoader]) -> None:
     written = format_yaml({"source": "/a\udcff", "text": "a\n完了", "odd": "\ud800"})
     assert yaml.load(written, loader) == {"source": r"/a\xff", "text": "a\n完了", "odd": "\ufffd"}
 
 
-def test_the_document_has_the_facts_under_their_names_on_disk() -> None:
+def test_document_uses_the_field_names_of_records() -> None:
     (service,) = json.loads(format_json(failed("why")))["services"]
     assert service["service"] == "job"
     assert service["outcome"] == "failure"
@@ -152,7 +152,7 @@ def written(*pieces: Entry | Malformed) -> list[dict[str, object]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_json_lines_have_each_piece_as_it_was_read_with_its_service() -> None:
+def test_json_lines_have_service_and_piece() -> None:
     start = entry(stage=TROUBLE, extra={"ours": [1]})
     assert written(start, Malformed(2, "{\x9b", "torn"), entry(Phase.SERVICE_END, 1)) == [
         {"service": "job"} | start.to_json(),
@@ -162,5 +162,5 @@ def test_json_lines_have_each_piece_as_it_was_read_with_its_service() -> None:
 
 
 @pytest.mark.parametrize("odd", ["\udc80", 2**80], ids=["lone surrogate", "huge number"])
-def test_what_the_fast_encoder_refuses_is_written_all_the_same(odd: object) -> None:
+def test_values_refused_by_orjson_are_written(odd: object) -> None:
     assert written(entry(extra={"odd": odd}))[0]["odd"] == odd

@@ -110,7 +110,7 @@ def test_drag_zooms_and_keys_move_and_reset(page: Page, files: Path) -> None:
     assert abs(box_of(page)[1] - width) < 2  # the bar in focus has a wider edge
 
 
-def test_stages_fold_and_a_filter_finds_them_all_the_same(page: Page, files: Path) -> None:
+def test_filter_finds_folded_stages(page: Page, files: Path) -> None:
     opened(page, files / "timeline.html")
     whole = shown_rows(page)
     fold = page.get_by_role("button", name="Stages of bootkube")
@@ -130,7 +130,7 @@ def test_stages_fold_and_a_filter_finds_them_all_the_same(page: Page, files: Pat
     assert shown_rows(page) == whole
 
 
-def test_overview_shows_and_moves_the_part_that_is_zoomed(page: Page, files: Path) -> None:
+def test_overview_moves_the_zoomed_part(page: Page, files: Path) -> None:
     opened(page, files / "timeline.html")
     strip, frame = page.locator(".overview svg"), page.locator(".overview .frame")
     expect(strip).to_be_hidden()
@@ -199,7 +199,7 @@ def test_two_fingers_zoom_and_one_moves(browser: Browser, files: Path) -> None:
         assert box_of(page)[0] > before
 
 
-def test_click_on_a_bar_shows_its_entries_and_lines(page: Page, files: Path) -> None:
+def test_click_on_a_bar_shows_its_details(page: Page, files: Path) -> None:
     opened(page, files / "timeline.html").locator(BAR).click()
     panel = page.locator(".panel")
     expect(panel).to_contain_text("bootkube: cvo-bootstrap, attempt 1: failed")
@@ -210,7 +210,7 @@ def test_click_on_a_bar_shows_its_entries_and_lines(page: Page, files: Path) -> 
     expect(page.locator(BAR)).to_be_focused()
 
 
-def test_bar_leads_to_its_line_in_the_folded_table(page: Page, files: Path) -> None:
+def test_bar_links_to_its_folded_table_row(page: Page, files: Path) -> None:
     opened(page, files / "timeline.html")
     place = page.locator('.chart li[data-name="bootkube: wait-for-etcd"] a').get_attribute("href") or ""
     opened(page, Path(f"{files}/timeline.html")).evaluate("place => { location.hash = place }", place)
@@ -232,7 +232,7 @@ def test_copy_buttons_copy_the_command(browser: Browser, files: Path) -> None:
         assert "getent ahosts registry.lab.example.net" in copied
 
 
-def test_page_without_its_script_has_everything_and_no_dead_button(browser: Browser, files: Path) -> None:
+def test_page_without_script_is_complete(browser: Browser, files: Path) -> None:
     with browser.new_context(java_script_enabled=False) as context:
         page = opened(context.new_page(), files / "analyze.html")
         expect(page.get_by_role("heading", name="failed: bootkube in stage cvo-bootstrap")).to_be_visible()

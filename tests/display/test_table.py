@@ -85,14 +85,14 @@ def test_ten_thousand_identical_attempts_take_one_screen() -> None:
     assert page.count("\n") < 24
 
 
-def test_a_service_that_runs_again_still_tells_how_it_failed_before() -> None:
+def test_running_service_shows_its_last_failure() -> None:
     page = text(history(job=[*attempt(1, bootkube()), *attempt(2, [entry(at=60)])]))
     assert "● job running\n  attempt 2, started 2026-11-21 01:06:10Z\n" in page
     assert "before   failed in stage cvo-bootstrap, exit 1 after 10.0s" in page
     assert "bootkube.sh:123" in page
 
 
-def test_a_service_that_succeeded_at_last_is_told_in_short() -> None:
+def test_service_that_succeeded_at_last_is_short() -> None:
     last = attempt(3, [entry(at=60), entry(Phase.SERVICE_END, 61)])
     page = text(history(job=[*attempt(1, bootkube()), *attempt(2, bootkube(20)), *last]))
     assert "✓ job succeeded  attempt 3, after 1.0s, 2026-11-21 01:06:11Z\n" in page
@@ -100,7 +100,7 @@ def test_a_service_that_succeeded_at_last_is_told_in_short() -> None:
     assert "message" not in page
 
 
-def test_a_program_that_a_service_started_does_not_stand_for_it() -> None:
+def test_child_program_does_not_replace_its_service() -> None:
     started = [entry(at=1, pid=9), entry(Phase.SERVICE_END, 2, pid=9)]
     failed = history(job=[entry(), *started, entry(Phase.SERVICE_END, 5, result=Result.FAILURE, exit_code=1)])
     assert "✗ job failed\n  exit 1 after 5.0s" in text(failed)
@@ -108,7 +108,7 @@ def test_a_program_that_a_service_started_does_not_stand_for_it() -> None:
     assert "pid 9" in "".join(render_lines(wide(failed, "here", VIEW), color=False))
 
 
-def test_failures_come_first_the_earliest_of_them_on_top() -> None:
+def test_failures_come_first_earliest_on_top() -> None:
     fine = [entry(), entry(Phase.SERVICE_END, 1)]
     page = text(
         history(a_fine=fine, b_later=failed_run(at=90), c_first=failed_run(at=10), d_running=[entry()])
@@ -117,7 +117,7 @@ def test_failures_come_first_the_earliest_of_them_on_top() -> None:
     assert positions == sorted(positions)
 
 
-def test_running_and_interrupted_are_told_apart_by_word_and_glyph() -> None:
+def test_running_and_interrupted_differ_in_word_and_glyph() -> None:
     liveness = Liveness("c1" * 16, is_at_home=True)
     entries = [entry(), entry(Phase.STAGE_START, 5, stage="pull")]
     page = text(build_history([("job", entries)], liveness))
@@ -163,7 +163,7 @@ def test_end_without_a_result_is_shown_as_unknown() -> None:
     assert "ended with an unknown result after 5.0s, 2026-11-21 01:05:15Z" in page
 
 
-def test_an_approximate_line_says_so_and_an_unknown_one_too() -> None:
+def test_approximate_and_unknown_lines_are_marked() -> None:
     near = failed_run(error_line_approximate=True)
     assert "at       near /usr/local/bin/job.sh:12 in main" in text(history(job=near))
     guessed = [
@@ -172,7 +172,7 @@ def test_an_approximate_line_says_so_and_an_unknown_one_too() -> None:
     assert "at       job.sh in f, line unknown" in text(history(job=guessed))
 
 
-def test_stages_that_ran_again_and_again_are_shown_once() -> None:
+def test_repeated_stages_are_shown_once() -> None:
     tries = [
         one
         for at in range(0, 40, 2)
@@ -194,7 +194,7 @@ def test_of_many_stages_the_last_are_shown() -> None:
     assert "✓ s17" in page
 
 
-def test_damaged_pieces_are_counted_and_the_first_few_shown() -> None:
+def test_damaged_pieces_are_counted() -> None:
     damage = [Malformed(line, f'{{"torn\x1b[2J{line}', "a damaged entry") for line in range(1, 6)]
     page = text(history(job=[*damage, entry()]))
     assert "1 boot, 5 damaged pieces" in page
@@ -215,7 +215,7 @@ def test_what_speaks_against_a_record_is_said(form: Callable[[History, str, View
     assert "  new.json.tmp lies beside it, from a write that did not end\n" in page
 
 
-def test_times_of_several_records_that_are_not_utc_are_doubted_once() -> None:
+def test_local_times_are_reported_once() -> None:
     local = [ServiceHistory(name, utc_offset=timedelta(hours=2)) for name in ("one", "two", "three")]
     page = text(History(tuple(local)))
     assert page.count("times seem") == 1
@@ -224,7 +224,7 @@ def test_times_of_several_records_that_are_not_utc_are_doubted_once() -> None:
     )
 
 
-def test_a_long_line_of_a_message_is_shown_to_its_end() -> None:
+def test_end_of_a_long_message_line_is_shown() -> None:
     said = f"Error: {'initializing source: ' * 20}no such host"
     page = text(history(job=failed_run("pull", error_message=said)))
     assert "message  │ Error: initializing" in page
@@ -232,7 +232,7 @@ def test_a_long_line_of_a_message_is_shown_to_its_end() -> None:
 
 
 @pytest.mark.parametrize(("took", "told"), [(0, "<1s"), (1, "1s"), (59, "59s"), (90, "1m 30s")])
-def test_durations_by_a_clock_of_whole_seconds_have_no_fractions(took: int, told: str) -> None:
+def test_durations_in_whole_seconds_have_no_fractions(took: int, told: str) -> None:
     stages = [
         upstream_entry(Phase.STAGE_START, stage="pull"),
         upstream_entry(Phase.STAGE_END, took, stage="pull"),
@@ -255,7 +255,7 @@ def hostile() -> History:
 
 @pytest.mark.parametrize("width", [60, 80, 200])
 @pytest.mark.parametrize("form", [table, wide], ids=["table", "wide"])
-def test_no_line_is_wider_than_the_page_nor_acts_on_the_terminal(
+def test_lines_fit_the_page_and_are_harmless(
     form: Callable[[History, str, View], Iterable[Line]], width: int
 ) -> None:
     lines = list(render_lines(form(hostile(), "\x1b[2J", replace(VIEW, width=width)), color=False))
@@ -275,7 +275,7 @@ def test_relative_times_count_from_now() -> None:
     assert "exit 1 after 10.0s, 59m 50s ago" in page
 
 
-def test_the_wide_form_has_every_run_with_its_ids_stages_and_commands() -> None:
+def test_wide_form_has_all_facts_of_all_runs() -> None:
     commands = [
         entry(Phase.PRE_COMMAND_START, 0, pre_command="pause"),
         entry(Phase.PRE_COMMAND_END, 2, pre_command="pause"),
@@ -289,7 +289,7 @@ def test_the_wide_form_has_every_run_with_its_ids_stages_and_commands() -> None:
         assert expected in page
 
 
-def test_runs_repeat_each_other_when_they_end_alike_in_the_same_place() -> None:
+def test_runs_with_the_same_end_are_repeats() -> None:
     ends = [failed_run("a"), failed_run("b"), failed_run("a"), failed_run("a", exit_code=2)]
     runs = history(job=[one for n, run in enumerate(ends) for one in attempt(n, run)]).services[0].runs
     found = [(repeat.first.attempt, repeat.last.attempt, repeat.count) for repeat in repeats(runs)]

@@ -95,12 +95,12 @@ def test_wrapping_keeps_to_the_width_and_loses_nothing(text: str) -> None:
     assert "".join(rows).replace(" ", "") == text.replace(" ", "")
 
 
-def test_a_text_with_other_letters_is_wrapped_between_words_too() -> None:
+def test_text_in_other_scripts_is_wrapped_between_words() -> None:
     assert wrap("größer als erlaubt…", 12) == ("größer als", "erlaubt…")
 
 
 @pytest.mark.parametrize("text", ["x" * 99, "完了" * 30, "é完" * 30])
-def test_a_text_cut_within_keeps_its_beginning_and_more_of_its_end(text: str) -> None:
+def test_text_cut_within_keeps_both_ends(text: str) -> None:
     shown = cut_within(f"Error: {text}: no such host", 40, "…")
     assert shown.startswith("Error: ")
     assert shown.endswith(f"{text[-2:]}: no such host")
@@ -118,12 +118,12 @@ def test_a_cut_text_is_marked_and_fits() -> None:
     assert cut("abcdefg", 6, "...") == "abc..."
 
 
-def test_glyphs_are_ascii_where_the_encoding_has_no_others() -> None:
+def test_glyphs_are_ascii_in_a_poor_encoding() -> None:
     assert choose_glyphs("utf-8") == Glyphs()
     assert choose_glyphs("ascii") == choose_glyphs("latin-1") == choose_glyphs("no such") == ASCII
 
 
-def test_colour_is_all_that_tells_a_painted_line_from_a_plain_one() -> None:
+def test_painted_line_differs_only_in_colour() -> None:
     line = (("✗ ", Ink.BAD), ("job", Ink.STRONG), (" failed", Ink.PLAIN))
     (plain,), (colored,) = render_lines([line], color=False), render_lines([line], color=True)
     assert plain == "✗ job failed\n"

@@ -71,7 +71,7 @@ def test_no_line_is_wider_than_the_screen(width: int, apart: bool, by_duration: 
     assert max(map(cell_len, page.splitlines())) <= width
 
 
-def test_what_it_came_to_is_told_by_signs_in_any_encoding() -> None:
+def test_outcomes_have_signs_in_any_encoding() -> None:
     page = drawn(build_history(host().items()), replace(VIEW, glyphs=ASCII))
     assert page.isascii()
     assert re.search(r"x bootkube x3 .*=x .*=x .*=x$", page, re.MULTILINE)
@@ -79,14 +79,14 @@ def test_what_it_came_to_is_told_by_signs_in_any_encoding() -> None:
     assert re.search(r"\+ crio-configure .*=\+", page)
 
 
-def test_the_worst_of_what_ends_in_one_cell_is_seen() -> None:
+def test_worst_outcome_of_a_cell_is_shown() -> None:
     runs = [one for n in range(100) for one in attempt(n, failed_run(at=20.0 * n))[::3]]
     good = attempt(999, [entry(at=2000), entry(Phase.SERVICE_END, 2001)])
     row = next(line for line in drawn(history(job=[*runs, *good])).splitlines() if "job" in line)
     assert re.fullmatch(r"✓ job .101 +10\.0s  │[━✗]✗+", row)
 
 
-def test_services_come_in_the_order_of_their_start_with_their_stages_below() -> None:
+def test_services_are_sorted_by_start() -> None:
     rows = only(build_history(host().items())).rows
     assert [(row.depth, row.name) for row in rows] == [
         (0, "crio-configure"),
@@ -104,7 +104,7 @@ def test_services_come_in_the_order_of_their_start_with_their_stages_below() -> 
     ]
 
 
-def test_stages_at_the_same_time_are_rows_beside_each_other() -> None:
+def test_simultaneous_stages_have_rows_of_equal_depth() -> None:
     record = [
         entry(),
         entry(Phase.STAGE_START, 1, stage="a", stage_id="1"),
@@ -119,7 +119,7 @@ def test_stages_at_the_same_time_are_rows_beside_each_other() -> None:
     assert [(row.depth, row.name) for row in rows] == [(0, "job"), (1, "a"), (2, "inner"), (1, "b")]
 
 
-def test_a_stage_is_below_the_one_that_it_is_in_although_others_began_with_that() -> None:
+def test_stage_is_below_its_parent() -> None:
     record = [
         entry(),
         *(entry(Phase.STAGE_START, 1, stage=name, stage_id=name) for name in "abc"),
@@ -133,7 +133,7 @@ def test_a_stage_is_below_the_one_that_it_is_in_although_others_began_with_that(
     assert [row.name for row in rows] == ["job", "a", "in-a", "b", "in-b", "c", "in-c"]
 
 
-def test_a_stage_of_a_command_is_below_its_command() -> None:
+def test_stage_of_a_command_is_below_it() -> None:
     before = [
         entry(Phase.PRE_COMMAND_START, 1, pre_command="prepare"),
         entry(Phase.STAGE_START, 2, stage="mount", pre_command="prepare"),
@@ -180,7 +180,7 @@ def test_what_runs_is_open_and_lasts_until_now() -> None:
     assert chart.end == 560
 
 
-def test_what_was_interrupted_ends_with_the_last_that_is_known_of_it() -> None:
+def test_interrupted_bar_ends_at_the_last_entry() -> None:
     cut_off = [entry(at=10), *stage("wait", 20), *stage("other", 25, 30)]
     found = history(job=[*cut_off, entry(at=100, boot_id=OTHER_BOOT)])
     rows = charts(found, latest_entry(found))[0].rows
@@ -200,7 +200,7 @@ def test_a_lost_start_is_not_made_up() -> None:
     assert rows[1].longest.seconds is None
 
 
-def test_times_within_a_boot_are_by_uptime_whatever_the_clock_does() -> None:
+def test_times_within_a_boot_are_by_uptime() -> None:
     set_back = timedelta(hours=3)
     late = [entry(Phase.STAGE_START, 50, stage="late"), entry(Phase.SERVICE_END, 60)]
     late = [
@@ -250,7 +250,7 @@ def test_entries_without_dates_are_drawn_by_uptime() -> None:
     assert "not drawn" not in page
 
 
-def test_entries_without_dates_join_the_chart_of_their_boot() -> None:
+def test_undated_entries_join_their_boot() -> None:
     ours = [entry(at=5), entry(Phase.SERVICE_END, 90)]
     found = history(job=ours, other=undated([entry(at=20)], "derived/journal", BOOT_ID))
     assert [bars(row)[0][:2] for row in only(found).rows] == [("success", 65), ("running", 80)]
@@ -278,7 +278,7 @@ def test_upstreams_entries_are_placed_by_the_clock() -> None:
     )
 
 
-def test_a_run_of_upstream_begins_with_its_start_and_not_with_its_pre_commands() -> None:
+def test_upstream_run_begins_with_its_start_entry() -> None:
     before = {"pre_command": "pause"}
     commands = [
         upstream_entry(Phase.PRE_COMMAND_START, 10, **before),
@@ -288,7 +288,7 @@ def test_a_run_of_upstream_begins_with_its_start_and_not_with_its_pre_commands()
     assert [bars(row) for row in only(history(job=run)).rows] == [[("success", 5, 30)], [("success", 0, 4)]]
 
 
-def test_a_run_that_names_no_boot_is_placed_in_the_boot_that_was_then() -> None:
+def test_run_without_boot_id_is_placed_by_time() -> None:
     ours = [*failed_run(), *(replace(one, boot_id=OTHER_BOOT) for one in failed_run(at=1000))]
     theirs = [upstream_entry(at=1003), upstream_entry(Phase.SERVICE_END, 1005)]
     found = history(job=ours, theirs=theirs)
@@ -322,7 +322,7 @@ def test_ticks_are_on_the_axis_and_even(begin: float, span: float, most: int) ->
 
 
 @given(st.floats(0, 1e8), st.floats(0.01, 1e8))
-def test_an_axis_begins_no_later_than_what_is_on_it_and_not_much_earlier(begin: float, span: float) -> None:
+def test_axis_begins_just_before_its_first_bar(begin: float, span: float) -> None:
     assert begin - 0.31 * span <= round_begin(begin, begin + span) <= begin
 
 
@@ -355,13 +355,13 @@ def in_another_zone(found: History, *services: str) -> History:
     return replace(found, services=tuple(zoned))
 
 
-def test_local_times_labelled_utc_are_shown_as_recorded_in_heads_and_rows() -> None:
+def test_local_times_are_shown_as_recorded() -> None:
     page = drawn(in_another_zone(history(a=FROM_UPSTREAM, b=FROM_UPSTREAM), "a", "b"), apart=True)
     assert "from 2026-11-21 01:05:10Z as recorded; times since then, by the clock" in page
     assert re.findall(r"✓ \w .*(2026-11-21 .*Z)", page) == ["2026-11-21 01:05:10Z"] * 2
 
 
-def test_local_times_beside_true_ones_are_put_right_and_said_to_be() -> None:
+def test_local_times_beside_true_ones_are_corrected() -> None:
     own = [replace(one, timestamp=timestamp(5 * 3600 + 5)) for one in (entry(), entry(Phase.SERVICE_END, 1))]
     page = drawn(in_another_zone(history(a=FROM_UPSTREAM, b=own), "a"), apart=True)
     assert "as recorded" not in page
@@ -407,7 +407,7 @@ def test_each_row_is_a_line_of_json_lines(tmp_path: Path) -> None:
     ]
 
 
-def test_the_page_has_no_colour_in_a_pipe_and_has_it_when_asked(tmp_path: Path) -> None:
+def test_colour_in_a_pipe_only_when_asked(tmp_path: Path) -> None:
     write_host(tmp_path)
     plain = service_record("timeline", "--from", tmp_path, COLUMNS="80")
     colored = service_record("timeline", "--from", tmp_path, "--color", "always", COLUMNS="80")
@@ -435,7 +435,7 @@ def test_what_is_asked_for_is_drawn(tmp_path: Path, arguments: str, expected: li
     assert re.findall(r"^ *([✓✗] \w+)", answer.out, re.MULTILINE) == expected
 
 
-def test_a_boot_that_is_not_there_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_missing_boot_is_refused_in_one_line(tmp_path: Path) -> None:
     write_lines(tmp_path / "job.json", *failed_run())
     answer = service_record("timeline", "--from", tmp_path, "--boot", "7")
     assert (answer.status, answer.err) == (3, "Error: no boot 7: the records have 1; 0 is the latest\n")

@@ -44,14 +44,14 @@ def test_sparse_record_is_read_without_its_holes(sparse: Path, verb: str, *, is_
     assert time.monotonic() - begun < 30
 
 
-def test_entries_behind_a_hole_are_read_and_the_hole_is_reported(sparse: Path) -> None:
+def test_entries_behind_a_hole_are_read(sparse: Path) -> None:
     with open_inside(sparse.parent, sparse) as stream:
         pieces = list(read_entries(stream))
     assert [piece for piece in pieces if isinstance(piece, Entry)] == [*failed_run(), entry(at=99)]
     assert any("\0" in piece.text for piece in pieces if not isinstance(piece, Entry))
 
 
-def test_stream_without_holes_has_the_bytes_of_a_file(tmp_path: Path) -> None:
+def test_stream_without_holes_equals_the_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with path.open("wb") as file:
         for at in (0, 3 << 20, 9 << 20):
@@ -71,7 +71,7 @@ def archive(*members: tuple[str, bytes]) -> bytes:
     return packed.getvalue()
 
 
-def test_record_far_larger_than_its_archive_is_read_to_the_limit() -> None:
+def test_inflated_record_is_read_to_the_limit() -> None:
     line = entry().to_line() + b"\n"
     data = archive(("b/bootstrap/services/job.json", line * ((40 << 20) // len(line))))
     record = open_bundle(BytesIO(data)).records["job"]  # type: ignore[arg-type]  # has read1
@@ -93,7 +93,7 @@ def many_members(count: int) -> bytes:
 
 
 @pytest.mark.parametrize("is_directory", [False, True], ids=["archive", "directory"])
-def test_copy_of_too_many_files_has_the_first_of_them(
+def test_copy_of_too_many_files_has_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_directory: bool
 ) -> None:
     monkeypatch.setattr(bundle_verb, "_MAX_FILES", 20)

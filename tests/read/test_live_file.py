@@ -58,7 +58,7 @@ def test_what_is_appended_is_new_once(reader: Reader) -> None:
     assert reader.look(lines(E1, E2, E3)) == [E3]
 
 
-def test_nothing_is_new_in_an_array_that_only_got_room(reader: Reader) -> None:
+def test_array_with_added_room_has_no_new_entry(reader: Reader) -> None:
     assert reader.look(closed(E1)) == [E1]
     assert reader.look(closed(E1, room=2000)) == []
     assert reader.look(closed(E1, E2)) == [E2]
@@ -71,13 +71,13 @@ def test_the_same_entry_written_twice_is_shown_twice(reader: Reader) -> None:
     assert reader.look(lines(E1, E1, E1, E2)) == [E1, E2]
 
 
-def test_a_torn_tail_is_damage_as_soon_as_something_is_written_behind_it(reader: Reader) -> None:
+def test_torn_tail_is_damage_after_the_next_write(reader: Reader) -> None:
     assert reader.look(lines(E1, TORN)) == [E1]
     assert reader.look(lines(E1, TORN, b"\n", E2)) == [Malformed(2, TORN.decode(), "a damaged entry"), E2]
     assert reader.look(lines(E1, TORN, b"\n", E2)) == []
 
 
-def test_a_torn_tail_is_damage_when_nobody_goes_on_writing_it(reader: Reader) -> None:
+def test_torn_tail_is_damage_after_a_while(reader: Reader) -> None:
     assert reader.look(lines(E1, TORN)) == [E1]
     assert reader.following.due == pytest.approx(reader.now + UNFINISHED_SECONDS)
     assert reader.look(lines(E1, TORN), after=UNFINISHED_SECONDS / 2) == []
@@ -88,11 +88,11 @@ def test_a_torn_tail_is_damage_when_nobody_goes_on_writing_it(reader: Reader) ->
     assert reader.look(lines(E1, TORN, b"\n", E2)) == [E2]
 
 
-def test_a_torn_tail_of_old_is_damage_at_the_first_look(reader: Reader) -> None:
+def test_old_torn_tail_is_damage_at_once(reader: Reader) -> None:
     assert len(reader.look(lines(E1, TORN), age=60)) == 2
 
 
-def test_an_entry_that_was_taken_for_damage_is_shown_when_it_is_whole_after_all(reader: Reader) -> None:
+def test_entry_taken_for_damage_is_shown_when_whole(reader: Reader) -> None:
     line = E1.to_line()
     assert len(reader.look(line[:50], age=60)) == 1
     assert reader.look(line) == [E1]
@@ -108,19 +108,19 @@ def test_an_entry_shows_only_when_it_is_whole(reader: Reader, whole: int) -> Non
     assert reader.look(before + line) == [E2]
 
 
-def test_a_parked_line_is_shown_once_when_it_is_taken_into_the_array(reader: Reader) -> None:
+def test_parked_line_moved_into_the_array_is_shown_once(reader: Reader) -> None:
     parked = closed(E1) + b"\n" + lines(E2, E3)
     assert reader.look(parked) == [E1]
     assert reader.look(parked, after=UNSETTLED_SECONDS) == [E2, E3]
     assert reader.look(closed(E1, E2, E3, E4, room=len(parked))) == [E4]
 
 
-def test_a_parked_line_that_was_not_shown_yet_keeps_its_place(reader: Reader) -> None:
+def test_new_parked_line_keeps_its_place(reader: Reader) -> None:
     assert reader.look(closed(E1) + b"\n" + lines(E2)) == [E1]
     assert reader.look(closed(E1, E2, E3)) == [E2, E3]
 
 
-def test_a_parked_line_that_is_just_being_taken_into_the_array_is_shown_once(reader: Reader) -> None:
+def test_parked_line_in_both_places_is_shown_once(reader: Reader) -> None:
     written = b",\n" + E2.to_line()
     parked = closed(E1, room=600) + b"\n" + lines(E2)
     assert reader.look(parked) == [E1]
@@ -130,28 +130,28 @@ def test_a_parked_line_that_is_just_being_taken_into_the_array_is_shown_once(rea
     assert shown + reader.look(closed(E1, E2)) == [E2]
 
 
-def test_what_gets_before_a_parked_line_that_was_shown_is_shown_all_the_same(reader: Reader) -> None:
+def test_entry_inserted_before_a_parked_line_is_shown(reader: Reader) -> None:
     parked = closed(E1) + b"\n" + lines(E3)
     assert reader.look(parked, age=60) == [E1, E3]
     assert reader.look(closed(E1, E2, room=40) + b"\n" + lines(E3)) == [E2]
     assert reader.look(closed(E1, E2, E3, E4)) == [E4]
 
 
-def test_damage_that_is_mended_away_takes_nothing_with_it(reader: Reader) -> None:
+def test_mended_damage_hides_no_entry(reader: Reader) -> None:
     torn = closed(E1).replace(b"\n]", b",\n" + TORN)
     assert reader.look(torn) == [E1]
     assert reader.look(torn, after=UNFINISHED_SECONDS) == [Malformed(3, TORN.decode(), "a damaged entry")]
     assert reader.look(closed(E1, E2)) == [E2]
 
 
-def test_a_new_or_truncated_file_is_read_from_its_beginning(reader: Reader) -> None:
+def test_new_or_truncated_file_is_read_from_its_start(reader: Reader) -> None:
     assert reader.look(lines(E1, E2)) == [E1, E2]
     assert reader.look(b"") == []
     assert reader.look(lines(E3)) == [E3]
     assert reader.look(lines(E4)) == [E4]
 
 
-def test_an_array_that_upstream_writes_again_for_each_entry_has_one_new_one_each_time(reader: Reader) -> None:
+def test_rewritten_upstream_array_has_one_new_entry(reader: Reader) -> None:
     written = [upstream_entry("stage start", at, stage=f"stage {at}") for at in range(4)]
     for count in range(1, 5):
         assert reader.look(array(*written[:count]), age=1) == written[count - 1 : count]
@@ -163,41 +163,39 @@ def test_a_record_in_another_layout_has_nothing_new(reader: Reader) -> None:
     assert reader.look(closed(E1, E2, E3)) == [E3]
 
 
-def test_lines_are_counted_from_the_beginning_of_the_file(reader: Reader) -> None:
+def test_lines_are_counted_from_the_start(reader: Reader) -> None:
     reader.look(lines(E1, b"\n\n", E2))
     (damage,) = reader.look(lines(E1, b"\n\n", E2, b"\n", b"oops\n"), age=60)
     assert damage == Malformed(6, "oops", "not an entry")
 
 
 @pytest.mark.parametrize("content", [lines(E1, E2, E3, E4), closed(E1, E2, E3, E4)], ids=["lines", "array"])
-def test_what_is_skipped_is_not_new_and_lines_are_counted_all_the_same(
-    reader: Reader, content: bytes
-) -> None:
+def test_skipped_entries_count_as_lines(reader: Reader, content: bytes) -> None:
     reader.following.skip(of(content), content.index(E2.to_line().rstrip()) - 5)
     assert reader.look(content) == [E3, E4]
     (damage,) = reader.look(content + b"oops\n", age=60)
     assert damage == Malformed(content.count(b"\n") + 1, "oops", "not an entry")
 
 
-def test_what_was_skipped_is_not_new_in_another_layout_either(reader: Reader) -> None:
+def test_skipped_entries_are_not_new_in_another_layout(reader: Reader) -> None:
     reader.following.skip(of(lines(E1, E2, E3)), 1)
     assert reader.look(lines(E1, E2, E3)) == [E3]
     assert reader.look(array(E1, E2, E3, E4), age=60) == [E4]
 
 
-def test_nothing_is_skipped_where_no_entry_has_a_line_of_its_own(reader: Reader) -> None:
+def test_nothing_is_skipped_without_lines(reader: Reader) -> None:
     reader.following.skip(of(array(E1, E2)), 300)
     assert reader.look(array(E1, E2), age=60) == [E1, E2]
 
 
 @given(RECORD_BYTES)
-def test_one_look_at_a_file_of_old_finds_what_reading_it_finds(content: bytes) -> None:
+def test_first_look_finds_all_pieces_of_a_file(content: bytes) -> None:
     assert Reader().look(content, age=60) == list(read_entries(io.BytesIO(content)))
 
 
 @settings(max_examples=10)
 @given(st.lists(st.integers(1, 5000), max_size=30).map(sorted), st.integers(0, 10))
-def test_a_large_file_is_read_in_chunks_that_hide_nothing(damaged: list[int], long: int) -> None:
+def test_large_file_is_read_in_chunks(damaged: list[int], long: int) -> None:
     pieces: list[Entry | bytes] = [entry(at=at, error_message="x" * 300) for at in range(5000)]
     for place in reversed(damaged):
         pieces.insert(place, b"oops\n" + b"y" * 500_000 * long + b"\n")
@@ -214,9 +212,7 @@ OPERATIONS = st.lists(
 @pytest.mark.parametrize("layout", ["lines", "array"])
 @settings(max_examples=300)
 @given(operations=OPERATIONS, cut=st.floats(0, 1))
-def test_whatever_happens_each_entry_is_shown_once_and_in_order(
-    layout: str, operations: list[str], cut: float
-) -> None:
+def test_each_entry_is_shown_once_and_in_order(layout: str, operations: list[str], cut: float) -> None:
     """After each write a look meets it half done: the first bytes new and the others old, or the reverse."""
     with TemporaryDirectory() as directory:
         path = Path(directory) / "job.json"

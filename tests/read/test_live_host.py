@@ -36,7 +36,7 @@ def is_running(pid: str) -> bool:
         return False
 
 
-def test_output_is_read_while_a_child_keeps_the_pipe(programs: Path) -> None:
+def test_output_is_read_despite_an_open_pipe(programs: Path) -> None:
     pid = programs / "pid"
     write_program(programs / "timedatectl", f"echo 'NTP service: inactive'; sleep 600 & echo $! >{pid}")
     before = time.monotonic()
@@ -47,13 +47,13 @@ def test_output_is_read_while_a_child_keeps_the_pipe(programs: Path) -> None:
     wait_for(lambda: not is_running(pid.read_text().strip()))
 
 
-def test_program_without_end_is_left_out_at_the_deadline(programs: Path) -> None:
+def test_endless_program_is_left_out_at_deadline(programs: Path) -> None:
     write_program(programs / "timedatectl", "echo begun; exec sleep 600")
 
     assert "timedatectl" not in dict(live_contents(seconds=1.0))
 
 
-def test_journal_that_is_not_read_whole_is_left_out(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partly_read_journal_is_left_out(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its runs would seem to go on: their ends may be in the rest."""
     monkeypatch.setattr(derived, "_LIVE_SECONDS", 1.0)
     entry = {"MESSAGE": "Starting job.service - Job...", "UNIT": "job.service", "_PID": "1"}
@@ -69,7 +69,7 @@ def test_journal_that_is_not_read_whole_is_left_out(programs: Path, monkeypatch:
 
 
 @pytest.mark.timeout(10)
-def test_named_pipe_in_place_of_a_log_does_not_block(tmp_path: Path) -> None:
+def test_named_pipe_as_log_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "agent.log")
     with pytest.raises(OSError, match="not a regular file"):
         read_file_end(tmp_path / "agent.log")
@@ -82,7 +82,7 @@ def test_end_of_a_linked_file_is_read(tmp_path: Path) -> None:
     assert (len(tail), tail[-5:]) == (1 << 18, b"last\n")
 
 
-def test_bundle_has_all_evidence_that_analyze_reads_on_the_host() -> None:
+def test_bundle_has_all_evidence_of_the_host() -> None:
     sources = [row.source for row in COLLECTORS]
 
     assert set(HOST_PROGRAMS.values()) <= {one.argv for one in sources if isinstance(one, ProgramSource)}

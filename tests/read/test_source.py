@@ -44,7 +44,7 @@ def test_a_directory_has_one_record_for_each_service(tmp_path: Path) -> None:
     }
 
 
-def test_a_directory_tells_when_a_record_was_written_and_of_which_a_write_did_not_end(tmp_path: Path) -> None:
+def test_directory_has_write_times_and_unfinished_writes(tmp_path: Path) -> None:
     for name in ("one", "two"):
         os.utime(write_lines(tmp_path / f"{name}.json", entry()), (0, 10**9))
     (tmp_path / "two.json.tmp").touch()
@@ -55,7 +55,7 @@ def test_a_directory_tells_when_a_record_was_written_and_of_which_a_write_did_no
     assert source.unfinished == {"two"}
 
 
-def test_a_directory_tells_of_which_records_a_damaged_copy_was_kept_and_reads_it(tmp_path: Path) -> None:
+def test_directory_lists_copies_of_damaged_records(tmp_path: Path) -> None:
     for name in ("one", "two", "three", "four"):
         write_lines(tmp_path / f"{name}.json", entry())
     (tmp_path / "two.json.damaged").write_bytes(b"\0{torn")
@@ -67,7 +67,7 @@ def test_a_directory_tells_of_which_records_a_damaged_copy_was_kept_and_reads_it
     assert "two" in read(source)
 
 
-def test_what_was_damaged_goes_into_a_bundle_and_out_of_it(tmp_path: Path) -> None:
+def test_damaged_copies_survive_a_bundle(tmp_path: Path) -> None:
     write_lines(tmp_path / "job.json", entry())
     (tmp_path / "job.json.damaged").write_bytes(b"\0{torn")
     source = open_source([str(tmp_path)])
@@ -79,7 +79,7 @@ def test_what_was_damaged_goes_into_a_bundle_and_out_of_it(tmp_path: Path) -> No
         assert open_source([str(tmp_path / place)]).damaged["job"]() == b"\0{torn"
 
 
-def test_a_record_with_a_name_of_upstreams_is_read_like_any_other(tmp_path: Path) -> None:
+def test_record_with_upstream_name_is_read(tmp_path: Path) -> None:
     write_array(tmp_path / "kube.let.json", entry())
     write_array(tmp_path / "kube_let.json", entry(), entry(Phase.SERVICE_END, 1))
     assert read(open_source([str(tmp_path)])) == {
@@ -97,12 +97,12 @@ def test_without_a_place_it_is_this_hosts_directory(tmp_path: Path, monkeypatch:
     assert not open_source([str(tmp_path / "job.json")]).is_home
 
 
-def test_a_file_is_the_record_of_the_service_it_is_named_after(tmp_path: Path) -> None:
+def test_file_name_is_the_name_of_its_service(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "job.json", entry())
     assert read(open_source([str(path)])) == {"job": [Phase.SERVICE_START]}
 
 
-def test_several_places_are_read_as_one_each_service_in_the_order_given(tmp_path: Path) -> None:
+def test_several_places_are_read_as_one(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     old = write_lines(tmp_path / "old" / "job.json", entry())
     new = write_lines(tmp_path / "job.json", entry(Phase.SERVICE_END, 1))
@@ -113,13 +113,13 @@ def test_several_places_are_read_as_one_each_service_in_the_order_given(tmp_path
     }
 
 
-def test_a_stream_that_names_its_services_holds_a_record_of_each(tmp_path: Path) -> None:
+def test_stream_with_service_names_has_several_records(tmp_path: Path) -> None:
     named = [entry(extra={"service": name}) for name in ("b", "a", "b")]
     path = write_lines(tmp_path / "all.jsonl", *named)
     assert read(open_source([str(path)])) == {"b": [Phase.SERVICE_START] * 2, "a": [Phase.SERVICE_START]}
 
 
-def test_an_empty_file_is_a_record_without_a_run(tmp_path: Path) -> None:
+def test_empty_file_is_a_record_without_runs(tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     path.touch()
     assert read(open_source([str(path)])) == {"job": []}
@@ -147,7 +147,7 @@ def test_a_bundle_is_told_by_its_content(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("slice_bytes", [1, 300, 10**6])
-def test_a_bundle_is_read_from_standard_input_in_whatever_slices(slice_bytes: int) -> None:
+def test_bundle_is_read_from_a_slow_standard_input(slice_bytes: int) -> None:
     with subprocess.Popen(
         [*PROGRAM, "show", "--from", "-"],
         stdin=subprocess.PIPE,
@@ -185,7 +185,7 @@ def test_a_bundle_leaves_nothing_behind(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
 
 
-def test_what_runs_in_the_latest_boot_of_a_bundle_was_running_then_whatever_runs_here() -> None:
+def test_run_of_a_bundle_ignores_processes_here() -> None:
     gone = entry(boot_id=systemd.boot_id(), pid=2**22 + 1)
     archive = tar(record("now", gone), record("then", entry(at=-1000)))
     answer = service_record("show", "--output", "json", "--from", "-", stdin=archive)
@@ -202,7 +202,7 @@ def test_what_runs_in_the_latest_boot_of_a_bundle_was_running_then_whatever_runs
         "agent-gather/var/log/openshift",
     ],
 )
-def test_a_bundle_that_was_unpacked_is_found_in_its_directory(tmp_path: Path, below: str) -> None:
+def test_unpacked_bundle_is_found(tmp_path: Path, below: str) -> None:
     (tmp_path / below).mkdir(parents=True)
     write_array(tmp_path / below / "bootkube.json", entry())
     source = open_source([str(tmp_path)])
@@ -210,14 +210,14 @@ def test_a_bundle_that_was_unpacked_is_found_in_its_directory(tmp_path: Path, be
     assert (source.name, source.is_snapshot) == (str(tmp_path / below), True)
 
 
-def test_of_several_bundles_in_a_directory_none_is_chosen(tmp_path: Path) -> None:
+def test_one_of_several_bundles_is_not_chosen(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name / "bootstrap" / "services").mkdir(parents=True)
     with pytest.raises(SourceError, match=r"several bundles.*give one of .*/a/bootstrap.*/b/bootstrap"):
         open_source([str(tmp_path)])
 
 
-def test_records_beside_a_bundle_are_those_of_the_directory(tmp_path: Path) -> None:
+def test_records_beside_a_bundle_are_read(tmp_path: Path) -> None:
     (tmp_path / "log-bundle-1" / "bootstrap" / "services").mkdir(parents=True)
     write_lines(tmp_path / "job.json", entry())
     source = open_source([str(tmp_path)])
@@ -231,7 +231,7 @@ def test_a_compressed_record_is_read(tmp_path: Path, compress: Callable[[bytes],
     assert read(open_source([str(path)])) == {"job": [Phase.SERVICE_START]}
 
 
-def test_a_compressed_stream_holds_the_records_that_it_names(tmp_path: Path) -> None:
+def test_compressed_stream_has_named_records(tmp_path: Path) -> None:
     lines = b"".join(entry(extra={"service": name}).to_line() for name in ("b", "a"))
     (tmp_path / "all.jsonl.gz").write_bytes(gzip.compress(lines))
     assert list(read(open_source([str(tmp_path / "all.jsonl.gz")]))) == ["b", "a"]
@@ -246,9 +246,7 @@ def test_a_compressed_stream_holds_the_records_that_it_names(tmp_path: Path) -> 
     ],
     ids=["without records", "truncated", "zip"],
 )
-def test_an_archive_with_nothing_to_read_says_why_in_one_line(
-    tmp_path: Path, content: bytes, told: str
-) -> None:
+def test_archive_with_nothing_to_read_says_why(tmp_path: Path, content: bytes, told: str) -> None:
     path = tmp_path / "bundle"
     path.write_bytes(content)
     answer = service_record("show", "--from", path)
@@ -256,7 +254,7 @@ def test_an_archive_with_nothing_to_read_says_why_in_one_line(
     assert re.search(told.replace("*", "[*]"), answer.err)
 
 
-def test_control_characters_in_the_names_of_an_archive_do_not_reach_the_terminal() -> None:
+def test_control_characters_in_archive_names_are_escaped() -> None:
     link = header(f"{SERVICES}/\x1b[2J.json", type=tarfile.SYMTYPE)
     answer = service_record("show", "--from", "-", stdin=tar(link, record("\x1b[31mred\n", entry())))
     assert "\x1b" not in answer.out + answer.err
@@ -267,7 +265,7 @@ def test_control_characters_in_the_names_of_an_archive_do_not_reach_the_terminal
 @pytest.mark.parametrize(
     ("name", "expected"), [("absent", "No such file or directory"), ("empty", r"no \*\.json file there")]
 )
-def test_a_place_without_records_is_named_in_one_line(tmp_path: Path, name: str, expected: str) -> None:
+def test_place_without_records_is_named(tmp_path: Path, name: str, expected: str) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises((SourceError, FileNotFoundError), match=expected) as caught:
         open_source([str(tmp_path / name)])
@@ -281,7 +279,7 @@ def test_a_missing_default_directory_says_what_to_do(tmp_path: Path, monkeypatch
         open_source()
 
 
-def test_this_process_is_alive_and_one_that_ended_is_not() -> None:
+def test_ended_process_is_not_alive() -> None:
     with subprocess.Popen(["/bin/sleep", "60"]) as sleep:
         assert is_alive(sleep.pid, systemd.uptime())
         sleep.kill()
@@ -290,7 +288,7 @@ def test_this_process_is_alive_and_one_that_ended_is_not() -> None:
     assert not is_alive(sleep.pid, systemd.uptime())
 
 
-def test_a_pid_that_another_process_inherited_is_not_the_one_recorded() -> None:
+def test_reused_pid_is_not_the_recorded_process() -> None:
     now = some(systemd.uptime())
     with subprocess.Popen(["/bin/sleep", "60"]) as sleep:
         assert is_alive(sleep.pid, now + 5)
@@ -298,15 +296,13 @@ def test_a_pid_that_another_process_inherited_is_not_the_one_recorded() -> None:
         sleep.kill()
 
 
-def test_only_the_hosts_own_directory_rules_other_boots_out(tmp_path: Path) -> None:
+def test_only_own_directory_excludes_other_boots(tmp_path: Path) -> None:
     write_lines(tmp_path / "job.json", *failed_run())
     liveness = liveness_for(open_source([str(tmp_path)]))
     assert (liveness.boot_id, liveness.is_at_home) == (systemd.boot_id(), False)
 
 
-def test_records_of_this_host_beside_those_of_another_are_not_certainly_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_of_two_hosts_are_not_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home, other = tmp_path / "home", tmp_path / "other"
     for directory in (home, other):
         directory.mkdir()
@@ -359,9 +355,7 @@ FOREIGN = {
     ids=" ".join,
 )
 @pytest.mark.parametrize("kind", FOREIGN)
-def test_a_file_that_is_no_bundle_and_no_record_is_refused_by_every_verb(
-    kind: str, command: list[str], tmp_path: Path
-) -> None:
+def test_foreign_file_is_refused_by_every_verb(kind: str, command: list[str], tmp_path: Path) -> None:
     content, looks = FOREIGN[kind]
     path = tmp_path / "bundle.tar.gz"
     path.write_bytes(content)
@@ -388,7 +382,7 @@ def test_a_file_that_is_no_bundle_and_no_record_is_refused_by_every_verb(
     ids=str,
 )
 @pytest.mark.parametrize("kind", ["HTML", "HTML in gzip", "XML", "binary"])
-def test_standard_input_that_is_no_bundle_and_no_record_is_refused_by_every_verb(
+def test_foreign_standard_input_is_refused_by_every_verb(
     kind: str, command: list[str], name: str, tmp_path: Path
 ) -> None:
     content, looks = FOREIGN[kind]
@@ -410,12 +404,12 @@ def test_validate_names_the_verb_that_reads_journals(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", bytes(4096), b'{"torn'], ids=["empty", "NULs", "torn"])
-def test_a_damaged_record_on_standard_input_is_not_refused(content: bytes) -> None:
+def test_damaged_record_on_stdin_is_accepted(content: bytes) -> None:
     assert service_record("show", "--from", "-", stdin=content).status == 0
 
 
 @pytest.mark.parametrize("kind", [kind for kind in FOREIGN if kind != "HTML in gzip"])
-def test_a_copy_is_not_made_of_what_only_is_called_like_an_archive(kind: str, tmp_path: Path) -> None:
+def test_file_named_like_an_archive_is_not_copied(kind: str, tmp_path: Path) -> None:
     content, looks = FOREIGN[kind]
     path = tmp_path / "bundle.tar.gz"
     path.write_bytes(content)
@@ -436,7 +430,7 @@ def invoked(*arguments: str) -> Result:
     return CliRunner().invoke(main, arguments, prog_name="service-record")
 
 
-def test_a_record_on_standard_input_is_read_from_where_it_stands(tmp_path: Path) -> None:
+def test_standard_input_is_read_from_its_position(tmp_path: Path) -> None:
     lines = [one.to_line() for one in failed_run("pull")]
     path = tmp_path / "job.json"
     path.write_bytes(b"skipped\n" + b"".join(lines) + b"torn\n")

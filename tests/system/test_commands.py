@@ -60,7 +60,7 @@ def test_commands_and_their_service_are_one_run(machine: Machine) -> None:
     assert [command.name for command in run.commands] == ["prepare", "tidy-up"]
 
 
-def test_a_failed_pre_command_is_the_failure_of_a_service_that_never_started(machine: Machine) -> None:
+def test_failed_pre_command_fails_its_service(machine: Machine) -> None:
     (run,) = machine.runs("unprepared")
 
     assert run.outcome is Outcome.FAILURE
@@ -71,7 +71,7 @@ def test_a_failed_pre_command_is_the_failure_of_a_service_that_never_started(mac
     assert "/no/such/file" in run.facts.message
 
 
-def test_a_killed_service_is_closed_although_it_has_a_post_command(machine: Machine) -> None:
+def test_killed_service_with_post_command_is_closed(machine: Machine) -> None:
     (run,) = machine.runs("killed")
 
     assert run.outcome is Outcome.FAILURE
@@ -79,7 +79,7 @@ def test_a_killed_service_is_closed_although_it_has_a_post_command(machine: Mach
     assert [command.outcome for command in run.commands] == [Outcome.SUCCESS, Outcome.SUCCESS]
 
 
-def test_a_service_that_knows_nothing_of_us_is_recorded_beside_its_command_that_does(
+def test_unaware_service_is_recorded_beside_its_command(
     machine: Machine,
 ) -> None:
     (run,) = machine.runs("unaware")
@@ -93,7 +93,7 @@ def test_a_service_that_knows_nothing_of_us_is_recorded_beside_its_command_that_
     ] == [run.pid]
 
 
-def test_a_service_that_was_never_started_is_recorded_without_a_process(machine: Machine) -> None:
+def test_unstarted_service_is_recorded_without_process(machine: Machine) -> None:
     assert machine.phases("unaware-unprepared") == ["service start", "service end"]
     assert {entry.pid for entry in machine.entries("unaware-unprepared")} == {None}
     (run,) = machine.runs("unaware-unprepared")
@@ -108,7 +108,7 @@ def test_a_service_whose_program_is_missing_is_recorded(machine: Machine) -> Non
     assert (run.outcome, run.facts.exit_code) == (Outcome.FAILURE, 203)
 
 
-def test_every_attempt_up_to_the_start_limit_is_a_run(machine: Machine) -> None:
+def test_attempts_up_to_start_limit_are_runs(machine: Machine) -> None:
     runs = machine.runs("again")
 
     assert [run.attempt for run in runs] == list(range(1, ATTEMPTS + 1))
@@ -116,7 +116,7 @@ def test_every_attempt_up_to_the_start_limit_is_a_run(machine: Machine) -> None:
     assert len({run.invocation_id for run in runs}) == ATTEMPTS
 
 
-def test_a_failure_has_the_journal_lines_of_its_own_attempt(machine: Machine) -> None:
+def test_failure_has_lines_of_its_attempt(machine: Machine) -> None:
     for run in machine.runs("again"):
         assert run.facts.message is not None
         assert run.facts.message.count("/no/such/file") == 1

@@ -150,9 +150,7 @@ def of(machine: Machine, name: str) -> Run:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_systemd_saw_counts_and_an_end_with_which_it_agrees_is_left_alone(
-    machine: Machine, name: str
-) -> None:
+def test_end_that_agrees_with_systemd_stays(machine: Machine, name: str) -> None:
     case, run = CASES[name], of(machine, name)
     ends = [entry for entry in machine.entries(name) if entry.phase is Phase.SERVICE_END]
     (recorded,) = [run for run in machine.runs(name) if run.stages or not case.stages][:1]

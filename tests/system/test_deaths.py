@@ -97,7 +97,7 @@ def machine(shared_machine: Machine) -> Machine:
 
 
 @pytest.mark.parametrize("name", DEATHS)
-def test_the_record_says_once_how_and_in_which_stage_it_ended(machine: Machine, name: str) -> None:
+def test_record_has_one_end_with_its_stage(machine: Machine, name: str) -> None:
     death, phases = DEATHS[name], machine.phases(name)
 
     (run,) = machine.runs(name)
@@ -111,7 +111,7 @@ def test_the_record_says_once_how_and_in_which_stage_it_ended(machine: Machine, 
 
 
 @pytest.mark.parametrize("name", [name for name, death in DEATHS.items() if ARRAY in death.settings])
-def test_a_record_in_the_array_layout_is_one_closed_array(machine: Machine, name: str) -> None:
+def test_array_record_is_one_closed_array(machine: Machine, name: str) -> None:
     entries = json.loads(machine.records.path(name).read_bytes())
 
     assert [entry["phase"] for entry in entries] == [entry.phase for entry in machine.entries(name)]

@@ -158,9 +158,7 @@ def test_command_whose_failure_is_ignored_is_not_the_reason(machine: Machine) ->
 @pytest.mark.parametrize(
     ("name", "outcome"), [("py-stopped", Outcome.STOPPED), ("py-killed", Outcome.FAILURE)]
 )
-def test_stages_of_python_end_once_where_a_signal_ends_them(
-    machine: Machine, name: str, outcome: Outcome
-) -> None:
+def test_python_stages_ended_by_signal_end_once(machine: Machine, name: str, outcome: Outcome) -> None:
     (run,) = machine.runs(name)
 
     assert [(stage.name, stage.depth, stage.outcome) for stage in run.stages] == [
@@ -180,7 +178,7 @@ def test_failure_of_a_user_has_its_journal_lines(machine: Machine, name: str) ->
     assert machine.phases(name).count("service end") == (2 if name == "bash-user" else 1)
 
 
-def test_journal_lines_of_a_user_are_not_doubled_by_the_exception(machine: Machine) -> None:
+def test_exception_does_not_double_journal_lines(machine: Machine) -> None:
     (run,) = machine.runs("python-user")
 
     assert run.facts.message is not None

@@ -111,7 +111,7 @@ def test_the_verdict_knows_what_systemd_knows(
     assert f"= {status}" in rest
 
 
-def test_a_failed_unit_comes_with_the_command_that_failed_and_what_to_run_next(
+def test_failed_unit_has_command_and_next_steps(
     answers: dict[str, str],
 ) -> None:
     page = " ".join(answers["dependency"].split())
@@ -119,7 +119,7 @@ def test_a_failed_unit_comes_with_the_command_that_failed_and_what_to_run_next(
     assert "next systemctl status prepared.service journalctl --boot --unit=prepared.service" in page
 
 
-def test_a_systemd_that_hangs_is_waited_for_two_seconds_and_is_said_to(answers: dict[str, str]) -> None:
+def test_hanging_systemd_is_reported_after_two_seconds(answers: dict[str, str]) -> None:
     assert "Warning: systemd does not answer; which units failed is not known" in answers["hung"]
     assert "✓ succeeded: no record tells of a failure; systemd does not say which units" in answers["hung"]
     seconds = re.search(r"^took (\d+)$", answers["hung"], re.MULTILINE)
@@ -127,7 +127,7 @@ def test_a_systemd_that_hangs_is_waited_for_two_seconds_and_is_said_to(answers: 
     assert int(seconds[1]) < 20
 
 
-def test_a_host_without_records_is_judged_by_its_failed_units(answers: dict[str, str]) -> None:
+def test_host_without_records_is_judged_by_units(answers: dict[str, str]) -> None:
     answer = answers["unrecorded"]
     assert '"verdict": "failed"' in answer
     assert '"unit": "mnt-data.mount"' in answer

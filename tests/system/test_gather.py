@@ -85,7 +85,7 @@ def news(machine: Machine) -> Gathered:
 
 
 @pytest.mark.parametrize("name", ["whole", "news"])
-def test_nothing_fails_or_hangs_on_a_host_that_has_little(machine: Machine, name: str) -> None:
+def test_poor_host_causes_no_failure(machine: Machine, name: str) -> None:
     collectors = Gathered(machine, name).collectors.values()
 
     assert len(collectors) == len(COLLECTORS)
@@ -116,7 +116,7 @@ def test_what_the_host_does_not_have_is_absent(whole: Gathered) -> None:
     assert whole.statuses("journal-crio") == {"empty"}
 
 
-def test_timings_of_a_boot_that_is_not_finished_are_absent(whole: Gathered) -> None:
+def test_unfinished_boot_has_no_timings(whole: Gathered) -> None:
     assert whole.statuses("startup", "blame", "critical-chain") == {"absent"}
     assert whole.collectors["blame"]["reason"].startswith("Bootup is not yet finished")
     assert "Id=kubelet.service" in whole.text("bootstrap/systemd/unit-times.txt")
@@ -130,9 +130,7 @@ def test_a_failed_unit_has_its_status_and_its_journal(whole: Gathered) -> None:
     assert "the node has no address" not in whole.text("bootstrap/journals/bootkube.log")
 
 
-def test_what_a_child_process_said_is_known_by_the_invocation_of_its_run(
-    machine: Machine, whole: Gathered
-) -> None:
+def test_child_output_belongs_to_its_run(machine: Machine, whole: Gathered) -> None:
     (invocation,) = {one.invocation_id for one in machine.entries("prepared")}
     member = f"bootstrap/journals/invocations/prepared-{invocation}.log"
     assert f"]: {HELPERS}" in whole.text(member)
@@ -143,7 +141,7 @@ def test_what_a_child_process_said_is_known_by_the_invocation_of_its_run(
     assert [line.place.path for line in said] == [member]
 
 
-def test_the_records_of_the_bundle_are_those_of_the_host(machine: Machine, whole: Gathered) -> None:
+def test_bundle_has_the_records_of_the_host(machine: Machine, whole: Gathered) -> None:
     for service in ("bootkube", "kubelet"):
         gathered = json.loads(whole.text(f"bootstrap/services/{service}.json"))
         assert gathered == [entry.to_json() for entry in machine.entries(service)]

@@ -91,7 +91,7 @@ def test_service_of_a_user_leaves_nothing_in_the_inbox(machine: Machine) -> None
     assert listed(machine, "by-user") == []
 
 
-def test_file_of_root_is_collected_when_the_next_service_ends(machine: Machine) -> None:
+def test_file_of_root_is_collected_at_next_end(machine: Machine) -> None:
     (run,) = machine.runs("early")
 
     assert listed(machine, "while-read-only") == ["early", "stopped-early"]
@@ -100,20 +100,20 @@ def test_file_of_root_is_collected_when_the_next_service_ends(machine: Machine) 
     assert [stage.name for stage in run.stages] == ["work"]
 
 
-def test_files_of_a_service_are_added_in_the_order_of_uptime(machine: Machine) -> None:
+def test_files_are_added_in_order_of_uptime(machine: Machine) -> None:
     ends = [entry for entry in machine.entries("left-twice") if entry.phase == "service end"]
 
     assert [entry.uptime for entry in ends] == [9.5, 10.5]
 
 
-def test_file_of_a_running_service_is_collected_at_its_end(machine: Machine) -> None:
+def test_file_of_running_service_waits_for_its_end(machine: Machine) -> None:
     (run,) = machine.runs("stopped-early")
 
     assert listed(machine, "at-the-end") == []
     assert (run.outcome, [stage.name for stage in run.stages]) == (Outcome.STOPPED, ["work"])
 
 
-def test_file_is_collected_at_the_next_end_if_its_own_helper_failed(machine: Machine) -> None:
+def test_next_end_collects_after_a_failed_helper(machine: Machine) -> None:
     run = ["service start", "stage start work", "stage end work", "service end"]
     assert listed(machine, "without-helper") == ["left"]
     assert listed(machine, "with-helper") == []

@@ -171,9 +171,7 @@ def test_a_host_without_python_has_none(host: DebianMachine) -> None:
     assert host.boot("compgen -c python; compgen -c pypy; echo none") == "none\n"
 
 
-def test_what_ignition_brings_reports_both_boots_and_the_laptop_names_the_cause_of_the_first(
-    tmp_path: Path, executable: Path, host: DebianMachine
-) -> None:
+def test_ignition_host_reports_both_boots(tmp_path: Path, executable: Path, host: DebianMachine) -> None:
     bare = files(host.disk)
     with assisted() as (server, installed):
         brought = apply(config(tmp_path, installed, executable), host.disk)

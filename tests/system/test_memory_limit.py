@@ -44,7 +44,7 @@ def limit(machine: Machine) -> Iterator[str]:
         yield "signal" if groups else "oom-kill"
 
 
-def test_a_kill_at_the_memory_limit_ends_the_run_as_a_failure(machine: Machine, limit: str) -> None:
+def test_memory_limit_kill_is_a_failure(machine: Machine, limit: str) -> None:
     machine.drop_in("greedy")
     machine.boot("start greedy; rest greedy")
 

@@ -90,7 +90,7 @@ def test_the_commands_put_our_shim_there_and_upstreams_back(said: list[str]) -> 
     ]
 
 
-def test_a_record_that_upstream_began_stays_an_array_and_a_new_one_is_one(recorded: Path) -> None:
+def test_upstream_record_stays_an_array(recorded: Path) -> None:
     upstream = UpstreamReader.of_gathered(recorded)
 
     assert [upstream.judge(unit).starts for unit in ("release-image", "approve-csr")] == [2, 1]
@@ -98,7 +98,7 @@ def test_a_record_that_upstream_began_stays_an_array_and_a_new_one_is_one(record
     assert (recorded / "progress.json").read_bytes().startswith(b'{"timestamp"')
 
 
-def test_a_service_that_upstreams_shim_had_started_is_recorded_once_more_by_the_exit_helper(
+def test_exit_helper_closes_run_of_upstream_shim(
     recorded: Path,
 ) -> None:
     assert UpstreamReader.of_gathered(recorded).judge("bootkube").starts == 2
@@ -115,7 +115,7 @@ def test_upstreams_shim_goes_on_with_every_record_of_ours(said: list[str], machi
         assert [entry.recorder for entry in machine.entries(unit)].count(f"bash/{__version__}") == 1
 
 
-def test_the_manager_chooses_the_array_layout_for_older_versions_of_systemd(tmp_path: Path) -> None:
+def test_manager_sets_array_layout_for_old_systemd(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     directory = tmp_path / "configuration"
     directory.mkdir()

@@ -178,7 +178,7 @@ def test_end_is_recorded_once(machine: Machine, name: str, outcome: Outcome, req
     assert machine.records.path(name).stat().st_mode & 0o777 == 0o640
 
 
-def test_unit_whose_name_ends_in_service_twice_has_one_record(machine: Machine) -> None:
+def test_doubled_service_suffix_has_one_record(machine: Machine) -> None:
     assert [e.stage for e in machine.entries("aware_service") if e.phase == "stage end"] == ["work"]
 
 
@@ -188,13 +188,13 @@ def test_shutdown_is_the_request_where_the_host_goes_down(machine: Machine) -> N
     assert (run.outcome, run.facts.stop_request) == (Outcome.STOPPED, "shutdown")
 
 
-def test_partner_of_a_service_that_does_not_record_is_named(machine: Machine) -> None:
+def test_partner_of_an_unrecorded_service_is_named(machine: Machine) -> None:
     (run,) = machine.runs("bound")
 
     assert run.facts.stopped_with == "partner.service"
 
 
-def test_failure_is_recorded_where_the_helper_exceeds_the_time_to_stop(machine: Machine) -> None:
+def test_failure_is_recorded_despite_a_slow_helper(machine: Machine) -> None:
     (run,) = machine.runs("short-of-time")
 
     assert (run.outcome, run.facts.exit_code) == (Outcome.FAILURE, 1)
@@ -218,7 +218,7 @@ def test_duration_is_right_where_the_clock_was_set(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("name", [r"with\x2ddash", "slow-helper"])
-def test_end_is_recorded_without_a_usable_copy_of_the_uptime(machine: Machine, name: str) -> None:
+def test_end_is_recorded_without_uptime_copy(machine: Machine, name: str) -> None:
     runs = machine.runs(name)
 
     assert [run.outcome for run in runs] == [Outcome.SUCCESS] * 2

@@ -75,7 +75,7 @@ def upstream(machine: Machine, layout: str) -> UpstreamReader:
     return read_by_upstream(machine.records.directory, layout)
 
 
-def test_each_unit_has_the_record_that_is_called_like_it_and_there_is_no_other(machine: Machine) -> None:
+def test_each_unit_has_only_its_record(machine: Machine) -> None:
     assert sorted(machine.records.services()) == sorted(UNITS)
 
 
@@ -90,7 +90,7 @@ def test_a_unit_that_ended_well_is_a_success(upstream: UpstreamReader, unit: str
     assert upstream.judge(unit).successful
 
 
-def test_bootkube_that_systemd_started_again_is_two_attempts_and_a_success(upstream: UpstreamReader) -> None:
+def test_restarted_bootkube_has_two_attempts(upstream: UpstreamReader) -> None:
     judgement = upstream.judge("bootkube")
 
     assert (judgement.starts, judgement.failing_stage) == (2, "api-bootstrap")
@@ -99,9 +99,7 @@ def test_bootkube_that_systemd_started_again_is_two_attempts_and_a_success(upstr
     assert upstream.complaint() is None
 
 
-def test_a_service_that_systemd_stopped_in_a_stage_has_failed_in_that_to_upstream_too(
-    upstream: UpstreamReader, machine: Machine
-) -> None:
+def test_stop_in_a_stage_is_a_failure_to_upstream(upstream: UpstreamReader, machine: Machine) -> None:
     judgement = upstream.judge("stopped")
 
     assert (judgement.successful, judgement.failing_stage) == (False, "api-bootstrap")
@@ -118,7 +116,7 @@ def service_ends(machine: Machine, service: str) -> list[Entry]:
     return [entry for entry in machine.entries(service) if entry.phase == "service end"]
 
 
-def test_a_script_that_a_pre_command_runs_records_as_the_unit_and_is_its_only_run(machine: Machine) -> None:
+def test_script_of_a_pre_command_records_as_its_unit(machine: Machine) -> None:
     told = machine.phases("agent")
 
     assert (told[0], told[-1]) == ("service start", "service end")

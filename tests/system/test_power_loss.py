@@ -24,7 +24,7 @@ def machine(shared_machine: Machine) -> Machine:
     return shared_machine
 
 
-def test_right_after_it_the_verdict_names_it_though_nothing_has_recorded_yet(machine: Machine) -> None:
+def test_verdict_names_it_before_any_record(machine: Machine) -> None:
     program = "/venv/bin/python /venv/bin/service-record"
 
     found = machine.boot(f"""

@@ -88,7 +88,7 @@ def test_within_a_function_the_stack_leads_to_that_line(machine: Machine) -> Non
 
 
 @pytest.mark.parametrize("service", ["in-function", "at-top-level"])
-def test_show_puts_stage_line_and_journal_in_front_of_a_person(machine: Machine, service: str) -> None:
+def test_show_has_stage_line_and_journal(machine: Machine, service: str) -> None:
     shown = machine.show(service)
 
     assert "apply" in shown

@@ -220,7 +220,7 @@ def registered(journey: Journey) -> Host:
     return service.rules.register(journey.desk.infra_env, role="master", status="known", stage="")
 
 
-def test_a_single_node_is_seen_through_its_live_system_and_its_disk(journey: Journey, tmp_path: Path) -> None:
+def test_single_node_is_seen_in_both_boots(journey: Journey, tmp_path: Path) -> None:
     desk, machine = journey.desk, journey.machine
     journey.make_live(tmp_path / "live", "Restart=on-failure", "RestartSec=200ms")
     with journey.booting(LIVE) as leave:
@@ -265,9 +265,7 @@ def test_a_single_node_is_seen_through_its_live_system_and_its_disk(journey: Jou
     assert (disk / "var/lib/node-joined").exists(), "later boots have neither of the two services"
 
 
-def test_of_a_live_system_that_fails_and_loses_its_power_the_cause_is_known(
-    journey: Journey, tmp_path: Path
-) -> None:
+def test_cause_survives_power_loss_of_live_system(journey: Journey, tmp_path: Path) -> None:
     journey.make_live(tmp_path / "live")
     with journey.booting(FAILS) as leave:
         leave("discovered")

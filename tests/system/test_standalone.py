@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 
-def test_it_reports_a_boot_and_ships_within_the_sandbox_of_the_unit(tmp_path: Path, executable: Path) -> None:
+def test_reporter_works_within_its_sandbox(tmp_path: Path, executable: Path) -> None:
     with local_server() as server:
         installed = server.rules.expect(TOKEN)
         host = ReporterHost(tmp_path, installed)

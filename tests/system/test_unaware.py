@@ -83,7 +83,7 @@ def test_it_is_found_by_its_name(shown: dict[str, Any]) -> None:
     assert "daemon running" in shown["named"]
 
 
-def test_a_service_that_dies_in_the_first_second_of_a_boot_is_recorded(tmp_path: Path) -> None:
+def test_death_in_the_first_second_is_recorded(tmp_path: Path) -> None:
     machine = Machine(tmp_path, is_its_own_clock=True)
     machine.unit("early", "Type=oneshot", "ExecStart=/bin/false")
     machine.unit("later", "Type=oneshot", "ExecStart=/bin/false")

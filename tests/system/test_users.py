@@ -122,7 +122,7 @@ def has_python() -> bool:
 
 
 @pytest.mark.parametrize("service", all_services())
-def test_stages_of_a_service_that_is_not_root_are_in_its_record(machine: Machine, service: str) -> None:
+def test_stages_of_an_unprivileged_service_are_recorded(machine: Machine, service: str) -> None:
     if service.startswith("python") and not has_python():
         pytest.skip("no /usr/bin/python3 of 3.11 or newer, and another may be hidden from users")
     (run,) = machine.runs(service)
@@ -144,14 +144,14 @@ def test_systemd_closes_what_a_user_could_not(machine: Machine) -> None:
     assert (run.outcome, run.in_stage, run.facts.signal) == (Outcome.FAILURE, "second", "KILL")
 
 
-def test_each_run_of_a_dynamic_user_is_in_the_record(machine: Machine) -> None:
+def test_runs_of_a_dynamic_user_are_recorded(machine: Machine) -> None:
     runs = machine.runs("twice")
 
     assert [run.outcome for run in runs] == [Outcome.FAILURE, Outcome.SUCCESS]
     assert all(len(run.stages) == 2 for run in runs)
 
 
-def test_a_reader_on_the_host_sees_the_stages_of_a_service_that_runs(machine: Machine) -> None:
+def test_reader_sees_stages_of_a_running_service(machine: Machine) -> None:
     shown = json.loads((machine.observed / "live.json").read_bytes())
 
     (live,) = [service for service in shown["services"] if service["service"] == "live"]
@@ -159,14 +159,14 @@ def test_a_reader_on_the_host_sees_the_stages_of_a_service_that_runs(machine: Ma
     assert "second" in (machine.observed / "live.txt").read_text()
 
 
-def test_what_another_user_leaves_for_a_service_is_neither_shown_nor_recorded(machine: Machine) -> None:
+def test_files_of_other_users_are_ignored(machine: Machine) -> None:
     assert "2026-11-21T01:05:10" not in (machine.observed / "live.json").read_text()
     assert machine.phases("victim") == ["service start", "service end"]
     assert "not a file of user" in (machine.observed / "journal").read_text()
 
 
 @pytest.mark.parametrize("name", SQUATTERS)
-def test_root_follows_nothing_that_a_service_leaves_in_the_inbox(machine: Machine, name: str) -> None:
+def test_root_follows_nothing_in_the_inbox(machine: Machine, name: str) -> None:
     assert machine.phases(f"squat-{name}") == ["service start", "service end"]
 
 
