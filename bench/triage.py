@@ -17,7 +17,7 @@ from bench.table import Row, limited, memory, publish
 from service_record.triage.counting import summarise
 from service_record.triage.engines import judge_here
 from service_record.triage.index import Index, add_in_parts
-from service_record.triage.references import references
+from service_record.triage.references import find_references
 from service_record.triage.rows import UNREADABLE, BundleRow
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "triage.md"
@@ -91,7 +91,7 @@ def rows() -> list[Row]:
 
 def _seconds(directory: Path, workers: int) -> float:
     begun = time.perf_counter()
-    judged = sum(len(rows) for rows in judge_here(references(str(directory)), workers))
+    judged = sum(len(rows) for rows in judge_here(find_references(str(directory)), workers))
     assert judged == _MANY
     return time.perf_counter() - begun
 
@@ -122,7 +122,7 @@ def _while_killed(directory: Path) -> tuple[int, int, int]:
     killing = threading.Thread(target=kill)
     killing.start()
     try:
-        rows_there = [row for rows in judge_here(references(str(directory)), 2) for row in rows]
+        rows_there = [row for rows in judge_here(find_references(str(directory)), 2) for row in rows]
     finally:
         is_over.set()
         killing.join()
@@ -154,7 +154,7 @@ def _memory(directory: Path) -> int:
     watching.start()
     with tempfile.TemporaryDirectory() as place:
         index = Index(place, create=True)
-        for _ in add_in_parts(index, judge_here(references(str(directory)), 2)):
+        for _ in add_in_parts(index, judge_here(find_references(str(directory)), 2)):
             pass
     is_over.set()
     watching.join()

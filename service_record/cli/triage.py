@@ -119,7 +119,7 @@ def command(
     try:
         with _open_index(place, sources) as index:
             skipped = _judge(index, sources, workers, scheduler, again=again, is_kept=place is not None)
-            if sources and not index.known_keys():
+            if sources and not index.read_keys():
                 raise Unreadable(visible(_nothing_to_judge(sources, skipped)))
             if cause is not None:
                 _print_bundles(index, cause, form)
@@ -178,14 +178,14 @@ def _judge(
     """Judge the bundles that the index does not have, add their rows, and return the skipped files."""
     from service_record.triage.engines import judge_here, judge_on_dask  # an extra
     from service_record.triage.index import add_in_parts
-    from service_record.triage.references import references
+    from service_record.triage.references import find_references
 
-    judged = set() if again else index.known_keys()
+    judged = set() if again else index.read_keys()
     seen: set[str] = set()
     skipped: list[Skipped] = []
 
     def new() -> "Iterator[Reference]":
-        for reference in chain.from_iterable(references(source, skipped.append) for source in sources):
+        for reference in chain.from_iterable(find_references(source, skipped.append) for source in sources):
             if reference.key not in judged and reference.uri not in seen:
                 seen.add(reference.uri)
                 yield reference
@@ -267,9 +267,9 @@ class _TriageAnswer(Answer, frozen=True):
 
 def _print_bundles(index: "Index", cause: str, form: OutputForm) -> None:
     from service_record.triage.answer_table import bundle_lines  # an extra
-    from service_record.triage.counting import bundles_with
+    from service_record.triage.counting import find_bundles
 
-    bundle_rows = bundles_with(index.connect(), cause)
+    bundle_rows = find_bundles(index.connect(), cause)
     _warn_of_files(index)
     if form.output in {"table", "wide"}:
         form.print(bundle_lines(cause, bundle_rows, form.view()))

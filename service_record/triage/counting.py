@@ -134,7 +134,7 @@ def summarise(
     compared with all earlier ones, or with those of a `period` right before. With another index `against`,
     they are compared with all bundles of that; then, without `since`, all are recent.
     """
-    latest = _one(connection, "select max(moment) from bundles where verdict <> 'unreadable'")[0]
+    latest = _query_one(connection, "select max(moment) from bundles where verdict <> 'unreadable'")[0]
     if since is None and against is None:
         since = latest - DEFAULT_PERIOD if latest else datetime.now(UTC)
     last_day = latest or since or datetime.now(UTC)
@@ -146,29 +146,29 @@ def summarise(
     )
     bundles = sum(verdicts.values())
     judged = bundles - verdicts.get("unreadable", 0)
-    hosts_now, hosts_before = _one(
+    hosts_now, hosts_before = _query_one(
         connection,
         """select count(distinct machine) filter (moment >= $since),
         count(distinct machine) filter (moment < $since and moment >= $earliest)
         from bundles where verdict <> 'unreadable'""",
         times,
     )
-    rows = _groups(connection, "bad", times | {"first_day": first_day})
+    rows = _query_groups(connection, "bad", times | {"first_day": first_day})
     if against is not None:
-        hosts_before = _one(
+        hosts_before = _query_one(
             against, "select count(distinct machine) from bundles where verdict <> 'unreadable'"
         )[0]
         for row in rows:
             row["before"] = []
         # The other index's lines join the same clusters, or a known line with another word would seem new.
-        rows += [_empty_row(row) for row in _rows(against, _OTHER_GROUPS)]
-    explained = _merged(row for row in rows if row["cause"])
-    clusters = _clustered([row for row in rows if not row["cause"]])
+        rows += [_make_empty_row(row) for row in _query_rows(against, _OTHER_GROUPS)]
+    explained = _merge_rows(row for row in rows if row["cause"])
+    clusters = _cluster_rows([row for row in rows if not row["cause"]])
     groups = [row for row in (*explained, *clusters) if row["n"]]
     _compare(groups, hosts_now, hosts_before)
-    causes = [_cause(row, judged) for row in groups]
-    hosts = _one(connection, "select count(distinct machine) from bundles")[0]
-    unexpected = _clustered(_groups(connection, _UNEXPECTED, times | {"first_day": first_day}))
+    causes = [_make_cause(row, judged) for row in groups]
+    hosts = _query_one(connection, "select count(distinct machine) from bundles")[0]
+    unexpected = _cluster_rows(_query_groups(connection, _UNEXPECTED, times | {"first_day": first_day}))
     return Triage(
         bundles=bundles,
         hosts=hosts,
@@ -178,22 +178,22 @@ def summarise(
         first_day=first_day,
         hosts_now=hosts_now,
         hosts_before=hosts_before,
-        causes=_ranked(cause for cause in causes if cause.name),
-        unknown=_ranked(cause for cause in causes if not cause.name),
-        unexpected=_ranked(_cause(row, judged) for row in unexpected),
-        unreadable=_places(connection, "left_out", "verdict = 'unreadable'"),
-        incomplete=_places(connection, "left_out", "verdict <> 'unreadable' and left_out <> ''"),
-        wrong_clocks=_places(
+        causes=_sort_causes(cause for cause in causes if cause.name),
+        unknown=_sort_causes(cause for cause in causes if not cause.name),
+        unexpected=_sort_causes(_make_cause(row, judged) for row in unexpected),
+        unreadable=_query_places(connection, "left_out", "verdict = 'unreadable'"),
+        incomplete=_query_places(connection, "left_out", "verdict <> 'unreadable' and left_out <> ''"),
+        wrong_clocks=_query_places(
             connection,
             "strftime(latest, '%Y-%m-%dT%H:%M:%SZ')",
             "verdict <> 'unreadable' and moment is null and latest is not null",
         ),
-        copies=_places(connection, "original", "true", "copies"),
+        copies=_query_places(connection, "original", "true", "copies"),
         bad=sum(row["n"] for row in groups),
     )
 
 
-def _places(
+def _query_places(
     connection: "DuckDBPyConnection", column: str, condition: str, table: str = "bundles"
 ) -> tuple[tuple[str, str], ...]:
     """Return bundles under a condition, with the text of a column."""
@@ -204,19 +204,21 @@ def _places(
     return tuple(connection.execute(query).fetchall())
 
 
-def _groups(connection: "DuckDBPyConnection", table: str, values: dict[str, Any]) -> list[dict[str, Any]]:
-    rows = _rows(connection, _GROUPS.format(table=table), values)
+def _query_groups(
+    connection: "DuckDBPyConnection", table: str, values: dict[str, Any]
+) -> list[dict[str, Any]]:
+    rows = _query_rows(connection, _GROUPS.format(table=table), values)
     return [row | {name: row[name] or [] for name in _LISTS} for row in rows]
 
 
-def _empty_row(row: dict[str, Any]) -> dict[str, Any]:
+def _make_empty_row(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of the other index: it has only hosts that had the cause before."""
     texts = dict.fromkeys(("says", "rank", "example", "line"), "")
     lists: dict[str, Any] = {name: [] for name in _LISTS}
     return {**texts, **lists, "n": 0, "variants": 0, "first": None, "last": None, **row}
 
 
-def _ranked(causes: Iterable[Cause]) -> tuple[Cause, ...]:
+def _sort_causes(causes: Iterable[Cause]) -> tuple[Cause, ...]:
     return tuple(sorted(causes, key=lambda cause: (-cause.bundles, cause.name, cause.says)))
 
 
@@ -228,17 +230,20 @@ def _compare(groups: Sequence[dict[str, Any]], all_now: int, all_before: int) ->
         row["is_new"] = now > 0 and before == 0 and all_before > 0
         row["probability"] = None
         if now + before and before <= all_before and not row["is_new"] and all_now and all_before:
-            row["probability"] = probability_of_rise(now, all_now, before, all_before)
+            row["probability"] = compute_probability_of_rise(now, all_now, before, all_before)
         # A cause with too few cases could never be significant, and would only weaken the others.
         cases = min(now + before, all_now)
-        if probability_of_rise(cases, all_now, now + before - cases, all_before) <= FALSE_DISCOVERY_RATE:
+        if (
+            compute_probability_of_rise(cases, all_now, now + before - cases, all_before)
+            <= FALSE_DISCOVERY_RATE
+        ):
             probabilities.append(row["probability"])
-    limit = significance_limit([one for one in probabilities if one is not None])
+    limit = find_significance_limit([one for one in probabilities if one is not None])
     for row in groups:
         row["is_rising"] = row["probability"] is not None and row["probability"] <= limit
 
 
-def significance_limit(probabilities: Sequence[float]) -> float:
+def find_significance_limit(probabilities: Sequence[float]) -> float:
     """Return the largest probability that still counts, by Benjamini and Hochberg (1995); -1 if none does.
 
     Among the causes at or below it, a share of FALSE_DISCOVERY_RATE is there by chance, on average. Requiring
@@ -253,7 +258,7 @@ def significance_limit(probabilities: Sequence[float]) -> float:
     return max(counts, default=-1.0)
 
 
-def probability_of_rise(now: int, all_now: int, before: int, all_before: int) -> float:
+def compute_probability_of_rise(now: int, all_now: int, before: int, all_before: int) -> float:
     """Return the probability that a cause is at least this much more frequent now by chance alone.
 
     Fisher's exact test, one-sided, with the mid-p correction (half the probability of the observed table):
@@ -275,7 +280,7 @@ def _log_choose(whole: int, part: int) -> float:
     return lgamma(whole + 1) - lgamma(part + 1) - lgamma(whole - part + 1)
 
 
-def _cause(row: dict[str, Any], judged: int) -> Cause:
+def _make_cause(row: dict[str, Any], judged: int) -> Cause:
     days = [0] * _DAYS
     for day in row["days"]:
         if 0 <= day < _DAYS:
@@ -290,9 +295,9 @@ def _cause(row: dict[str, Any], judged: int) -> Cause:
         share=row["n"] / max(judged, 1),
         first=row["first"],
         last=row["last"],
-        releases=_few(row["releases"]),
-        platforms=_few(row["platforms"]),
-        services=_few(row["services"]),
+        releases=_choose_names(row["releases"]),
+        platforms=_choose_names(row["platforms"]),
+        services=_choose_names(row["services"]),
         example=row["example"] or "",
         line=row["line"] or "",
         is_new=row.get("is_new", False),
@@ -304,11 +309,11 @@ def _cause(row: dict[str, Any], judged: int) -> Cause:
     )
 
 
-def _few(names: Sequence[str] | None) -> tuple[str, ...]:
+def _choose_names(names: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(sorted(set(names or ()))[:_MAX_NAMES])
 
 
-def _clustered(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _cluster_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Join the signatures that a template miner finds similar. The most frequent one names the cluster."""
     if not rows:
         return []
@@ -320,13 +325,13 @@ def _clustered(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         cluster, _ = miner.add_log_message(row["what"])
         numbered.append((cluster.cluster_id, row))
     templates = {cluster.cluster_id: cluster.get_template() for cluster in miner.clusters}
-    return _merged({**row, "what": templates[number] or NOTHING_SAID} for number, row in numbered)
+    return _merge_rows({**row, "what": templates[number] or NOTHING_SAID} for number, row in numbered)
 
 
 NOTHING_SAID: Final = "(nothing was said)"
 
 
-def _merged(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _merge_rows(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Join the rows of one cause or one pattern; texts are those of the first row that has them."""
     joined: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
@@ -342,7 +347,7 @@ def _merged(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(joined.values())
 
 
-def _rows(
+def _query_rows(
     connection: "DuckDBPyConnection", query: str, values: dict[str, Any] | None = None
 ) -> list[dict[str, Any]]:
     answer = connection.execute(query, values or {})
@@ -350,20 +355,20 @@ def _rows(
     return [dict(zip(columns, row, strict=True)) for row in answer.fetchall()]
 
 
-def _one(
+def _query_one(
     connection: "DuckDBPyConnection", query: str, values: dict[str, Any] | None = None
 ) -> tuple[Any, ...]:
     row = connection.execute(query, values or {}).fetchone()
     return row if row is not None else (None,)
 
 
-def bundles_with(connection: "DuckDBPyConnection", cause: str) -> list[dict[str, Any]]:
+def find_bundles(connection: "DuckDBPyConnection", cause: str) -> list[dict[str, Any]]:
     """Return the bundles with a cause, the latest first.
 
     The cause is a rule's name, or words as `triage` prints them: of a cause's sentence, of a pattern with
     `<*>` for any words, or of a telling line.
     """
-    rows = _rows(
+    rows = _query_rows(
         connection,
         """select uri, member, host, cluster, release, verdict, service, stage, latest, line, cause,
         cause_says, signature from bundles where cause <> '' or line <> '' or verdict in

@@ -92,7 +92,7 @@ class Index:
                 raise TriageError(f"{place}: no such index; triage --index {place} SOURCE makes it")
             self._files, self._path = fs.LocalFileSystem(), str(Path(place).absolute())
 
-    def known_keys(self) -> set[str]:
+    def read_keys(self) -> set[str]:
         """Return the keys of all bundles that have a row."""
         keys: set[str] = set()
         for table in self._tables(["key"]):

@@ -71,24 +71,20 @@ class TriageError(Exception):
     """The reason why bundles cannot be found or an index cannot be used, in one line."""
 
 
-def _ignore(_skipped: Skipped) -> None:
-    """Ignore a skipped file."""
-
-
-def references(source: str, skip: Skip = _ignore) -> Iterator[Reference]:
+def find_references(source: str, skip: Skip = lambda _skipped: None) -> Iterator[Reference]:
     """Yield the items of a source, ordered by name within a folder.
 
     Raises TriageError if the place does not exist or cannot be listed, CollectorError if a collector refuses.
     """
     if is_store(source):
         try:
-            yield from _in_store(source, skip)
+            yield from _find_in_store(source, skip)
         except OSError as error:
             raise TriageError(f"{source}: {error}") from None
     elif is_collector(source):
-        yield from _in_collector(source)
+        yield from _find_in_collector(source)
     else:
-        yield from _on_disk(source, skip)
+        yield from _find_on_disk(source, skip)
 
 
 @contextmanager
@@ -156,7 +152,7 @@ def open_store(uri: str) -> "tuple[FileSystem, str]":
     return filesystem, path.rstrip("/")
 
 
-def _in_store(source: str, skip: Skip) -> Iterator[Reference]:
+def _find_in_store(source: str, skip: Skip) -> Iterator[Reference]:
     from pyarrow import fs  # an extra
 
     filesystem, path = open_store(source)
@@ -174,14 +170,14 @@ def _in_store(source: str, skip: Skip) -> Iterator[Reference]:
                     skip(Skipped(place, str(error), is_unread=True))
                     continue
                 if form not in ARCHIVES | _LOGS:
-                    skip(Skipped(place, _why_skipped(form)))
+                    skip(Skipped(place, _describe_skipped(form)))
                     continue
             yield Reference(place, each.size or 0, (each.mtime_ns or 0) / 1e9)
         elif is_one:
             raise TriageError(f"{source}: no such object; check bucket, prefix and keys")
 
 
-def _in_collector(source: str) -> Iterator[Reference]:
+def _find_in_collector(source: str) -> Iterator[Reference]:
     """Yield the hosts of a collector, or the one host that the source names. Raises CollectorError.
 
     A host's latest bundle is judged; a host without a bundle is judged by the records that it has sent.
@@ -189,7 +185,7 @@ def _in_collector(source: str) -> Iterator[Reference]:
     address = parse_address(source)
     with connect(source) as client:
         if address.host:
-            yield from _host_in_collector(client, source.rstrip("/"), address.host)
+            yield from _find_host_in_collector(client, source.rstrip("/"), address.host)
             return
         after = None
         while True:
@@ -197,13 +193,13 @@ def _in_collector(source: str) -> Iterator[Reference]:
                 "/api/v1/hosts", Hosts, all="true", sort="name", limit=_HOSTS_PER_PAGE, after=after
             )
             for host in page.hosts:
-                yield from _host_in_collector(client, f"{source.rstrip('/')}/{host.name}", host.name)
+                yield from _find_host_in_collector(client, f"{source.rstrip('/')}/{host.name}", host.name)
             after = page.next
             if not after:
                 return
 
 
-def _host_in_collector(client: CollectorClient, place: str, name: str) -> Iterator[Reference]:
+def _find_host_in_collector(client: CollectorClient, place: str, name: str) -> Iterator[Reference]:
     stored = client.get(host_path(name, "records"), StoredRecords)
     if stored.bundle is not None:
         yield Reference(f"{place}@{stored.bundle}", version=str(stored.bundle))
@@ -212,7 +208,7 @@ def _host_in_collector(client: CollectorClient, place: str, name: str) -> Iterat
         yield Reference(place, changed=time.time())
 
 
-def _on_disk(source: str, skip: Skip) -> Iterator[Reference]:
+def _find_on_disk(source: str, skip: Skip) -> Iterator[Reference]:
     source = resolve_example(source)
     path = Path(source)
     matches = [source] if path.exists() else sorted(glob(source, recursive=True))  # noqa: PTH207  # of any path
@@ -224,12 +220,12 @@ def _on_disk(source: str, skip: Skip) -> Iterator[Reference]:
         # The same file by a link, a relative path or `..` has one name.
         real = Path(os.path.realpath(match))
         if real.is_dir():
-            yield from _below(real, skip, is_source=True)
+            yield from _find_below(real, skip, is_source=True)
         else:
-            yield from _file(real, skip)
+            yield from _make_file_reference(real, skip)
 
 
-def _below(directory: Path, skip: Skip, *, is_source: bool = False) -> Iterator[Reference]:
+def _find_below(directory: Path, skip: Skip, *, is_source: bool = False) -> Iterator[Reference]:
     """Yield the items below a directory, without following links.
 
     A directory is one item if it has records, the layout of a gatherer, or logs and nothing but logs. In the
@@ -239,28 +235,30 @@ def _below(directory: Path, skip: Skip, *, is_source: bool = False) -> Iterator[
         with os.scandir(directory) as entries:
             children = sorted(entries, key=lambda child: child.name)
         if _is_host(directory, children):
-            yield Reference(_place(directory), version=_fingerprint(directory), path=os.fsencode(directory))
+            yield _make_directory_reference(directory)
             return
     except OSError as error:
-        skip(Skipped(_place(directory), error.strerror or "cannot be read", is_unread=True))
+        skip(Skipped(_format_place(directory), error.strerror or "cannot be read", is_unread=True))
         return
     found: list[Reference] = []
     logs: list[Reference] = []
     for child in children:
         path = Path(child.path)
-        place = _place(path)
+        place = _format_place(path)
         if child.is_dir(follow_symlinks=False):
-            found += _below(path, skip)
+            found += _find_below(path, skip)
         elif not child.is_file(follow_symlinks=False):
             skip(Skipped(place, "a symbolic link" if child.is_symlink() else "not a plain file"))
-        elif (form := _form(path, skip)) in ARCHIVES or child.name.endswith(_SUFFIXES):
-            found += _file(path, skip)  # a bundle whose upload failed is named as one that cannot be read
+        elif (form := _recognise_file(path, skip)) in ARCHIVES or child.name.endswith(_SUFFIXES):
+            found += _make_file_reference(
+                path, skip
+            )  # a bundle whose upload failed is named as one that cannot be read
         elif form in _LOGS:
-            logs += _file(path, skip)
+            logs += _make_file_reference(path, skip)
         elif form is not None:
-            skip(Skipped(place, _why_skipped(form)))
+            skip(Skipped(place, _describe_skipped(form)))
     if logs and not is_source and not found:
-        yield Reference(_place(directory), version=_fingerprint(directory), path=os.fsencode(directory))
+        yield _make_directory_reference(directory)
         return
     yield from sorted([*found, *logs], key=lambda each: each.uri)
 
@@ -275,32 +273,32 @@ def _is_host(directory: Path, children: "list[os.DirEntry[str]]") -> bool:
         return False
 
 
-def _form(path: Path, skip: Skip) -> FileForm | None:
+def _recognise_file(path: Path, skip: Skip) -> FileForm | None:
     try:
         with path.open("rb") as stream:
             return recognise(stream.read(HEAD_BYTES))
     except OSError as error:
-        skip(Skipped(_place(path), error.strerror or "cannot be read", is_unread=True))
+        skip(Skipped(_format_place(path), error.strerror or "cannot be read", is_unread=True))
         return None
 
 
-def _why_skipped(form: FileForm) -> str:
+def _describe_skipped(form: FileForm) -> str:
     if form in {FileForm.TEXT, FileForm.UTF_16}:
         return f"{form}, perhaps not a log; name it as a SOURCE to judge it"
     return f"neither a bundle nor a log: {form}"
 
 
-def _file(path: Path, skip: Skip) -> Iterator[Reference]:
+def _make_file_reference(path: Path, skip: Skip) -> Iterator[Reference]:
     try:
         status = path.stat()
     except OSError as error:  # removed meanwhile, for example
-        skip(Skipped(_place(path), error.strerror or "cannot be read", is_unread=True))
+        skip(Skipped(_format_place(path), error.strerror or "cannot be read", is_unread=True))
         return
-    yield Reference(_place(path), status.st_size, status.st_mtime, path=os.fsencode(path))
+    yield Reference(_format_place(path), status.st_size, status.st_mtime, path=os.fsencode(path))
 
 
-def _fingerprint(directory: Path) -> str:
-    """Return a text that changes with the names, sizes and times of the files below a directory."""
+def _make_directory_reference(directory: Path) -> Reference:
+    """Return a reference whose version changes with the names, sizes and times of the files below it."""
     seen = hashlib.blake2b(digest_size=16)
     for parent, directories, names in os.walk(os.fsencode(directory)):
         directories.sort()
@@ -311,8 +309,8 @@ def _fingerprint(directory: Path) -> str:
             except OSError:
                 continue
             seen.update(b"%b\0%d %d\n" % (path, status.st_size, status.st_mtime_ns))
-    return seen.hexdigest()
+    return Reference(_format_place(directory), version=seen.hexdigest(), path=os.fsencode(directory))
 
 
-def _place(path: Path) -> str:
+def _format_place(path: Path) -> str:
     return make_encodable(str(path))

@@ -29,9 +29,9 @@ from moto.server import ThreadedMotoServer
 from pyarrow import parquet
 
 from service_record.record.entry import Entry, Phase
-from service_record.triage.counting import probability_of_rise, significance_limit
+from service_record.triage.counting import compute_probability_of_rise, find_significance_limit
 from service_record.triage.judge import JudgeRequest, answer, judge_path
-from service_record.triage.references import references
+from service_record.triage.references import find_references
 from service_record.triage.rows import BundleRow, Reference
 from tests.archives import extract_all, member, record, tar
 from tests.builders import entry, failed_run
@@ -198,7 +198,7 @@ def test_probability_of_rise_is_fishers_mid_p(now: int, more_now: int, before: i
 
     tail = ways(now) / 2 + sum(ways(k) for k in range(now + 1, min(cases, all_now) + 1))
     exact = tail / comb(all_now + all_before, cases)
-    assert isclose(probability_of_rise(now, all_now, before, all_before), exact, rel_tol=1e-6)
+    assert isclose(compute_probability_of_rise(now, all_now, before, all_before), exact, rel_tol=1e-6)
 
 
 def test_false_rises_are_rare() -> None:
@@ -211,8 +211,8 @@ def test_false_rises_are_rare() -> None:
         for cause in range(20):
             before = sum(chance.random() < (0.02 if cause < 3 else 0.05) for _ in range(300))
             now = sum(chance.random() < (0.09 if cause < 3 else 0.05) for _ in range(100))
-            probabilities.append(probability_of_rise(now, 100, before, 300))
-        limit = significance_limit(probabilities)
+            probabilities.append(compute_probability_of_rise(now, 100, before, 300))
+        limit = find_significance_limit(probabilities)
         found += sum(one <= limit for one in probabilities[:3])
         marked = sum(one <= limit for one in probabilities)
         false_shares.append(sum(one <= limit for one in probabilities[3:]) / max(marked, 1))
@@ -711,10 +711,10 @@ def test_sources_may_be_folders_files_patterns_or_unpacked_bundles(shelf: Path, 
     unpacked = tmp_path / "unpacked/log-bundle-1/bootstrap/services"
     unpacked.mkdir(parents=True)
 
-    assert len(list(references(str(shelf)))) == 7
-    assert len(list(references(str(shelf / "good.tar.gz")))) == 1
-    assert len(list(references(str(shelf / "image-*.tar.gz")))) == 3
-    assert [each.uri for each in references(str(tmp_path / "unpacked"))] == [
+    assert len(list(find_references(str(shelf)))) == 7
+    assert len(list(find_references(str(shelf / "good.tar.gz")))) == 1
+    assert len(list(find_references(str(shelf / "image-*.tar.gz")))) == 3
+    assert [each.uri for each in find_references(str(tmp_path / "unpacked"))] == [
         str(tmp_path / "unpacked/log-bundle-1")
     ]
     refused = triage(tmp_path / "nothing-here")
