@@ -18,8 +18,9 @@ from typing import Any, Final
 
 import yaml
 
-from service_record.diagnosis.causes import Causes, make_scanner
-from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
+from service_record.diagnosis.causes import Causes
+from service_record.diagnosis.findings import KnownCause, TroubleFacts
+from service_record.diagnosis.judgement import make_scanner
 from service_record.history import History, build_history
 from service_record.history.outcome import Facts
 from service_record.record.entry import Phase

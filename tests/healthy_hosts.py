@@ -9,7 +9,8 @@ from typing import Any, Final
 import yaml
 
 from service_record.diagnosis import Diagnosis, diagnose
-from service_record.diagnosis.causes import Causes, judge_evidence, make_scanner
+from service_record.diagnosis.causes import Causes
+from service_record.diagnosis.judgement import judge_evidence, make_scanner
 from service_record.history import build_history
 from service_record.record.entry import Entry, Phase, Result
 from tests.builders import entry, timestamp

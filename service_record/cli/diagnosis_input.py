@@ -18,19 +18,18 @@ from service_record.cli.inputs import find_now, open_places, read_history
 from service_record.cli.options import complete_services, service_name
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.diagnosis.budget import BudgetFile, Budgets
-from service_record.diagnosis.causes import Causes, built_in_causes, built_in_rules, read_evidence
-from service_record.diagnosis.judgement import judge
+from service_record.diagnosis.causes import Causes, built_in_causes, built_in_rules
+from service_record.diagnosis.evidence.unit_logs import UnitLog, read_messages
+from service_record.diagnosis.judgement import judge, read_evidence
 from service_record.diagnosis.units import (
     PROPERTIES,
     Unit,
-    UnitLog,
-    asserted_units,
+    add_logs,
+    add_required_units,
+    find_asserted_units,
     read_assertions,
-    read_messages,
     read_properties,
     read_texts,
-    with_logs,
-    with_required_units,
 )
 from service_record.history import History, build_history
 from service_record.history.build import Now
@@ -250,8 +249,8 @@ def add_explaining_units(units: Sequence[Unit], logs: Mapping[str, UnitLog]) -> 
         text = systemd.unit_properties(names, PROPERTIES, remaining(), with_failed=False)
         return None if text is None else read_properties(text, systemd.booted())
 
-    known = {unit.name: unit for unit in with_required_units(units, logs, show)}
-    for name in asserted_units(known.values(), logs):
+    known = {unit.name: unit for unit in add_required_units(units, logs, show)}
+    for name in find_asserted_units(known.values(), logs):
         file = systemd.unit_file(name, remaining())
         known[name] = replace(known[name], assertions=read_assertions(file))
     return tuple(known.values())
@@ -267,7 +266,7 @@ def add_start_limits(units: Sequence[Unit]) -> tuple[Unit, ...]:
         return tuple(units)
     messages = systemd.messages_about(names, lines=_MESSAGES_OF_A_UNIT * len(names), timeout=_LOOKUP_SECONDS)
     logs = read_messages(messages.splitlines())
-    return with_logs(units, {name: log for name, log in logs.items() if log.has_hit_start_limit})
+    return add_logs(units, {name: log for name, log in logs.items() if log.has_hit_start_limit})
 
 
 def described_units(diagnosis: Diagnosis | None) -> set[str]:

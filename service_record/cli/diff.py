@@ -10,7 +10,7 @@ from service_record.cli.inputs import check_names, find_now, open_places, read_h
 from service_record.cli.options import DURATION, Number, output_option, service_names
 from service_record.cli.terminal import Answer, OutputForm, display_options, emit
 from service_record.diagnosis.comparison import FLOOR, RATIO, ServiceComparison, Tolerance, compare
-from service_record.diagnosis.trouble_facts import KnownCause
+from service_record.diagnosis.findings import KnownCause
 from service_record.display.text import Line, View
 from service_record.history import History
 from service_record.read.source import Source
@@ -118,7 +118,8 @@ def _evidence_only_in_bad(
     if not (good[1].is_snapshot and bad[1].is_snapshot):
         return ()
     # Imported here because only comparisons of bundles need it.
-    from service_record.diagnosis.causes import built_in_causes, evidence_only_in, read_evidence
+    from service_record.diagnosis.causes import built_in_causes, find_new_evidence
+    from service_record.diagnosis.judgement import read_evidence
     from service_record.diagnosis.units import read_texts
     from service_record.read.host_files import host_files
 
@@ -131,4 +132,4 @@ def _evidence_only_in_bad(
         )
         for _, source, history in (good, bad)
     )
-    return evidence_only_in(after, before)
+    return find_new_evidence(after, before)

@@ -61,8 +61,8 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True):
         return None if seconds is None else Budget(seconds=seconds, basis=Basis.FILE)
 
     def learn(self, service: str, runs: Iterable[Run]) -> "Learned":
-        """Return the durations from which stage budgets of a service are derived."""
-        return Learned(durations(runs), durations(runs_of(self.baseline, service)))
+        """Return the collect_durations from which stage budgets of a service are derived."""
+        return Learned(collect_durations(runs), collect_durations(find_runs(self.baseline, service)))
 
     def find_stage_budget(self, service: str, stage: str, learned: "Learned") -> Budget:
         """Return the budget of a stage or command."""
@@ -70,8 +70,8 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True):
         if seconds is not None:
             return Budget(seconds=seconds, basis=Basis.FILE)
         budgets = (
-            _learned(learned.earlier.get(stage), Basis.EARLIER),
-            _learned(learned.baseline.get(stage), Basis.BASELINE),
+            _make_learned_budget(learned.earlier.get(stage), Basis.EARLIER),
+            _make_learned_budget(learned.baseline.get(stage), Basis.BASELINE),
         )
         candidates = [budget for budget in budgets if budget is not None]
         if candidates:
@@ -81,7 +81,7 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True):
         return Budget(seconds=DEFAULT_SECONDS, basis=Basis.DEFAULT)
 
 
-def runs_of(history: History | None, service: str) -> Sequence[Run]:
+def find_runs(history: History | None, service: str) -> Sequence[Run]:
     """Return the runs of a service; empty if there is no history or no such service."""
     services = history.services if history else ()
     return next((service_history.runs for service_history in services if service_history.name == service), ())
@@ -92,27 +92,27 @@ Durations: TypeAlias = Mapping[str, Sequence[float]]
 
 
 class Learned(NamedTuple):
-    """The durations from which the budgets of a service are derived."""
+    """The collect_durations from which the budgets of a service are derived."""
 
     earlier: Durations
     baseline: Durations
     """Durations in the good run (`--baseline`)."""
 
 
-def durations(runs: Iterable[Run]) -> Durations:
-    """Return the durations of the successful stages and commands of these runs."""
+def collect_durations(runs: Iterable[Run]) -> Durations:
+    """Return the collect_durations of the successful stages and commands of these runs."""
     by_step: dict[str, list[float]] = {}
-    for span in chain.from_iterable(map(_spans, runs)):
+    for span in chain.from_iterable(map(_list_spans, runs)):
         if span.outcome is Outcome.SUCCESS and span.duration is not None:
             by_step.setdefault(span.name, []).append(span.duration)
     return by_step
 
 
-def _spans(run: Run) -> Iterable[Stage | Command]:
+def _list_spans(run: Run) -> Iterable[Stage | Command]:
     return chain(run.stages, run.commands, *(command.stages for command in run.commands))
 
 
-def _learned(took: Sequence[float] | None, basis: Basis) -> Budget | None:
+def _make_learned_budget(took: Sequence[float] | None, basis: Basis) -> Budget | None:
     if not took:
         return None
     longest = max(took)

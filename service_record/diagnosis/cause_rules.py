@@ -11,7 +11,7 @@ from typing import Final, Self
 
 import msgspec
 
-from service_record.diagnosis.line_patterns import Pattern
+from service_record.diagnosis.evidence.line_patterns import Pattern
 
 _PLACEHOLDER: Final = re.compile(r"(?<![${])\{([a-z]+)\}(?!\})")
 _CHOICE: Final = re.compile(r"\[([^\[\]|]*)(?:\|([^\[\]]*))?\]")
@@ -20,7 +20,7 @@ _MAX_SHOWN_CHARACTERS: Final = 100
 _ELLIPSIS: Final = "..."
 
 
-def placeholders(text: str) -> frozenset[str]:
+def find_placeholders(text: str) -> frozenset[str]:
     """Return the names of the placeholders in a text. `${x}` and `{{x}}` belong to the shell."""
     return frozenset(_PLACEHOLDER.findall(text))
 
@@ -43,7 +43,7 @@ class Phrase(msgspec.Struct, frozen=True):
         parts: list[_TextPart] = []
         end = 0
         for choice in _CHOICE.finditer(text):
-            if placeholders(choice[1]):
+            if find_placeholders(choice[1]):
                 parts += _TextPart(text[end : choice.start()]), _TextPart(choice[2] or "", choice[1])
                 end = choice.end()
         return cls((*parts, _TextPart(text[end:])))
@@ -52,12 +52,12 @@ class Phrase(msgspec.Struct, frozen=True):
     def names(self) -> frozenset[str]:
         """Return the names of all its placeholders."""
         texts = (text for part in self.parts for text in (part.text, part.fuller or ""))
-        return frozenset[str]().union(*map(placeholders, texts))
+        return frozenset[str]().union(*map(find_placeholders, texts))
 
     @property
     def needs(self) -> frozenset[str]:
         """Return the names of the placeholders that must have a value."""
-        return frozenset[str]().union(*(placeholders(part.text) for part in self.parts))
+        return frozenset[str]().union(*(find_placeholders(part.text) for part in self.parts))
 
     def fill(self, values: Mapping[str, str]) -> str:
         """Return the text with these values, shortened for people. `needs` names the required values."""
@@ -66,7 +66,9 @@ class Phrase(msgspec.Struct, frozen=True):
     def fill_with(self, values: Mapping[str, str], show: Callable[[str], str]) -> str:
         """Return the text with these values, each converted by `show`."""
         chosen = (
-            part.text if part.fuller is None or placeholders(part.fuller) - values.keys() else part.fuller
+            part.fuller
+            if part.fuller is not None and find_placeholders(part.fuller) <= values.keys()
+            else part.text
             for part in self.parts
         )
         return "".join(_PLACEHOLDER.sub(lambda match: show(values[match[1]]), text) for text in chosen)
@@ -197,7 +199,7 @@ class CauseRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     over: frozenset[str] = frozenset()
     """Names of rules that this rule explains: if both fit, this one is the cause."""
 
-    def line_tests(self) -> Iterator[LineTest]:
+    def list_line_tests(self) -> Iterator[LineTest]:
         """Yield all line tests of its conditions."""
         for condition in (self.condition, *self.needs, *self.unless):
             if condition.lines is not None:

@@ -4,22 +4,18 @@ One run of each service is compared: the last finished run or, without one, the 
 from all runs.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
 
-from service_record.diagnosis.failures import (
-    FailureGroup,
-    RunStep,
-    find_longest,
-    find_moved_steps,
-    group_steps,
-    new_failures,
-)
+from service_record.diagnosis.budget import collect_durations, find_runs
+from service_record.diagnosis.failures import FailureGroup, RunStep, group_steps, new_failures
+from service_record.diagnosis.findings import Slow
+from service_record.diagnosis.services import find_running_spans
 from service_record.history import History, ServiceHistory
 from service_record.history.build import Now
-from service_record.history.outcome import Outcome, Run, Span
+from service_record.history.outcome import Outcome, Run, Span, Stage
 
 RATIO: Final = 2.0
 FLOOR: Final = 5.0
@@ -155,8 +151,7 @@ def _find_differences(
         if step not in after:
             yield Missing(step, bad.outcome is not Outcome.SUCCESS and place > last)
     yield from (Added(step) for step in after if step not in before)
-    for step, follows, followed in find_moved_steps(common, [step for step in after if step in before]):
-        yield Moved(step, follows, followed)
+    yield from find_moved(common, [step for step in after if step in before])
     yield from _find_slower(good, bad, service, now, tolerance)
 
 
@@ -175,6 +170,38 @@ def _find_failed_steps(good: Run, bad: Run) -> Iterator[StepEnded]:
             yield StepEnded(step, outcome)
 
 
+def find_moved(good: Sequence[RunStep], bad: Sequence[RunStep]) -> Iterator[Moved]:
+    """Yield the steps in another position, approximately the fewest. Both orders have the same steps."""
+    from difflib import SequenceMatcher  # needed only to compare two hosts
+
+    matcher = SequenceMatcher(None, good, bad, autojunk=False)
+    in_place = {
+        step for block in matcher.get_matching_blocks() for step in bad[block.b : block.b + block.size]
+    }
+    for place, step in enumerate(bad):
+        if step not in in_place:
+            usual = good.index(step)
+            yield Moved(step, bad[place - 1] if place else None, good[usual - 1] if usual else None)
+
+
+class _Longest(msgspec.Struct, frozen=True):
+    """The seconds of the longest execution, and whether it is still running."""
+
+    seconds: float
+    is_running: bool
+
+
+def _find_longest(spans: Iterable[Span], run: Run, service: ServiceHistory, now: Now) -> _Longest | None:
+    """Return the longest of some spans of a run. A running span lasts until now."""
+    candidates = []
+    for span in spans:
+        is_running = span.outcome is Outcome.RUNNING
+        seconds = now.since(span, run, service) if is_running else span.duration
+        if seconds is not None:
+            candidates.append(_Longest(seconds, is_running))
+    return max(candidates, key=lambda one: one.seconds, default=None)
+
+
 def _find_slower(
     good: Run, bad: Run, service: ServiceHistory, now: Now, tolerance: Tolerance
 ) -> Iterator[Slower]:
@@ -186,10 +213,39 @@ def _find_slower(
         if spans == usual:  # a running run compared with itself
             continue
         usual_seconds = [s.duration for s in usual if s.outcome is Outcome.SUCCESS and s.duration is not None]
-        longest_span = find_longest(spans, bad, service, now)
+        longest_span = _find_longest(spans, bad, service, now)
         if (
             usual_seconds
             and longest_span is not None
             and tolerance.is_slower(longest_span.seconds, max(usual_seconds))
         ):
             yield Slower(step, longest_span.seconds, max(usual_seconds), longest_span.is_running)
+
+
+def find_slow(services: Iterable[ServiceHistory], baseline: History, now: Now) -> tuple[Slow, ...]:
+    """Return the slow stages, then the slow whole runs, of each service's latest run; the slowest first."""
+    slow_ones = [slow for service in services for slow in _compare_with_baseline(service, baseline, now)]
+    return tuple(sorted(slow_ones, key=lambda slow: slow.usual - slow.seconds))
+
+
+def _compare_with_baseline(service: ServiceHistory, baseline: History, now: Now) -> Iterator[Slow]:
+    run = service.runs[-1]
+    good = find_runs(baseline, service.name)
+    usual_seconds = collect_durations(good)
+    spans: dict[str, list[Span]] = {}
+    for stage in (*run.stages, *(span for span in find_running_spans(run) if isinstance(span, Stage))):
+        spans.setdefault(stage.name, []).append(stage)
+    for name, executions in spans.items():
+        longest = _find_longest(executions, run, service, now)
+        usual = max(usual_seconds.get(name, ()), default=None)
+        if longest is not None and usual is not None and Tolerance().is_slower(longest.seconds, usual):
+            yield Slow(
+                service=service.name,
+                stage=name,
+                seconds=longest.seconds,
+                usual=usual,
+                is_running=longest.is_running,
+            )
+    whole = [one.duration for one in good if one.outcome is Outcome.SUCCESS and one.duration is not None]
+    if run.duration is not None and whole and Tolerance().is_slower(run.duration, max(whole)):
+        yield Slow(service=service.name, stage=None, seconds=run.duration, usual=max(whole), is_running=False)

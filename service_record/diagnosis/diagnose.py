@@ -3,35 +3,40 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import Final, TypeAlias, TypedDict
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from service_record.diagnosis.budget import Budgets, durations, runs_of
-from service_record.diagnosis.failures import boot_loop, distinct_messages
+from service_record.diagnosis.budget import Budgets
+from service_record.diagnosis.comparison import find_slow
 from service_record.diagnosis.findings import (
     BackwardBoot,
     ClockFinding,
     Damaged,
     Diagnosis,
+    KnownCause,
     LocalTimes,
     Loop,
     LoopOf,
     Recovered,
     Running,
-    Slow,
     Stopped,
     Trouble,
+    TroubleFacts,
     UnsetClock,
     Verdict,
 )
-from service_record.diagnosis.services import JudgingContext, judge, running_spans
-from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
+from service_record.diagnosis.services import (
+    JudgingContext,
+    count_distinct_messages,
+    find_boot_loop,
+    judge_service,
+)
 from service_record.diagnosis.units import often_fails
-from service_record.history import History, ServiceHistory
+from service_record.history import History
 from service_record.history.build import Now, boot_times, latest_entry
 from service_record.history.from_journal import RECORDER
-from service_record.history.outcome import Outcome, Run, Stage, order
+from service_record.history.outcome import Outcome, order
 from service_record.history.results import Handled, handled_failure
 
 LEAST_STEP_SECONDS: Final = 10.0
@@ -42,7 +47,7 @@ _JOURNALS_EXIST_SINCE: Final = datetime(2011, 1, 1, tzinfo=UTC)
 """The same for runs derived from journals and logs, which may be old."""
 
 
-def clock_findings(history: History) -> tuple[ClockFinding, ...]:
+def find_clock_findings(history: History) -> tuple[ClockFinding, ...]:
     """Return local times, unset clocks, steps of the clock, and boots dated before their previous boot."""
     steps = (step for step in history.clock_steps if abs(step.seconds) >= LEAST_STEP_SECONDS)
     return (*_find_local_times(history), *_find_unset_clocks(history), *steps, *_find_backward_boots(history))
@@ -85,49 +90,6 @@ def _find_backward_boots(history: History) -> Iterator[BackwardBoot]:
             yield BackwardBoot(boot_id=boot_id, time=after, earlier=before)
 
 
-TIMES_USUAL: Final = 2.0
-LEAST_SECONDS: Final = 5.0
-"""Both limits must be exceeded: neither twice a short moment nor five seconds in an hour is slow."""
-
-
-def find_slow(services: Iterable[ServiceHistory], baseline: History, now: Now) -> tuple[Slow, ...]:
-    """Return the slow stages, then the slow whole runs, of each service's latest run; the slowest first."""
-    slow_ones = [slow for service in services for slow in _compare_with_baseline(service, baseline, now)]
-    return tuple(sorted(slow_ones, key=lambda slow: slow.usual - slow.seconds))
-
-
-def _compare_with_baseline(service: ServiceHistory, baseline: History, now: Now) -> Iterator[Slow]:
-    run = service.runs[-1]
-    good = runs_of(baseline, service.name)
-    took = durations(good)
-    for name, (seconds, is_running) in _longest_executions(run, service, now).items():
-        usual = max(took.get(name, ()), default=None)
-        if usual is not None and _is_slow(seconds, usual):
-            yield Slow(service=service.name, stage=name, seconds=seconds, usual=usual, is_running=is_running)
-    whole = [one.duration for one in good if one.outcome is Outcome.SUCCESS and one.duration is not None]
-    if run.duration is not None and whole and _is_slow(run.duration, max(whole)):
-        yield Slow(service=service.name, stage=None, seconds=run.duration, usual=max(whole), is_running=False)
-
-
-def _longest_executions(run: Run, service: ServiceHistory, now: Now) -> dict[str, tuple[float, bool]]:
-    """Return stage -> the seconds of its longest execution, and whether it is still running."""
-    longest: dict[str, tuple[float, bool]] = {}
-    durations = [(stage.name, stage.duration, False) for stage in run.stages]
-    durations += [
-        (span.name, now.since(span, run, service), True)
-        for span in running_spans(run)
-        if isinstance(span, Stage)
-    ]
-    for name, seconds, is_running in durations:
-        if seconds is not None and seconds > longest.get(name, (-1.0, False))[0]:
-            longest[name] = (seconds, is_running)
-    return longest
-
-
-def _is_slow(seconds: float, usual: float) -> bool:
-    return seconds > TIMES_USUAL * usual and seconds > usual + LEAST_SECONDS
-
-
 Explain: TypeAlias = Callable[[TroubleFacts], KnownCause | None]
 """Returns the known cause of a trouble, such as `causes.Causes.explain`."""
 
@@ -148,88 +110,88 @@ def diagnose(
     services = [replace(service, runs=service.attempts) for service in history.services if service.runs]
     if not services:
         return None
-    judged = [judge(service, context) for service in services]
-    running = tuple(
-        judgement
-        for judgement in judged
-        # A daemon known only from a journal is not expected to end.
-        if isinstance(judgement, Running) and judgement.run.recorder != RECORDER
-    )
-    stopped = tuple(
-        judgement
-        for judgement in judged
-        if isinstance(judgement, Stopped) and judgement.run.recorder != RECORDER
-    )
-    ahead = {service.name: service.utc_offset or timedelta() for service in services}
-    troubles = [
-        replace(judgement, ahead=ahead[judgement.service])
-        for judgement in judged
-        if isinstance(judgement, Trouble)
-    ]
+    troubles: list[Trouble] = []
+    running: list[Running] = []
+    stopped: list[Stopped] = []
+    recovered: list[Recovered] = []
+    handled: list[Handled] = []
+    for service in services:
+        run = service.runs[-1]
+        judgement = judge_service(service, context)
+        match judgement:
+            case Trouble():
+                troubles.append(replace(judgement, ahead=service.utc_offset or timedelta()))
+            # A daemon known only from a journal is not expected to end.
+            case Running() if judgement.run.recorder != RECORDER:
+                running.append(judgement)
+            case Stopped() if judgement.run.recorder != RECORDER:
+                stopped.append(judgement)
+            case Recovered():
+                recovered.append(judgement)
+        is_loop = isinstance(judgement, Trouble) and judgement.kind is Verdict.LOOPING
+        survived = None if is_loop or run.outcome.is_bad else handled_failure(run)
+        if survived is not None:
+            handled.append(survived)
     troubles, past = _split_past(_add_boot_loop(troubles, history), running, context)
-    explained = _add_causes(troubles, explain)
-    minor = [trouble for trouble in explained if _is_minor(trouble)]
-    baseline = context.budgets.baseline
+    if explain is not None:
+        troubles = [replace(one, cause=explain(make_trouble_facts(one))) for one in troubles]
+    # Units that fail on many healthy hosts are no trouble, unless a cause is certain.
+    minor = [one for one in troubles if _is_unexplained_unit(one) and often_fails(f"{one.service}.service")]
     damaged = tuple(_find_damaged(history))
-    latest = (service.runs[-1] for service in services)
+    latest = [service.runs[-1] for service in services]
     unclear = tuple(run.service for run in latest if run.is_derived and run.has_unclear_end)
+    boots = boot_times(history) if len(troubles) > 1 else {}
+    root, rest = _choose_root([one for one in troubles if one not in minor], boots)
+    baseline = context.budgets.baseline
     return Diagnosis(
-        **_order_troubles(
-            [trouble for trouble in explained if trouble not in minor],
-            boot_times(history) if len(troubles) > 1 else {},
-            without=_verdict_without_trouble(running, stopped, damaged, unclear),
-        ),
+        verdict=_verdict_without_trouble(running, stopped, damaged, unclear) if root is None else root.kind,
+        root=root,
+        followers=tuple(one for one in rest if root is not None and _follows(one, root)),
+        others=tuple(one for one in rest if root is not None and not _follows(one, root)),
         unclear=unclear,
-        running=running,
-        stopped=stopped,
-        minor=tuple(trouble.service for trouble in minor),
-        handled=tuple(_find_handled(services, judged)),
+        running=tuple(running),
+        stopped=tuple(stopped),
+        minor=tuple(one.service for one in minor),
+        handled=tuple(handled),
         recovered=(
-            *(judgement for judgement in judged if isinstance(judgement, Recovered)),
-            *map(_make_open, past),
+            *recovered,
+            *(Recovered(service=one.service, count=one.count, last=one.run, is_open=True) for one in past),
         ),
         slow=find_slow(services, baseline, context.now) if baseline else (),
         damaged=damaged,
-        clock=clock_findings(history),
+        clock=find_clock_findings(history),
     )
 
 
-class _Order(TypedDict):
-    """The fields of a diagnosis with its troubles in order."""
-
-    verdict: Verdict
-    root: Trouble | None
-    followers: tuple[Trouble, ...]
-    others: tuple[Trouble, ...]
-
-
-def _order_troubles(
-    troubles: Iterable[Trouble], boots: Mapping[str | None, float], *, without: Verdict
-) -> _Order:
-    """Return the troubles with the root cause first: the earliest that is not a symptom.
+def _choose_root(
+    troubles: Iterable[Trouble], boots: Mapping[str | None, float]
+) -> tuple[Trouble | None, list[Trouble]]:
+    """Return the root cause, which is the earliest trouble that is not a symptom, and the others by time.
 
     A failure is never explained by a later one, even if only the later one left a message. Waiting services
     and known symptoms can begin before their cause. Most units in a journal are unrelated, so the first one
-    with a certain cause is the root. Without any trouble, the verdict is `without`.
+    with a certain cause is the root.
     """
-    by_time = sorted(troubles, key=lambda trouble: _start_order(trouble, boots))
-    if not by_time:
-        return _Order(verdict=without, root=None, followers=(), others=())
-    root = min(
-        by_time, key=lambda trouble: (_is_symptom(trouble), _is_last(trouble), _is_unexplained_unit(trouble))
-    )
-    rest = [trouble for trouble in by_time if trouble is not root]
-    return _Order(
-        verdict=root.kind,
-        root=root,
-        followers=tuple(trouble for trouble in rest if _follows(trouble, root)),
-        others=tuple(trouble for trouble in rest if not _follows(trouble, root)),
-    )
+
+    def start(trouble: Trouble) -> float:
+        """Return the start in seconds, by uptime if known: clock steps do not change it."""
+        boot = boots.get(trouble.run.boot_id)
+        if boot is None or trouble.since_uptime is None:
+            return order(trouble.since)
+        return boot + trouble.since_uptime
+
+    def rank(trouble: Trouble) -> tuple[bool, bool, bool]:
+        is_last_choice = trouble.cause is not None and trouble.cause.is_last
+        return _is_symptom(trouble), is_last_choice, _is_unexplained_unit(trouble)
+
+    by_time = sorted(troubles, key=start)
+    root = min(by_time, key=rank, default=None)
+    return root, [trouble for trouble in by_time if trouble is not root]
 
 
 def _add_boot_loop(troubles: list[Trouble], history: History) -> list[Trouble]:
     """If there is a boot loop, replace the trouble of the service that ended the boots by it."""
-    ends = boot_loop(history)
+    ends = find_boot_loop(history)
     if not ends:
         return troubles
     last = ends[-1]
@@ -247,7 +209,7 @@ def _add_boot_loop(troubles: list[Trouble], history: History) -> list[Trouble]:
         loop=Loop(
             of=LoopOf.BOOTS,
             count=len(ends),
-            messages=distinct_messages(run.facts.message for run in ends),
+            messages=count_distinct_messages(run.facts.message for run in ends),
             boots=tuple(run.boot_id for run in ends if run.boot_id is not None),
         ),
         is_rebooted=last.outcome is Outcome.INTERRUPTED and last.boot_id != history.latest_boot,
@@ -256,7 +218,7 @@ def _add_boot_loop(troubles: list[Trouble], history: History) -> list[Trouble]:
 
 
 def _split_past(
-    troubles: Iterable[Trouble], running: tuple[Running, ...], context: JudgingContext
+    troubles: Iterable[Trouble], running: Iterable[Running], context: JudgingContext
 ) -> tuple[list[Trouble], list[Trouble]]:
     """Return the current troubles, and troubles of earlier boots whose services may still run again.
 
@@ -272,71 +234,28 @@ def _split_past(
     return counting, past
 
 
-def _find_handled(services: Iterable[ServiceHistory], judged: Iterable[object]) -> Iterator[Handled]:
-    """Yield failed stages after which a latest run continued, except in runs that failed or loop."""
-    for service, judgement in zip(services, judged, strict=True):
-        is_loop = isinstance(judgement, Trouble) and judgement.kind is Verdict.LOOPING
-        run = service.runs[-1]
-        handled = None if is_loop or run.outcome.is_bad else handled_failure(run)
-        if handled is not None:
-            yield handled
-
-
-def _make_open(trouble: Trouble) -> Recovered:
-    return Recovered(service=trouble.service, count=trouble.count, last=trouble.run, is_open=True)
-
-
-def _add_causes(troubles: Iterable[Trouble], explain: Explain | None) -> list[Trouble]:
-    if explain is None:
-        return list(troubles)
-    return [replace(trouble, cause=explain(make_trouble_facts(trouble))) for trouble in troubles]
-
-
 def make_trouble_facts(trouble: Trouble) -> TroubleFacts:
-    """Return the facts of a trouble that rules are tested against."""
+    """Return the facts of a trouble that rules are tested against, with times corrected to true time."""
     kinds = {f"{trouble.loop.of}-loop" if trouble.loop else str(trouble.kind)}
     if trouble.is_rebooted:
         kinds = kinds - {"interrupted"} | {"rebooted"}
+    run = trouble.run
+    begun = run.started or run.first_entry
+    run_started = begun and begun - trouble.ahead
+    booted = None
+    if run_started is not None and run.uptime is not None:
+        booted = run_started - timedelta(seconds=run.uptime)
     return TroubleFacts(
         kinds=frozenset(kinds),
         service=trouble.service,
         stage=trouble.stage,
-        invocation_id=trouble.run.invocation_id,
+        invocation_id=run.invocation_id,
         facts=trouble.facts,
-        **_trouble_times(trouble),
-    )
-
-
-class _Times(TypedDict):
-    """The fields of `TroubleFacts` with times."""
-
-    booted: datetime | None
-    started: datetime | None
-    run_started: datetime | None
-    ended: datetime | None
-
-
-def _trouble_times(trouble: Trouble) -> _Times:
-    """Return the times of a trouble, corrected to true time. `ended` is None if the end was not recorded."""
-    run = trouble.run
-    begun = run.started or run.first_entry
-    started = begun and begun - trouble.ahead
-    uptime = run.uptime
-    times = [time for time in (started, trouble.since) if time is not None]
-    return _Times(
-        booted=started - timedelta(seconds=uptime) if started is not None and uptime is not None else None,
-        started=min(times, default=None),
-        run_started=started,
+        booted=booted,
+        started=min((one for one in (run_started, trouble.since) if one is not None), default=None),
+        run_started=run_started,
         ended=run.ended and run.ended - trouble.ahead,
     )
-
-
-def _start_order(trouble: Trouble, boots: Mapping[str | None, float]) -> float:
-    """Return the start of a trouble in seconds, by uptime if known: clock steps do not change it."""
-    boot = boots.get(trouble.run.boot_id)
-    if boot is None or trouble.since_uptime is None:
-        return order(trouble.since)
-    return boot + trouble.since_uptime
 
 
 def _is_symptom(trouble: Trouble) -> bool:
@@ -344,16 +263,6 @@ def _is_symptom(trouble: Trouble) -> bool:
     if trouble.cause is not None and trouble.cause.rank in {"symptom", "contributing"}:
         return True
     return trouble.kind is Verdict.STUCK
-
-
-def _is_last(trouble: Trouble) -> bool:
-    """Return True if the trouble is the last choice for the root cause, such as a wait for the API."""
-    return trouble.cause is not None and trouble.cause.is_last
-
-
-def _is_minor(trouble: Trouble) -> bool:
-    """Return True for a unit from a journal that fails on many healthy hosts, if its cause is not certain."""
-    return _is_unexplained_unit(trouble) and often_fails(f"{trouble.service}.service")
 
 
 def _is_unexplained_unit(trouble: Trouble) -> bool:

@@ -7,17 +7,18 @@ from typing import Final
 from msgspec.structs import replace
 
 from service_record.diagnosis.diagnose import Explain
+from service_record.diagnosis.evidence.unit_logs import FAULTS, Hindrance
 from service_record.diagnosis.findings import (
     Diagnosis,
     FailedUnit,
     NotStarted,
     Stopped,
     Trouble,
+    TroubleFacts,
     Unrecorded,
     Verdict,
 )
-from service_record.diagnosis.trouble_facts import TroubleFacts
-from service_record.diagnosis.units import FAULTS, Hindrance, Unit, chain_to_root, find_unit
+from service_record.diagnosis.units import Unit, find_chain_to_root, find_unit
 from service_record.history import History
 from service_record.history.outcome import Outcome
 
@@ -246,4 +247,4 @@ def _make_not_started(
 
 
 def _find_chain(unit: Unit, units: Sequence[Unit]) -> tuple[Unit, ...]:
-    return chain_to_root(unit, {one.name: one for one in units})
+    return find_chain_to_root(unit, {one.name: one for one in units})

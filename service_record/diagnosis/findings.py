@@ -10,11 +10,82 @@ from typing import Final
 import msgspec
 
 from service_record.diagnosis.budget import Budget
-from service_record.diagnosis.trouble_facts import KnownCause, Looked, Weighed
-from service_record.diagnosis.units import FAULTS, Hindrance, Unit, unit_name
+from service_record.diagnosis.evidence.host_evidence import Looked
+from service_record.diagnosis.evidence.unit_logs import FAULTS, Hindrance
+from service_record.diagnosis.units import Unit, unit_name
 from service_record.history.outcome import Facts, Outcome, Run
 from service_record.history.results import ClockStep, Handled
 from service_record.record.appending import DEFAULT_DIRECTORY
+
+POINTS_TO: Final = "points to"
+"""The rank of a likely cause that the evidence does not prove."""
+
+
+OWN_ERROR: Final = "own-error"
+"""The cause name for an error line of the service that no rule knows."""
+OTHER_ERROR: Final = "error-elsewhere"
+"""The cause name for an error line of another program that no rule knows."""
+
+
+class KnownCause(msgspec.Struct, frozen=True, kw_only=True):
+    """The cause of one trouble: a rule with its texts filled in, or an error line that no rule knows."""
+
+    name: str
+    says: str
+    """The cause in a few words. They end a sentence that names the service."""
+    explains: str | None = None
+    """What this means, and how it usually happens."""
+    commands: tuple[str, ...] = ()
+    """Commands to run next, filled in and safe to paste."""
+    rank: str = "cause"
+    """`cause`, `points to`, `contributing`, `symptom` or `form of death`."""
+    doubt: str | None = None
+    """Why the evidence only points to the cause."""
+    is_last: bool = False
+    """True for a symptom that can follow from other symptoms. It is considered last as the root cause."""
+    line: str | None = None
+    """The line or fact that matched; None if the rule tests neither."""
+    found: str | None = None
+    """The part of the line that the rule's pattern matched. It stays visible when the line is cut."""
+    place: str | None = None
+    """FILE:LINE in the source; None if the line is in the service's record."""
+    of: str | None = None
+    """The program or container that wrote the line; None if unknown."""
+
+    @property
+    def is_cause(self) -> bool:
+        """Return True for a certain cause, which the headline may name."""
+        return self.rank == "cause"
+
+    @property
+    def is_of_rule(self) -> bool:
+        """Return False for a line that no rule knows. Two such causes may have nothing in common."""
+        return self.name not in {OWN_ERROR, OTHER_ERROR}
+
+    @property
+    def is_pointer(self) -> bool:
+        """Return True for a likely cause, which is not proven."""
+        return self.rank == POINTS_TO
+
+    @property
+    def is_symptom(self) -> bool:
+        """Return True for every rank but `cause`: the real cause is something else, or not certain."""
+        return not self.is_cause
+
+
+class Weighed(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that matched or nearly did, and why it was or was not chosen."""
+
+    rule: str
+    rank: str
+    line: str | None = None
+    place: str | None = None
+    lost: str | None = None
+    """Why the rule is not shown as the cause; None for the chosen rule."""
+
+    @property
+    def is_named(self) -> bool:
+        return self.lost is None
 
 
 class Verdict(StrEnum):
@@ -102,6 +173,33 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     def recorded_since(self) -> datetime | None:
         """Return `since` by the clock of the record, which the times of `run` use."""
         return None if self.since is None else self.since + self.ahead
+
+
+class TroubleFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts of one trouble that rules are tested against."""
+
+    kinds: frozenset[str]
+    """Kinds from `KINDS`."""
+    service: str
+    stage: str | None = None
+    invocation_id: str | None = None
+    facts: Facts
+    booted: datetime | None = None
+    """The start of the boot; None if unknown."""
+    started: datetime | None = None
+    """The start of the trouble: of the first of several equal failures."""
+    run_started: datetime | None = None
+    """The start of the latest of these runs."""
+    ended: datetime | None = None
+    """The end of the run; None while it runs, or if unknown."""
+
+
+KINDS: Final = frozenset(
+    {"failed", "stuck", "restart-loop", "stage-loop", "boot-loop", "interrupted", "rebooted", "ended-well"}
+)
+"""The kinds of trouble in rules. `rebooted`: interrupted by a boot of the host. `ended-well`: a unit failed
+although its latest recorded run succeeded.
+"""
 
 
 class QuotedLine(msgspec.Struct, frozen=True):
@@ -316,14 +414,14 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 def next_commands(trouble: Trouble) -> tuple[str, ...]:
     """Return the commands to run next, those of the known cause first. All names in them are quoted."""
     commands = trouble.cause.commands if trouble.cause else ()
-    return unrepeated((*commands, *_always(trouble)))
+    return drop_repeated((*commands, *_list_usual_commands(trouble)))
 
 
 ELSEWHERE: Final = "  # on another host"
 """The end of a command that this host cannot answer. A shell ignores it."""
 
 
-def unrepeated(commands: Iterable[str]) -> tuple[str, ...]:
+def drop_repeated(commands: Iterable[str]) -> tuple[str, ...]:
     """Drop commands that differ from an earlier one only in their form or the length of their output."""
     first: dict[str, str] = {}
     for command in commands:
@@ -333,7 +431,7 @@ def unrepeated(commands: Iterable[str]) -> tuple[str, ...]:
     return tuple(first.values())
 
 
-def _always(trouble: Trouble) -> Iterator[str]:
+def _list_usual_commands(trouble: Trouble) -> Iterator[str]:
     run = trouble.run
     if re.search(r"[^\w:.\\@-]", trouble.service) is not None:
         yield "systemctl --failed"  # a journal of an old systemd has only the description of the unit
@@ -364,7 +462,7 @@ def host_commands(diagnosis: Diagnosis) -> tuple[str, ...]:
         commands += commands_for_unit(failed)
     for unrecorded in diagnosis.unrecorded:
         commands.append(f"systemctl status {shlex.quote(unrecorded.unit.name)}")
-    return unrepeated(commands)
+    return drop_repeated(commands)
 
 
 def commands_for_unit(failed: FailedUnit) -> tuple[str, ...]:

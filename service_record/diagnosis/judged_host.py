@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 
 from service_record.diagnosis.evidence.fact_checks import CHECKS, Finding, find_roles
-from service_record.diagnosis.evidence.known_facts import MAX_FACTS
+from service_record.diagnosis.evidence.facts import MAX_FACTS
+from service_record.diagnosis.evidence.host_evidence import Evidence
 from service_record.diagnosis.findings import ELSEWHERE
-from service_record.diagnosis.trouble_facts import Evidence
 from service_record.history import History
 
 PROGRAMS_FILE: Final = "programs-on-path"

@@ -3,7 +3,7 @@
 docs/cause-rules.md and docs/analyze.md describe the formats.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from service_record.diagnosis.budget import BudgetFile
@@ -15,13 +15,13 @@ from service_record.diagnosis.cause_rules import (
     LineTest,
     Phrase,
     Rank,
-    placeholders,
+    find_placeholders,
 )
 from service_record.diagnosis.evidence.fact_checks import CHECKS, MEASURES, ROLES
-from service_record.diagnosis.evidence.known_facts import FACT_NAMES
+from service_record.diagnosis.evidence.facts import FACT_NAMES
+from service_record.diagnosis.evidence.line_patterns import Pattern
 from service_record.diagnosis.evidence.log_lines import KINDS_OF_LINES
-from service_record.diagnosis.line_patterns import Pattern
-from service_record.diagnosis.trouble_facts import KINDS
+from service_record.diagnosis.findings import KINDS
 from service_record.record.config_file import Value, parse_yaml
 from service_record.record.quantities import parse_duration
 
@@ -38,13 +38,15 @@ def read_budgets(text: str, path: str) -> BudgetFile:
     for service, value in services.items():
         own = value.fields("a service", ("run", "stages"))
         if "run" in own:
-            runs[service] = _seconds(own["run"])
+            runs[service] = _parse_seconds(own["run"])
         named = own["stages"].fields("`stages`") if "stages" in own else {}
-        stages |= {(service, stage): _seconds(limit) for stage, limit in named.items()}
-    return BudgetFile(stage=_seconds(top["stage"]) if "stage" in top else None, runs=runs, stages=stages)
+        stages |= {(service, stage): _parse_seconds(limit) for stage, limit in named.items()}
+    return BudgetFile(
+        stage=_parse_seconds(top["stage"]) if "stage" in top else None, runs=runs, stages=stages
+    )
 
 
-def _seconds(value: Value) -> float:
+def _parse_seconds(value: Value) -> float:
     text = value.text()
     try:
         return parse_duration(text)
@@ -74,59 +76,57 @@ _BUILT_IN_NAMES: Final = _ALWAYS_KNOWN | {"stage", "invocation"}
 
 def read_rules(text: str, path: str) -> tuple[CauseRule, ...]:
     """Parse a file of rules. Raises ConfigError."""
-    return _parse_rules(parse_yaml(text, path))
-
-
-def _parse_rules(root: Value | None) -> tuple[CauseRule, ...]:
-    """Return the rules in a document. Raises ConfigError."""
+    root = parse_yaml(text, path)
     rules: dict[str, CauseRule] = {}
     for value in root.items() if root is not None else ():
-        rule = _rule(value)
+        rule = _parse_rule(value)
         if rule.name in rules:
             raise value.fault(f"a rule is called {rule.name!r} already")
         rules[rule.name] = rule
     return tuple(rules.values())
 
 
-def _rule(value: Value) -> CauseRule:
+def _parse_rule(value: Value) -> CauseRule:
     fields = value.fields("a rule", _FIELDS)
     for required in ("name", "says"):
         if required not in fields:
             raise value.fault(f"a rule needs `{required}`")
-    condition = _condition(fields)
+    condition = _parse_condition(fields)
     if condition.is_empty:
         known_by = (*_TEXTS, "message", *_WORDS, "fact", "check", "role")
         raise value.fault(f"a rule needs something to be known by: {', '.join(known_by)}")
     if "rank" in fields and "symptom" in fields:
         raise fields["symptom"].fault("give `rank` or `symptom`, not both")
-    symptom = _choice(fields, "symptom", ("true", "false", _LAST), "false")
-    rank = Rank.SYMPTOM if symptom != "false" else _rank(fields)
-    needs = _conditions(fields, "needs")
-    names = _BUILT_IN_NAMES.union(*map(_provided_names, (condition, *needs)))
+    symptom = _parse_choice(fields, "symptom", ("true", "false", _LAST), "false")
+    rank = Rank(_parse_choice(fields, "rank", tuple(map(str, Rank)), "cause"))
+    if symptom != "false":
+        rank = Rank.SYMPTOM
+    needs = _parse_conditions(fields, "needs")
+    names = _BUILT_IN_NAMES.union(*map(_find_provided_names, (condition, *needs)))
     return CauseRule(
         name=fields["name"].text(),
-        says=_phrase(fields["says"], names),
-        explains=_phrase(fields["explains"], names) if "explains" in fields else None,
+        says=_parse_phrase(fields["says"], names),
+        explains=_parse_phrase(fields["explains"], names) if "explains" in fields else None,
         rank=rank,
         is_last=symptom == _LAST,
-        next=tuple(_command(one, names) for one in _texts(fields, "next")),
-        sources=tuple(one.text() for one in _texts(fields, "sources")),
+        next=tuple(_parse_command(one, names) for one in _list_texts(fields, "next")),
+        sources=tuple(one.text() for one in _list_texts(fields, "sources")),
         condition=condition,
         needs=needs,
-        unless=_conditions(fields, "unless"),
-        within=_choice(fields, "within", WITHIN, "run"),
-        heals=_choice(fields, "heals", ("true", "false"), "false") == "true",
-        noise=_choice(fields, "noise", ("true", "false"), "false") == "true",
-        program=_pattern(fields["program"]) if "program" in fields else None,
-        over=frozenset(one.text() for one in _texts(fields, "over")),
+        unless=_parse_conditions(fields, "unless"),
+        within=_parse_choice(fields, "within", WITHIN, "run"),
+        heals=_parse_choice(fields, "heals", ("true", "false"), "false") == "true",
+        noise=_parse_choice(fields, "noise", ("true", "false"), "false") == "true",
+        program=_parse_pattern(fields["program"]) if "program" in fields else None,
+        over=frozenset(one.text() for one in _list_texts(fields, "over")),
     )
 
 
-def _texts(fields: Mapping[str, Value], name: str) -> Sequence[Value]:
+def _list_texts(fields: Mapping[str, Value], name: str) -> Sequence[Value]:
     return fields[name].texts() if name in fields else ()
 
 
-def _choice(fields: Mapping[str, Value], name: str, choices: Sequence[str], default: str) -> str:
+def _parse_choice(fields: Mapping[str, Value], name: str, choices: Sequence[str], default: str) -> str:
     if name not in fields:
         return default
     word = fields[name].text().lower()
@@ -135,55 +135,56 @@ def _choice(fields: Mapping[str, Value], name: str, choices: Sequence[str], defa
     return word
 
 
-def _rank(fields: Mapping[str, Value]) -> Rank:
-    names = {str(rank): rank for rank in Rank}
-    return names[_choice(fields, "rank", tuple(names), "cause")]
-
-
-def _conditions(fields: Mapping[str, Value], name: str) -> tuple[Condition, ...]:
+def _parse_conditions(fields: Mapping[str, Value], name: str) -> tuple[Condition, ...]:
     if name not in fields:
         return ()
     conditions = []
     for one in fields[name].items():
-        condition = _condition(one.fields(f"a condition of `{name}`", _CONDITION))
+        condition = _parse_condition(one.fields(f"a condition of `{name}`", _CONDITION))
         if condition.is_empty:
             raise one.fault(f"a condition of `{name}` needs one of: {', '.join(_CONDITION)}")
         conditions.append(condition)
     return tuple(conditions)
 
 
-def _condition(fields: Mapping[str, Value]) -> Condition:
+def _parse_condition(fields: Mapping[str, Value]) -> Condition:
     lines = None
     if "message" in fields:
-        where = frozenset(map(_where, _texts(fields, "where"))) or frozenset({OWN})
-        patterns = tuple(_pattern(one) for one in _texts(fields, "message"))
+        where = frozenset(map(_parse_source, _list_texts(fields, "where"))) or frozenset({OWN})
+        patterns = tuple(_parse_pattern(one) for one in _list_texts(fields, "message"))
         lines = LineTest(
             patterns=patterns,
             where=where,
-            times=_times(fields),
-            measure=_measure(fields, patterns),
-            same=_same(fields, patterns),
+            times=_parse_times(fields),
+            measure=_parse_measure(fields, patterns),
+            same=_parse_same(fields, patterns),
         )
     elif wrong := next((fields[name] for name in _LINE_FIELDS if name in fields), None):
         raise wrong.fault("`where`, `times`, `measure` and `same` are about a `message`, and there is none")
+    facts = fields["fact"].fields("`fact`", sorted(FACT_NAMES)) if "fact" in fields else {}
     return Condition(
         lines=lines,
-        facts=tuple(_facts(fields["fact"])) if "fact" in fields else (),
-        check=_check(fields["check"]) if "check" in fields else None,
-        roles=frozenset(_role(one) for one in _texts(fields, "role")),
-        rules=frozenset(one.text() for one in _texts(fields, "rule")),
+        facts=tuple(
+            FactTest(name=name, patterns=tuple(map(_parse_pattern, one.texts())))
+            for name, one in facts.items()
+        ),
+        check=fields["check"].word("check", sorted(CHECKS), "checks") if "check" in fields else None,
+        roles=frozenset(one.word("role", ROLES, "roles") for one in _list_texts(fields, "role")),
+        rules=frozenset(one.text() for one in _list_texts(fields, "rule")),
         texts={
-            name: tuple(_pattern(one) for one in _texts(fields, name)) for name in _TEXTS if name in fields
+            name: tuple(_parse_pattern(one) for one in _list_texts(fields, name))
+            for name in _TEXTS
+            if name in fields
         },
         words={
-            name: frozenset(_word(one, name) for one in _texts(fields, name))
+            name: frozenset(_parse_word(one, name) for one in _list_texts(fields, name))
             for name in _WORDS
             if name in fields
         },
     )
 
 
-def _times(fields: Mapping[str, Value]) -> int:
+def _parse_times(fields: Mapping[str, Value]) -> int:
     if "times" not in fields:
         return 1
     word = fields["times"].text()
@@ -192,7 +193,7 @@ def _times(fields: Mapping[str, Value]) -> int:
     return int(word)
 
 
-def _measure(fields: Mapping[str, Value], patterns: Sequence[Pattern]) -> str | None:
+def _parse_measure(fields: Mapping[str, Value], patterns: Sequence[Pattern]) -> str | None:
     if "measure" not in fields:
         return None
     name = fields["measure"].word("measure", sorted(MEASURES), "measures")
@@ -203,7 +204,7 @@ def _measure(fields: Mapping[str, Value], patterns: Sequence[Pattern]) -> str | 
     return name
 
 
-def _same(fields: Mapping[str, Value], patterns: Sequence[Pattern]) -> dict[str, str]:
+def _parse_same(fields: Mapping[str, Value], patterns: Sequence[Pattern]) -> dict[str, str]:
     if "same" not in fields:
         return {}
     same = {}
@@ -215,11 +216,7 @@ def _same(fields: Mapping[str, Value], patterns: Sequence[Pattern]) -> dict[str,
     return same
 
 
-def _role(value: Value) -> str:
-    return value.word("role", ROLES, "roles")
-
-
-def _where(value: Value) -> str:
+def _parse_source(value: Value) -> str:
     word = value.text()
     if word not in _SOURCES and not (word.startswith(_NAMED_SOURCES) and word.partition(":")[2]):
         forms = (*sorted(_SOURCES), *(f"{form}NAME" for form in _NAMED_SOURCES))
@@ -227,16 +224,7 @@ def _where(value: Value) -> str:
     return word
 
 
-def _facts(value: Value) -> Iterator[FactTest]:
-    for name, one in value.fields("`fact`", sorted(FACT_NAMES)).items():
-        yield FactTest(name=name, patterns=tuple(_pattern(text) for text in one.texts()))
-
-
-def _check(value: Value) -> str:
-    return value.word("check", sorted(CHECKS), "checks")
-
-
-def _pattern(value: Value) -> Pattern:
+def _parse_pattern(value: Value) -> Pattern:
     pattern = Pattern.parse(value.text())
     import re2  # slow import, needed only to check rules
 
@@ -249,7 +237,7 @@ def _pattern(value: Value) -> Pattern:
     return pattern
 
 
-def _word(value: Value, name: str) -> str:
+def _parse_word(value: Value, name: str) -> str:
     if name == "kind":
         return value.word("kind", sorted(KINDS), "kinds")
     word = value.text()
@@ -258,7 +246,7 @@ def _word(value: Value, name: str) -> str:
     return word.removeprefix("SIG") if name == "signal" else word
 
 
-def _provided_names(condition: Condition) -> frozenset[str]:
+def _find_provided_names(condition: Condition) -> frozenset[str]:
     """Return the placeholders for which a condition can provide values."""
     patterns = [pattern for each in condition.texts.values() for pattern in each]
     patterns += condition.lines.patterns if condition.lines is not None else ()
@@ -269,13 +257,13 @@ def _provided_names(condition: Condition) -> frozenset[str]:
     return frozenset(name for pattern in patterns for name in pattern.names).union(checked, measured)
 
 
-def _command(value: Value, names: Collection[str]) -> str:
+def _parse_command(value: Value, names: Collection[str]) -> str:
     command = value.text()
-    _check_names(value, placeholders(command), names)
+    _check_names(value, find_placeholders(command), names)
     return command
 
 
-def _phrase(value: Value, names: Collection[str]) -> Phrase:
+def _parse_phrase(value: Value, names: Collection[str]) -> Phrase:
     phrase = Phrase.parse(value.text())
     _check_names(value, phrase.names, names)
     unsure = phrase.needs - _ALWAYS_KNOWN

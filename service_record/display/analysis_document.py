@@ -11,11 +11,13 @@ from msgspec import Meta
 from msgspec.structs import asdict, replace
 
 from service_record.diagnosis.budget import Basis, Budget
+from service_record.diagnosis.evidence.unit_logs import Hindrance
 from service_record.diagnosis.findings import (
     BackwardBoot,
     ClockFinding,
     Diagnosis,
     FailedUnit,
+    KnownCause,
     LocalTimes,
     LoopOf,
     NotStarted,
@@ -26,12 +28,11 @@ from service_record.diagnosis.findings import (
     Unrecorded,
     UnsetClock,
     Verdict,
+    Weighed,
     commands_for_missing,
     commands_for_unit,
     next_commands,
 )
-from service_record.diagnosis.trouble_facts import KnownCause, Weighed
-from service_record.diagnosis.units import Hindrance
 from service_record.display.machine import ProgramDocument
 from service_record.display.sentences import (
     failed_unit_sentence,

@@ -16,7 +16,7 @@ from service_record.diagnosis.comparison import (
     Tolerance,
 )
 from service_record.diagnosis.failures import FailureGroup, RunStep
-from service_record.diagnosis.trouble_facts import KnownCause
+from service_record.diagnosis.findings import KnownCause
 from service_record.display.machine import ProgramDocument
 from service_record.display.show_document import (
     VERSION,

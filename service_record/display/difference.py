@@ -15,7 +15,7 @@ from service_record.diagnosis.comparison import (
     StepEnded,
 )
 from service_record.diagnosis.failures import FailureGroup, RunStep
-from service_record.diagnosis.trouble_facts import KnownCause
+from service_record.diagnosis.findings import KnownCause
 from service_record.display.phrases import (
     VERBS,
     details,

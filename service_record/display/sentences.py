@@ -7,7 +7,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from service_record.diagnosis.budget import TIMES_LONGEST, Basis, Budget
+from service_record.diagnosis.evidence.error_lines import LineWeight, telling_line, weight
+from service_record.diagnosis.evidence.unit_logs import Hindrance
 from service_record.diagnosis.findings import (
+    OWN_ERROR,
     BackwardBoot,
     ClockFinding,
     Damaged,
@@ -26,8 +29,7 @@ from service_record.diagnosis.findings import (
     UnsetClock,
     Verdict,
 )
-from service_record.diagnosis.trouble_facts import OWN_ERROR, LineWeight, telling_line, weight
-from service_record.diagnosis.units import START_LIMIT, Hindrance, Unit
+from service_record.diagnosis.units import START_LIMIT, Unit
 from service_record.display.phrases import (
     VERBS,
     duration_text,

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from service_record.diagnosis.findings import Diagnosis, Trouble, host_commands, next_commands
-from service_record.diagnosis.trouble_facts import KnownCause
+from service_record.diagnosis.findings import Diagnosis, KnownCause, Trouble, host_commands, next_commands
 from service_record.display.phrases import (
     LABEL_WIDTH,
     details,

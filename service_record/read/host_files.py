@@ -8,7 +8,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from service_record.diagnosis.causes import HostFiles
+from service_record.diagnosis.judgement import HostFiles
 from service_record.diagnosis.units import Unit
 from service_record.read.source import Source
 from service_record.record.programs import Deadline, ProgramError, program_path, reading

@@ -17,11 +17,11 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from service_record.diagnosis import Diagnosis, Verdict
-from service_record.diagnosis.causes import Causes, HostFiles, built_in_causes
+from service_record.diagnosis.causes import Causes, built_in_causes
+from service_record.diagnosis.evidence.error_lines import telling_line
 from service_record.diagnosis.failures import signature
 from service_record.diagnosis.findings import Trouble
-from service_record.diagnosis.judgement import judge
-from service_record.diagnosis.trouble_facts import telling_line
+from service_record.diagnosis.judgement import HostFiles, judge
 from service_record.diagnosis.units import Unit
 from service_record.history import History
 from service_record.history.build import Now, host_history

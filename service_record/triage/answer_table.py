@@ -5,7 +5,7 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from service_record.diagnosis.trouble_facts import POINTS_TO
+from service_record.diagnosis.findings import POINTS_TO
 from service_record.display.machine import format_csv
 from service_record.display.text import BLANK, Ink, Line, View, count, cut, wrap_lines
 from service_record.record.visible import visible
@@ -34,9 +34,9 @@ def answer_lines(triage: Triage, view: View, *, whole: bool = False) -> Iterator
     rising = tuple(cause for cause in everything if cause.is_rising)
     yield (
         (f"{count(triage.bundles, 'bundle')} of {count(triage.hosts, 'host')}", Ink.STRONG),
-        (f": {_verdicts(triage)}", Ink.PLAIN),
+        (f": {_describe_verdicts(triage)}", Ink.PLAIN),
     )
-    if compared := _comparison(triage):
+    if compared := _describe_comparison(triage):
         state = "new and rising" if new or rising else "nothing is new or rising"
         yield ((visible(f"{state}: {compared}"), Ink.FAINT),)
     for heading, causes in (
@@ -51,12 +51,12 @@ def answer_lines(triage: Triage, view: View, *, whole: bool = False) -> Iterator
             yield ((heading, Ink.STRONG),)
             listing = causes if whole else causes[:_MAX_CAUSES]
             for cause in listing:
-                marks = () if heading in {"New", "Rising"} else _marks(cause)
-                yield from _cause_lines(cause, triage, view, marks)
+                marks = () if heading in {"New", "Rising"} else _choose_marks(cause)
+                yield from _make_cause_lines(cause, triage, view, marks)
             if len(listing) < len(causes):
                 hidden = count(len(causes) - len(listing), "more cause")
                 yield ((f"{' ' * _INDENT}and {hidden}: -o wide shows all", Ink.FAINT),)
-    for _, heading, items in _left_out(triage):
+    for _, heading, items in _list_left_out(triage):
         yield BLANK
         yield ((heading, Ink.STRONG),)
         listed = items if whole else items[:_MAX_LEFT_OUT]
@@ -70,7 +70,7 @@ def answer_lines(triage: Triage, view: View, *, whole: bool = False) -> Iterator
 _UNEXPECTED: Final = "Errors on hosts that have not failed"
 
 
-def _left_out(triage: Triage) -> Iterator[tuple[str, str, Sequence[tuple[str, str]]]]:
+def _list_left_out(triage: Triage) -> Iterator[tuple[str, str, Sequence[tuple[str, str]]]]:
     """Yield name, heading and items of each list of bundles and files that are not counted in full."""
     for name, heading, items in (
         ("unreadable", "Not judged", triage.unreadable),
@@ -83,26 +83,26 @@ def _left_out(triage: Triage) -> Iterator[tuple[str, str, Sequence[tuple[str, st
             yield name, heading, items
 
 
-def _comparison(triage: Triage) -> str:
+def _describe_comparison(triage: Triage) -> str:
     """Return which bundles are compared with which; empty if there are none."""
     if not triage.compared_with:
         return ""
     if not triage.hosts_before and triage.since is not None:
-        return f"no bundles from before {_day(triage.since)} to compare with"
-    recent = f"since {_day(triage.since)}" if triage.since is not None else "all bundles"
+        return f"no bundles from before {_format_day(triage.since)} to compare with"
+    recent = f"since {_format_day(triage.since)}" if triage.since is not None else "all bundles"
     return f"{recent}, against {triage.compared_with}"
 
 
-def _verdicts(triage: Triage) -> str:
+def _describe_verdicts(triage: Triage) -> str:
     return (
         ", ".join(f"{number} {verdict}" for verdict, number in triage.verdicts.items()) or "nothing to judge"
     )
 
 
-def _cause_lines(
+def _make_cause_lines(
     cause: Cause, triage: Triage, view: View, marks: Sequence[tuple[str, Ink]]
 ) -> Iterator[Line]:
-    head = f"{cause.bundles:>5} {_share(cause):>5}  "
+    head = f"{cause.bundles:>5} {_format_share(cause):>5}  "
     room = view.width - len(head) - sum(len(mark) + 2 for mark, _ in marks)
     yield (
         (head, Ink.STRONG),
@@ -113,14 +113,14 @@ def _cause_lines(
     facts = [
         cause.name if cause.rank in {"", "cause"} else f"{cause.name} ({_RANKS.get(cause.rank, cause.rank)})",
         count(cause.hosts, "host"),
-        _days(cause),
+        _format_days(cause),
         ", ".join(cause.releases),
         ", ".join(cause.platforms),
     ]
     yield from wrap_lines(visible(", ".join(filter(None, facts))), Ink.FAINT, view, len(indent))
     if cause.is_rising:
-        yield from wrap_lines(_rise(cause, triage), Ink.FAINT, view, len(indent))
-    if trend := _trend(cause, view):
+        yield from wrap_lines(_describe_rise(cause, triage), Ink.FAINT, view, len(indent))
+    if trend := _draw_trend(cause, view):
         yield ((indent + trend, Ink.FAINT),)
     if not cause.name and cause.line:
         line = cut(visible(cause.line), view.width - len(indent), view.glyphs.cut)
@@ -130,7 +130,7 @@ def _cause_lines(
 _RANKS: Final = {POINTS_TO: "likely"}  # as analyze says it
 
 
-def _marks(cause: Cause) -> list[tuple[str, Ink]]:
+def _choose_marks(cause: Cause) -> list[tuple[str, Ink]]:
     marks = []
     if cause.is_new:
         marks.append(("NEW", Ink.BAD))
@@ -139,7 +139,7 @@ def _marks(cause: Cause) -> list[tuple[str, Ink]]:
     return marks
 
 
-def _rise(cause: Cause, triage: Triage) -> str:
+def _describe_rise(cause: Cause, triage: Triage) -> str:
     """Return how much more frequent a rising cause is, and the probability that this is chance."""
     times = (cause.now / triage.hosts_now) / (cause.before / triage.hosts_before)
     chance = max(cause.probability or 0.0, 0.001)
@@ -150,7 +150,7 @@ def _rise(cause: Cause, triage: Triage) -> str:
     )
 
 
-def _trend(cause: Cause, view: View) -> str:
+def _draw_trend(cause: Cause, view: View) -> str:
     """Return the last days as a row of bars; empty if all came on one day."""
     most = max(cause.days, default=0)
     if sum(1 for day in cause.days if day) < _MIN_DAYS:
@@ -160,17 +160,17 @@ def _trend(cause: Cause, view: View) -> str:
     return "".join(none if not day else bars[(day * len(bars) - 1) // most] for day in cause.days)
 
 
-def _share(cause: Cause) -> str:
+def _format_share(cause: Cause) -> str:
     return f"{cause.share:.0%}" if cause.share >= _MIN_SHARE else "<1%"
 
 
-def _day(moment: datetime | None) -> str:
+def _format_day(moment: datetime | None) -> str:
     return "?" if moment is None else f"{moment:%Y-%m-%d}"
 
 
-def _days(cause: Cause) -> str:
+def _format_days(cause: Cause) -> str:
     """Return the first and the last day of a cause; one day if they are the same."""
-    first, last = _day(cause.first), _day(cause.last)
+    first, last = _format_day(cause.first), _format_day(cause.last)
     return first if first == last else f"{first} to {last}"
 
 
@@ -181,7 +181,14 @@ def bundle_lines(cause: str, bundles: Iterable[dict[str, Any]], view: View) -> I
         place = row["uri"] + (f": {row['member']}" if row["member"] else "")
         yield ((visible(place), Ink.STRONG),)
         where = " in stage ".join(filter(None, (row["service"], row["stage"])))
-        facts = (_day(row["latest"]), row["host"], row["cluster"], row["release"], row["verdict"], where)
+        facts = (
+            _format_day(row["latest"]),
+            row["host"],
+            row["cluster"],
+            row["release"],
+            row["verdict"],
+            where,
+        )
         text = f"  {', '.join(filter(None, facts))}: {row['line']}"
         yield ((cut(visible(text), view.width, view.glyphs.cut), Ink.PLAIN),)
     if not number:
@@ -205,9 +212,9 @@ def answer_html(triage: Triage, source: str, made_at: datetime) -> str:
     bad = count(triage.bad, "bundle with trouble", "bundles with trouble")
     lead: list[Line] = [
         ((f"{bad} among {count(triage.bundles, 'bundle')}", Ink.STRONG),),
-        ((_verdicts(triage), Ink.PLAIN),),
+        ((_describe_verdicts(triage), Ink.PLAIN),),
     ]
-    if compared := _comparison(triage):
+    if compared := _describe_comparison(triage):
         lead.append(((f"New and rising: {compared}.", Ink.FAINT),))
     sections = []
     for place, heading, causes in (
@@ -219,10 +226,10 @@ def answer_html(triage: Triage, source: str, made_at: datetime) -> str:
     ):
         if causes:
             shown, more = limit_items(causes)
-            rows = [_page_row(cause, triage) for cause in shown]
+            rows = [_make_page_row(cause, triage) for cause in shown]
             values = {"first": rows[:_MAX_CAUSES], "rest": rows[_MAX_CAUSES:], "more": more}
             sections.append(section(place, heading, "triage.html", "causes", **values))
-    for name, heading, items in _left_out(triage):
+    for name, heading, items in _list_left_out(triage):
         shown_items, more = limit_items(items)
         values = {"texts": [f"{place}: {reason}" for place, reason in shown_items], "more": more}
         sections.append(section(name, heading, "triage.html", "left_out", **values))
@@ -230,7 +237,7 @@ def answer_html(triage: Triage, source: str, made_at: datetime) -> str:
     return page(f"Triage of {source}", lead, sections, made_at, summary=plain)
 
 
-def _page_row(cause: Cause, triage: Triage) -> tuple[object, ...]:
+def _make_page_row(cause: Cause, triage: Triage) -> tuple[object, ...]:
     """Return a cause, its share, rise and times, and a bar for each day: left edge, width, height, title."""
     most = max(cause.days, default=0) or 1
     width, height = _TREND
@@ -241,8 +248,8 @@ def _page_row(cause: Cause, triage: Triage) -> tuple[object, ...]:
             date = triage.first_day + timedelta(days=day) if triage.first_day is not None else None
             title = f"{date:%Y-%m-%d}: {number}" if date is not None else ""
             columns.append((round(day * step, 1), step - 1, round(max(number / most * height, 2), 1), title))
-    rise = _rise(cause, triage) if cause.is_rising else ""
-    return cause, _share(cause), rise, _days(cause), most, columns
+    rise = _describe_rise(cause, triage) if cause.is_rising else ""
+    return cause, _format_share(cause), rise, _format_days(cause), most, columns
 
 
 def document(triage: Triage) -> dict[str, Any]:
@@ -252,14 +259,14 @@ def document(triage: Triage) -> dict[str, Any]:
         "bundles": triage.bundles,
         "hosts": triage.hosts,
         "verdicts": triage.verdicts,
-        "since": _time(triage.since),
+        "since": _format_time(triage.since),
         "comparedWith": triage.compared_with,
-        "firstDay": _time(triage.first_day),
+        "firstDay": _format_time(triage.first_day),
         "hostsNow": triage.hosts_now,
         "hostsBefore": triage.hosts_before,
-        "causes": [_plain(cause) for cause in triage.causes],
-        "unknown": [_plain(cause) for cause in triage.unknown],
-        "unexpected": [_plain(cause) for cause in triage.unexpected],
+        "causes": [_make_cause_document(cause) for cause in triage.causes],
+        "unknown": [_make_cause_document(cause) for cause in triage.unknown],
+        "unexpected": [_make_cause_document(cause) for cause in triage.unexpected],
         "unreadable": [{"bundle": uri, "reason": reason} for uri, reason in triage.unreadable],
         "incomplete": [{"bundle": uri, "reason": reason} for uri, reason in triage.incomplete],
         "wrongClocks": [{"bundle": uri, "latest": latest} for uri, latest in triage.wrong_clocks],
@@ -277,18 +284,18 @@ def documents(triage: Triage) -> Iterator[dict[str, Any]]:
             yield from ({"list": name, **item} for item in items)
 
 
-def _plain(cause: Cause) -> dict[str, Any]:
+def _make_cause_document(cause: Cause) -> dict[str, Any]:
     plain = asdict(cause)
     plain["cause"] = plain.pop("name")
     plain["new"], plain["rising"] = plain.pop("is_new"), plain.pop("is_rising")
-    return {**plain, "first": _time(cause.first), "last": _time(cause.last)}
+    return {**plain, "first": _format_time(cause.first), "last": _format_time(cause.last)}
 
 
-def _time(moment: datetime | None) -> str | None:
+def _format_time(moment: datetime | None) -> str | None:
     return None if moment is None else f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def format_causes(triage: Triage) -> str:
     """Return a line for each cause, with lines that no rule knows last."""
-    rows = (_plain(cause) for cause in (*triage.causes, *triage.unknown))
+    rows = (_make_cause_document(cause) for cause in (*triage.causes, *triage.unknown))
     return format_csv(_COLUMNS, ([row[name] for name in _COLUMNS] for row in rows))

@@ -17,7 +17,7 @@ import msgspec
 from service_record.http.address import CollectorError
 from service_record.triage.judge import JudgeRequest
 from service_record.triage.references import local_file
-from service_record.triage.rows import BundleRow, Reference, unreadable_row
+from service_record.triage.rows import BundleRow, Reference, make_unreadable_row
 
 _TRIES: Final = 3
 _AHEAD: Final = 4
@@ -41,11 +41,11 @@ class JudgeProgram:
             with local_file(reference) as path:
                 return self.rows(JudgeRequest(reference, path))
         except CollectorError as reason:
-            return (unreadable_row(reference, str(reason)),)
+            return (make_unreadable_row(reference, str(reason)),)
         except OSError as reason:
-            return (unreadable_row(reference, reason.strerror or str(reason)),)
+            return (make_unreadable_row(reference, reason.strerror or str(reason)),)
         except Exception as fault:  # noqa: BLE001  # one bad bundle must not end the run
-            return (unreadable_row(reference, f"not judged: {type(fault).__name__}: {fault}"),)
+            return (make_unreadable_row(reference, f"not judged: {type(fault).__name__}: {fault}"),)
 
     def rows(self, request: JudgeRequest) -> Rows:
         """Return the rows of a bundle; after three deaths of the program, a row that says so."""
@@ -56,7 +56,7 @@ class JudgeProgram:
             if self._is_stopped:
                 break
             self._end()
-        return (unreadable_row(request.reference, f"not judged: its reader died {_TRIES} times"),)
+        return (make_unreadable_row(request.reference, f"not judged: its reader died {_TRIES} times"),)
 
     def stop(self) -> None:
         """End the program and its children. Other threads may call this."""

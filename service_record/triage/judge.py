@@ -48,12 +48,12 @@ from service_record.triage.rows import (
     UNREADABLE,
     BundleRow,
     Reference,
-    bundle_facts,
-    cluster_member,
+    add_cluster_columns,
+    find_cluster_member,
     is_cluster_member,
+    make_host_columns,
     make_row,
-    unreadable_row,
-    within_cluster,
+    make_unreadable_row,
 )
 from service_record.version import __version__
 
@@ -79,27 +79,27 @@ class JudgeRequest(msgspec.Struct, frozen=True):
 
 def judge_path(path: str, reference: Reference) -> Iterator[BundleRow]:
     """Yield a row for each host in a bundle. A part that cannot be read becomes a row with the reason."""
-    for row in _rows(path, reference):
+    for row in _judge_hosts(path, reference):
         # Two bundles whose few readable files are equal need not be copies of each other.
         if row.verdict == UNREADABLE:
             row = msgspec.structs.replace(row, digest="")  # noqa: PLW2901
-        masked = _masked(row, make_encodable(path), reference.uri)
+        masked = _mask_secrets(row, make_encodable(path), reference.uri)
         yield msgspec.structs.replace(masked, judged=time.time(), version=__version__)
 
 
-def _rows(path: str, reference: Reference) -> Iterator[BundleRow]:
-    content = _content_digests(path)
+def _judge_hosts(path: str, reference: Reference) -> Iterator[BundleRow]:
+    content = _hash_contents(path)
     if not content.by_host:
         for row in judge_bundle(path, reference):
             # Nodes in one source are different hosts, not copies of each other.
             digest = f"{content.whole}/{row.member}" if row.member else content.whole
             yield msgspec.structs.replace(row, digest=digest)
         return
-    for member, copy in _hosts_of_cluster(path):
+    for member, copy in _unpack_hosts(path):
         if isinstance(copy, str):
-            yield unreadable_row(reference, copy)
+            yield make_unreadable_row(reference, copy)
         else:
-            row = within_cluster(judge_bundle(str(copy), reference)[0], member)
+            row = add_cluster_columns(judge_bundle(str(copy), reference)[0], member)
             name = "/".join(
                 part for part in member.split("/") if part not in {"", "."}
             )  # as in `Content.path`
@@ -129,7 +129,7 @@ def _judge_node(node: Source, source: Source, path: str, reference: Reference) -
 
 
 def _refuse(reason: Exception, path: str, reference: Reference) -> BundleRow:
-    return unreadable_row(reference, str(reason).removeprefix(f"{path}: ").replace(path, reference.uri))
+    return make_unreadable_row(reference, str(reason).removeprefix(f"{path}: ").replace(path, reference.uri))
 
 
 def judge_source(source: Source, path: str, reference: Reference) -> BundleRow:
@@ -147,7 +147,7 @@ def judge_source(source: Source, path: str, reference: Reference) -> BundleRow:
     judgement = judge(history, built_in_causes(), units, files=files, is_log_bundle=source.is_log_bundle)
     if judgement.diagnosis is None and source.refusal:
         raise SourceError(source.refusal)
-    facts = bundle_facts(judgement.facts, history)
+    facts = make_host_columns(judgement.facts, history)
     row = make_row(judgement.diagnosis, history, reference, facts)
     # Archives of whole systems have hundreds of links and sockets, which hold no evidence.
     left_out = dict.fromkeys(str(part) for part in parts if not part.reason.endswith(", not a plain file"))
@@ -166,7 +166,7 @@ class _Digests(msgspec.Struct, frozen=True):
     by_host: dict[str, str]
 
 
-def _content_digests(path: str) -> _Digests:
+def _hash_contents(path: str) -> _Digests:
     """Hash each file of a bundle by itself, so that packing, order and names make no difference.
 
     An archive with records of its own belongs to one host, even if it contains archives of other hosts.
@@ -182,8 +182,10 @@ def _content_digests(path: str) -> _Digests:
                 _hash_each(archive_contents(stream, place.name, 0.0, lambda _: None), hashes)
     except OSError:
         return _Digests("", {})  # the reader of the bundle says why
-    by_host = {} if place.is_dir() else {member: _joined(some) for member, some in hashes.items() if member}
-    everything = _joined(set().union(*hashes.values()))
+    by_host = (
+        {} if place.is_dir() else {member: _join_hashes(some) for member, some in hashes.items() if member}
+    )
+    everything = _join_hashes(set().union(*hashes.values()))
     return _Digests(everything, {} if _ONE_HOST in hashes else by_host)
 
 
@@ -197,17 +199,17 @@ def _hash_each(contents: Iterator[Content], hashes: dict[str, set[bytes]]) -> No
         hashed = hashlib.sha256()
         while chunk := content.read(_CHUNK_BYTES):
             hashed.update(chunk)
-        member = cluster_member(content.path)
+        member = find_cluster_member(content.path)
         if not member and any(f"{directory}/" in content.path for directory in RECORD_DIRECTORIES):
             hashes.setdefault(_ONE_HOST, set())
         hashes.setdefault(member, set()).add(hashed.digest())
 
 
-def _joined(hashes: set[bytes]) -> str:
+def _join_hashes(hashes: set[bytes]) -> str:
     return hashlib.sha256(b"".join(sorted(hashes))).hexdigest() if hashes else ""
 
 
-def _hosts_of_cluster(path: str) -> Iterator[tuple[str, Path | str]]:
+def _unpack_hosts(path: str) -> Iterator[tuple[str, Path | str]]:
     """Yield the archives of hosts in the archive that assisted-service makes of a cluster, each as a file.
 
     If the archive is damaged, the last item has the reason in place of a file.
@@ -232,7 +234,7 @@ def _hosts_of_cluster(path: str) -> Iterator[tuple[str, Path | str]]:
             yield "", f"{damage or layer.damage}; hosts behind the damage are missing"
 
 
-def _masked(row: BundleRow, path: str, uri: str) -> BundleRow:
+def _mask_secrets(row: BundleRow, path: str, uri: str) -> BundleRow:
     """Return the row without secrets, because an index has rows of many hosts and is shown to many people.
 
     Its texts can be stored: bytes of file names that are not UTF-8 are escaped.
@@ -259,7 +261,7 @@ def answer(request: JudgeRequest) -> bytes:
             lambda: ForkedProgram(partial(_judge_confined, request)), request.cpu_seconds, _MAX_ANSWER_BYTES
         )
     except ProgramError as reason:
-        return msgspec.json.encode([unreadable_row(request.reference, f"not judged: {reason}")])
+        return msgspec.json.encode([make_unreadable_row(request.reference, f"not judged: {reason}")])
 
 
 def _judge_confined(request: JudgeRequest) -> bytes:

@@ -1,24 +1,23 @@
 """The row of one host's bundle. Pure."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from service_record.diagnosis import Diagnosis, Verdict
+from service_record.diagnosis.evidence.error_lines import telling_line
 from service_record.diagnosis.evidence.fact_checks import ROLES, find_roles
-from service_record.diagnosis.evidence.known_facts import KnownFacts
+from service_record.diagnosis.evidence.facts import KnownFacts
 from service_record.diagnosis.failures import signature
-from service_record.diagnosis.findings import FailedUnit, Trouble
-from service_record.diagnosis.trouble_facts import KnownCause, telling_line
+from service_record.diagnosis.findings import FailedUnit, KnownCause, Trouble
 from service_record.display.sentences import verdict_sentence
 from service_record.history import History
-from service_record.history.outcome import Run
 
 UNREADABLE: Final = "unreadable"
 """The verdict of a bundle that could not be judged: nothing was read, or too little to rule out trouble."""
-TROUBLE: Final = frozenset({"failed", "looping", "stuck", "interrupted"})
+TROUBLE: Final = frozenset(verdict.value for verdict in Verdict if verdict.is_bad)
 """The verdicts of a host in trouble."""
 _MAX_LINE: Final = 500
 _MAX_STAGES: Final = 200
@@ -104,20 +103,23 @@ def make_row(
         uri=reference.uri,
         boots=len(history.boots),
         latest=reference.changed or None if latest is None else latest.timestamp(),
-        stages=_longest_stages(history),
+        stages=_find_longest_stages(history),
         **facts,
     )
     if diagnosis is None:
         return row
     return msgspec.structs.replace(
-        row, verdict=diagnosis.verdict.value, says=verdict_sentence(diagnosis), **_root(diagnosis)
+        row,
+        verdict=diagnosis.verdict.value,
+        says=verdict_sentence(diagnosis),
+        **_make_root_columns(diagnosis),
     )
 
 
 _PLATFORM: Final = re.compile(r"\bignition\.platform\.id=(\S+)")
 
 
-def bundle_facts(facts: KnownFacts, history: History) -> dict[str, str]:
+def make_host_columns(facts: KnownFacts, history: History) -> dict[str, str]:
     """Return the columns that describe the host: its name, release, role, platform and hardware."""
     roles = find_roles(facts, history)
     names = {fact.of: fact.value for fact in facts.all("os")}
@@ -132,7 +134,7 @@ def bundle_facts(facts: KnownFacts, history: History) -> dict[str, str]:
     }
 
 
-def within_cluster(row: BundleRow, member: str) -> BundleRow:
+def add_cluster_columns(row: BundleRow, member: str) -> BundleRow:
     """Return the row of one host's archive within the archive of its cluster."""
     named = _CLUSTER_MEMBER.fullmatch(member)
     facts = {} if named is None else named.groupdict()
@@ -146,40 +148,36 @@ def is_cluster_member(name: str) -> bool:
     return _CLUSTER_MEMBER.fullmatch(name) is not None
 
 
-def cluster_member(path: str) -> str:
+def find_cluster_member(path: str) -> str:
     """Return the member of a cluster's archive in which a file is; empty if it is in no host's archive."""
     parts = path.split("/")
     return next(("/".join(parts[:n]) for n, part in enumerate(parts[:-1], 1) if is_cluster_member(part)), "")
 
 
-def unreadable_row(reference: Reference, reason: str) -> BundleRow:
+def make_unreadable_row(reference: Reference, reason: str) -> BundleRow:
     """Return the row of a bundle that could not be judged, with the reason."""
     return BundleRow(
         key=reference.key, uri=reference.uri, left_out=reason[:_MAX_LINE], latest=reference.changed or None
     )
 
 
-def _runs(history: History) -> Iterator[Run]:
-    return (run for service in history.services for run in service.runs)
-
-
-def _root(diagnosis: Diagnosis) -> dict[str, object]:
+def _make_root_columns(diagnosis: Diagnosis) -> dict[str, object]:
     """Return the columns that the root cause fills; without one, those of what stands out most."""
     if diagnosis.root is not None:
-        return _trouble_columns(diagnosis.root)
+        return _make_trouble_columns(diagnosis.root)
     if diagnosis.host is not None:
         cause = diagnosis.host.cause
         return {
             "service": diagnosis.host.service,
-            **_cause_columns(cause),
-            **_line_columns(cause.line or cause.says),
+            **_make_cause_columns(cause),
+            **_make_line_columns(cause.line or cause.says),
         }
     if diagnosis.failed_units:
-        return _unit_columns(diagnosis.failed_units[0])
-    return _line_columns(diagnosis.stands_out[0].line) if diagnosis.stands_out else {}
+        return _make_unit_columns(diagnosis.failed_units[0])
+    return _make_line_columns(diagnosis.stands_out[0].line) if diagnosis.stands_out else {}
 
 
-def _trouble_columns(trouble: Trouble) -> dict[str, object]:
+def _make_trouble_columns(trouble: Trouble) -> dict[str, object]:
     line = (trouble.cause and trouble.cause.line) or (trouble.telling and trouble.telling.line)
     line = line or telling_line(trouble.facts.message) or ""
     since = trouble.since
@@ -187,12 +185,12 @@ def _trouble_columns(trouble: Trouble) -> dict[str, object]:
         "service": trouble.service,
         "stage": trouble.stage or "",
         "since": None if since is None else since.timestamp(),
-        **_cause_columns(trouble.cause),
-        **_line_columns(line or _without_line(trouble)),
+        **_make_cause_columns(trouble.cause),
+        **_make_line_columns(line or _describe_without_line(trouble)),
     }
 
 
-def _without_line(trouble: Trouble) -> str:
+def _describe_without_line(trouble: Trouble) -> str:
     """Return a text in place of a telling line, for a service that logged nothing."""
     if trouble.kind is Verdict.STUCK:
         return f"stuck in stage {trouble.stage}" if trouble.stage else "stuck"
@@ -200,23 +198,23 @@ def _without_line(trouble: Trouble) -> str:
     return f"exit {facts.exit_code}" if facts.exit_code is not None else facts.service_result or ""
 
 
-def _unit_columns(failed: FailedUnit) -> dict[str, object]:
+def _make_unit_columns(failed: FailedUnit) -> dict[str, object]:
     cause = failed.cause
     line = (cause and cause.line) or f"{failed.unit.name} failed"
-    return {"service": failed.unit.service, **_cause_columns(cause), **_line_columns(line)}
+    return {"service": failed.unit.service, **_make_cause_columns(cause), **_make_line_columns(line)}
 
 
-def _cause_columns(cause: KnownCause | None) -> dict[str, object]:
+def _make_cause_columns(cause: KnownCause | None) -> dict[str, object]:
     if cause is None or not cause.is_of_rule:
         return {}
     return {"cause": cause.name, "cause_says": cause.says, "rank": cause.rank}
 
 
-def _line_columns(line: str) -> dict[str, object]:
+def _make_line_columns(line: str) -> dict[str, object]:
     return {"line": line[:_MAX_LINE], "signature": signature(line)[:_MAX_LINE]}
 
 
-def _longest_stages(history: History) -> dict[str, float]:
+def _find_longest_stages(history: History) -> dict[str, float]:
     longest: dict[str, float] = {}
     for service in history.services:
         for run in service.runs:

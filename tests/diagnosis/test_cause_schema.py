@@ -11,9 +11,9 @@ from jsonschema import Draft202012Validator
 from service_record.diagnosis import causes, yaml_files
 from service_record.diagnosis.cause_rules import Rank
 from service_record.diagnosis.evidence.fact_checks import CHECKS, MEASURES, ROLES
-from service_record.diagnosis.evidence.known_facts import FACT_NAMES
+from service_record.diagnosis.evidence.facts import FACT_NAMES
 from service_record.diagnosis.evidence.log_lines import KINDS_OF_LINES
-from service_record.diagnosis.trouble_facts import KINDS
+from service_record.diagnosis.findings import KINDS
 from service_record.diagnosis.yaml_files import read_rules
 from service_record.record.config_file import ConfigError
 from tests.programs import REPOSITORY

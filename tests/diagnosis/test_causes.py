@@ -10,7 +10,7 @@ import pytest
 from service_record.diagnosis import causes
 from service_record.diagnosis.cause_rules import Phrase, Rank, fill_commands
 from service_record.diagnosis.causes import Causes, built_in_rules
-from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
+from service_record.diagnosis.findings import KnownCause, TroubleFacts
 from service_record.diagnosis.yaml_files import read_rules
 from service_record.history.outcome import Facts
 from service_record.record.config_file import ConfigError
@@ -72,12 +72,12 @@ def test_built_in_rule_is_well_formed() -> None:
         for rule in BUILT_IN:
             with faults.of(rule.name):
                 conditions = (rule.condition, *rule.needs, *rule.unless)
-                lines = [pattern for test in rule.line_tests() for pattern in test.patterns]
+                lines = [pattern for test in rule.list_line_tests() for pattern in test.patterns]
                 texts = [one for condition in conditions for each in condition.texts.values() for one in each]
                 facts = [one for condition in conditions for test in condition.facts for one in test.patterns]
                 for pattern in (*lines, *texts, *facts):
                     assert pattern.compiled.groups >= len(pattern.names)
-                for test in rule.line_tests():
+                for test in rule.list_line_tests():
                     starts = [pattern for pattern in test.patterns if pattern.text.startswith("^")]
                     assert not (test.elsewhere and starts)
                 assert rule.over | frozenset().union(*(one.rules for one in conditions)) <= names

@@ -9,23 +9,26 @@ from msgspec.structs import replace
 
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.diagnosis.budget import Basis, BudgetFile, Budgets
+from service_record.diagnosis.comparison import find_moved
 from service_record.diagnosis.diagnose import Explain
-from service_record.diagnosis.failures import RunStep, find_moved_steps, group_failures, new_failures
+from service_record.diagnosis.evidence.unit_logs import Hindrance
+from service_record.diagnosis.failures import RunStep, group_failures, new_failures
 from service_record.diagnosis.findings import (
     BackwardBoot,
     FailedUnit,
+    KnownCause,
     LocalTimes,
     LoopOf,
     NotStarted,
     Trouble,
+    TroubleFacts,
     UnsetClock,
     commands_for_missing,
     host_commands,
     next_commands,
 )
-from service_record.diagnosis.services import running_spans
-from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
-from service_record.diagnosis.units import Hindrance, Unit
+from service_record.diagnosis.services import find_running_spans
+from service_record.diagnosis.units import Unit
 from service_record.display.sentences import recovered_sentence
 from service_record.history import History, build_history
 from service_record.history.build import Now, with_anomalies
@@ -808,7 +811,7 @@ def test_stage_exactly_at_its_budget_is_not_stuck() -> None:
 def test_running_command_is_shown_after_its_stages() -> None:
     def names(*record: Entry) -> list[str]:
         (run,) = history(a=record).services[0].runs
-        return [span.name for span in running_spans(run)]
+        return [span.name for span in find_running_spans(run)]
 
     def stage(name: str, **fields: Any) -> Entry:
         return entry(Phase.STAGE_START, 2, stage=name, **fields)
@@ -941,8 +944,9 @@ def test_moved_steps_are_shown_with_their_predecessor() -> None:
     def order_of(good: str, bad: str) -> list[str]:
         steps = [[RunStep("stage", name) for name in names] for names in (good, bad)]
         return [
-            f"{step.name} {before.name if before else '-'} {usual.name if usual else '-'}"
-            for step, before, usual in find_moved_steps(*steps)
+            f"{one.step.name} {one.after.name if one.after else '-'} "
+            f"{one.good_after.name if one.good_after else '-'}"
+            for one in find_moved(*steps)
         ]
 
     assert order_of("abc", "abc") == []

@@ -14,8 +14,8 @@ import pytest
 
 from service_record.cli.mcp import Questions
 from service_record.collector.ingest.opening_bundles import read_bundle
+from service_record.diagnosis.evidence.error_lines import telling_line
 from service_record.diagnosis.evidence.log_lines import Era, LogStream, log_line
-from service_record.diagnosis.trouble_facts import telling_line
 from service_record.read.live_host import live_contents
 from service_record.record.entry import Phase
 from tests.builders import PID, entry, failed_run, must_be, timestamp, write_lines

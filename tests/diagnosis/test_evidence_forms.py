@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from service_record.collector.ingest.opening_bundles import read_bundle
+from service_record.diagnosis.evidence.line_patterns import LineSet, Pattern
 from service_record.diagnosis.evidence.log_lines import Era
-from service_record.diagnosis.evidence.scan import Scanner
-from service_record.diagnosis.line_patterns import LineSet, Pattern
+from service_record.diagnosis.evidence.scan import Scanner, list_evidence_patterns
 from tests.builders import failed_run, must_be
 from tests.command_line import Answer, service_record
 from tests.diagnosis.test_evidence_layouts import tar, unpacked
@@ -525,7 +525,7 @@ BOOTS: dict[str, bytes | str] = {
 
 @pytest.mark.parametrize("form", BOOTS)
 def test_lines_before_latest_boot_are_of_earlier_one(form: str) -> None:
-    scanner = Scanner(LineSet([(7, Pattern.parse(TELLING))]), {}, Era())
+    scanner = Scanner(LineSet([(7, Pattern.parse(TELLING)), *list_evidence_patterns()]), {}, Era())
     scanner.read("out.txt", io.BytesIO(as_bytes(BOOTS[form])).read)
     ((line,),) = scanner.evidence().lines.values()
     assert (line.is_earlier_boot, TELLING in line.text) == (True, True)
@@ -533,7 +533,7 @@ def test_lines_before_latest_boot_are_of_earlier_one(form: str) -> None:
 
 @pytest.mark.parametrize("form", JOURNALS)
 def test_lines_of_the_only_boot_are_of_the_latest(form: str) -> None:
-    scanner = Scanner(LineSet([(7, Pattern.parse(TELLING))]), {}, Era())
+    scanner = Scanner(LineSet([(7, Pattern.parse(TELLING)), *list_evidence_patterns()]), {}, Era())
     scanner.read("out.txt", io.BytesIO(as_bytes(JOURNALS[form])).read)
     ((line,),) = scanner.evidence().lines.values()
     assert not line.is_earlier_boot

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
+from service_record.diagnosis.evidence.unit_logs import Hindrance
 from service_record.diagnosis.expectations import add_units
-from service_record.diagnosis.trouble_facts import KnownCause, TroubleFacts
+from service_record.diagnosis.findings import KnownCause, TroubleFacts
 from service_record.diagnosis.units import (
-    Hindrance,
     Unit,
-    chain_to_root,
-    properties_text,
+    find_chain_to_root,
+    join_properties,
     read_assertions,
     read_properties,
     read_texts,
@@ -198,26 +198,26 @@ def test_properties_in_bundle_complete_the_list() -> None:
         f"{bootkube}\nStateChangeTimestampMonotonic=5000000\n",
         "Id=kubelet.service\nActiveState=inactive\nRequires=bootkube.service\n",
     ]
-    texts = {"log/failed-units.txt": LISTING, "log/unit-properties.txt": properties_text(shown, 1000.0)}
+    texts = {"log/failed-units.txt": LISTING, "log/unit-properties.txt": join_properties(shown, 1000.0)}
     units = {unit.name: unit for unit in read_texts(texts)}
     assert units.keys() == {"mnt-data.mount", "bootkube.service", "kubelet.service"}
     failed = units["bootkube.service"]
     assert (failed.command, failed.facts.exit_code) == ("ExecStart=/bin/a", 4)
     assert failed.since == datetime.fromtimestamp(1005, UTC)
-    assert chain_to_root(units["kubelet.service"], units) == (failed,)
+    assert find_chain_to_root(units["kubelet.service"], units) == (failed,)
 
 
 @pytest.mark.parametrize("booted", [99_999_999_999, 100_000_000_000, 999_999_999_999])
 def test_boot_time_out_of_range_is_rejected(booted: int) -> None:
     shown = ["Id=job.service\nActiveState=failed\nStateChangeTimestampMonotonic=999999999999999\n"]
-    units = read_texts({"unit-properties.txt": properties_text(shown, booted)})
+    units = read_texts({"unit-properties.txt": join_properties(shown, booted)})
     assert [unit.name for unit in units] == (["job.service"] if booted < 10**11 else [])
 
 
 def test_bundle_names_the_assertions_of_a_unit() -> None:
     shown = ["Id=job.service\nActiveState=inactive\nAssertResult=no\nAssertTimestampMonotonic=5\n"]
     assertions = {"job.service": ("AssertPathExists=/a", "AssertHost=b"), "gone.mount": ("AssertUser=c",)}
-    texts = {"unit-properties.txt": properties_text(shown, 1000.0, assertions)}
+    texts = {"unit-properties.txt": join_properties(shown, 1000.0, assertions)}
     job, gone = read_texts(texts)
     assert (job.hindrance, job.detail) == (Hindrance.ASSERTION, "one of AssertPathExists=/a, AssertHost=b")
     assert (gone.name, gone.assertions) == ("gone.mount", ("AssertUser=c",))

@@ -7,9 +7,9 @@ from io import BytesIO
 
 import pytest
 
-from service_record.diagnosis.causes import Causes, built_in_causes, read_evidence
-from service_record.diagnosis.findings import unrepeated
-from service_record.diagnosis.trouble_facts import TroubleFacts
+from service_record.diagnosis.causes import Causes, built_in_causes
+from service_record.diagnosis.findings import TroubleFacts, drop_repeated
+from service_record.diagnosis.judgement import read_evidence
 from service_record.diagnosis.yaml_files import read_rules
 from service_record.history import build_history
 from service_record.history.outcome import Facts
@@ -204,7 +204,7 @@ def test_cluster_commands_are_marked_on_other_nodes() -> None:
 
 
 def test_repeated_commands_are_shown_once() -> None:
-    assert unrepeated(
+    assert drop_repeated(
         [
             "journalctl --boot --unit kubelet --lines 50",
             "ip route",

@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from service_record.cli import main
-from service_record.diagnosis.cause_rules import fill_commands, placeholders
+from service_record.diagnosis.cause_rules import fill_commands, find_placeholders
 from service_record.diagnosis.causes import built_in_rules
+from service_record.diagnosis.evidence.unit_logs import Hindrance
 from service_record.diagnosis.findings import NotStarted, commands_for_missing
-from service_record.diagnosis.units import Hindrance
 from tests.command_line import service_record
 
 
@@ -22,7 +22,7 @@ def next_commands() -> list[str]:
         command
         for rule in built_in_rules()
         for text in rule.next
-        for command in fill_commands([text], dict.fromkeys(placeholders(text), "a b"))
+        for command in fill_commands([text], dict.fromkeys(find_placeholders(text), "a b"))
     ]
     missing = [
         command

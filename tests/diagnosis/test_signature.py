@@ -4,8 +4,8 @@ import time
 
 import pytest
 
+from service_record.diagnosis.evidence.error_lines import is_labelled, telling_line
 from service_record.diagnosis.failures import signature
-from service_record.diagnosis.trouble_facts import is_labelled, telling_line
 
 
 @pytest.mark.parametrize(

@@ -9,24 +9,20 @@ import pytest
 
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.diagnosis.cause_rules import CauseRule, Rank
-from service_record.diagnosis.causes import (
-    Causes,
-    built_in_rules,
-    evidence_only_in,
-    judge_evidence,
-    read_evidence,
-)
-from service_record.diagnosis.evidence.working import named_things
+from service_record.diagnosis.causes import Causes, built_in_rules, find_new_evidence
+from service_record.diagnosis.evidence.host_evidence import Evidence
+from service_record.diagnosis.evidence.named_things import list_named_things
 from service_record.diagnosis.expectations import add_units
-from service_record.diagnosis.fitting import (
+from service_record.diagnosis.findings import KnownCause, TroubleFacts
+from service_record.diagnosis.judgement import judge_evidence, read_evidence
+from service_record.diagnosis.matching import (
     EXISTS,
     HAS_PASSED,
     MAY_HAVE_PASSED,
     OF_UNKNOWN_MOUNT,
     WORKS_LATER,
 )
-from service_record.diagnosis.pointing import likely_cause
-from service_record.diagnosis.trouble_facts import Evidence, KnownCause, TroubleFacts
+from service_record.diagnosis.ranking import find_likely_cause
 from service_record.diagnosis.units import Unit
 from service_record.diagnosis.yaml_files import read_rules
 from service_record.history import History, build_history
@@ -221,7 +217,7 @@ def test_any_rule_about_what_works_later_is_a_pointer(kind: str) -> None:
             continue
         found = next(filter(None, (pattern.search(own.encode()) for pattern in test.patterns)), None)
         groups = {} if found is None else found.groupdict()
-        name = dict(named_things({k.decode(): v.decode() for k, v in groups.items() if v})).get(kind)
+        name = dict(list_named_things({k.decode(): v.decode() for k, v in groups.items() if v})).get(kind)
         if (
             name is None
             or re.fullmatch(r"[a-z0-9]+" if kind == "device" else r"[A-Za-z0-9.-]+", name) is None
@@ -362,8 +358,8 @@ def test_likely_cause_with_evidence_against_it_comes_last() -> None:
         return KnownCause(name=name, says="it", rank="points to", doubt=doubt, line=line, place="a:1", of="a")
 
     passed, fresh = cause("passed", HAS_PASSED), cause("fresh", "another run logged it")
-    assert likely_cause("job", None, None, [passed, fresh], ()) == fresh
-    assert likely_cause("job", None, None, [passed], ()) is None
+    assert find_likely_cause("job", None, None, [passed, fresh], ()) == fresh
+    assert find_likely_cause("job", None, None, [passed], ()) is None
 
 
 @pytest.mark.parametrize(
@@ -423,9 +419,9 @@ def test_only_evidence_unique_to_bad_host_is_shown() -> None:
     )
     both, far = at(1, "kernel: both"), at(2, "kernel: far")
     good, bad = host(rules, {KERNEL: both}), host(rules, {KERNEL: f"{both}\n{far}"})
-    assert [cause.name for cause in evidence_only_in(bad, good)] == ["far"]
-    assert [cause.name for cause in evidence_only_in(bad, host(rules, {}))] == ["far", "both"]
-    assert evidence_only_in(good, bad) == ()
+    assert [cause.name for cause in find_new_evidence(bad, good)] == ["far"]
+    assert [cause.name for cause in find_new_evidence(bad, host(rules, {}))] == ["far", "both"]
+    assert find_new_evidence(good, bad) == ()
 
 
 @pytest.mark.parametrize(("behind", "has_healed"), [(50, False), (51, True)])

@@ -124,6 +124,16 @@ def test_a_circle_within_functions_is_seen(tmp_path: Path) -> None:
     assert circle(module_needs(house)) == {"house.first", "house.second"}
 
 
+def test_evidence_imports_nothing_of_the_diagnosis() -> None:
+    wrong = [
+        f"{name_of(path)}: {name}"
+        for path in (PACKAGE / "diagnosis/evidence").glob("*.py")
+        for name in imported(path)
+        if re.match(r"service_record\.diagnosis\.(?!evidence\b)", name)
+    ]
+    assert not wrong
+
+
 def test_nobody_imports_the_command_line() -> None:
     assert not [name_of(path) for path in MODULES if room_of(path) != "cli" and "cli" in rooms_imported(path)]
 

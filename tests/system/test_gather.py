@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from service_record.diagnosis.causes import built_in_causes, read_evidence
+from service_record.diagnosis.causes import built_in_causes
+from service_record.diagnosis.judgement import read_evidence
 from service_record.history import build_history
 from service_record.read.host_files import host_files
 from service_record.read.source import liveness_for, open_source

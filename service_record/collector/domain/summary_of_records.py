@@ -9,8 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from service_record.diagnosis import Diagnosis
-from service_record.diagnosis.causes import HostFiles, built_in_causes
-from service_record.diagnosis.judgement import judge
+from service_record.diagnosis.causes import built_in_causes
+from service_record.diagnosis.judgement import HostFiles, judge
 from service_record.diagnosis.units import read_texts
 from service_record.display.sentences import cause_sentence, verdict_sentence
 from service_record.history import History, ServiceHistory

@@ -30,7 +30,7 @@ from service_record.collector.domain.summary_of_records import (
     judge_records,
     summarise,
 )
-from service_record.diagnosis.causes import HostFiles
+from service_record.diagnosis.judgement import HostFiles
 from service_record.record.programs import Program, ProgramError, ProgramTimeoutError, confine, run_confined
 from service_record.redaction import LeakError, outgoing_page, outgoing_text
 from service_record.redaction.rules import Rules

@@ -47,54 +47,54 @@ def certificates(text: str) -> Iterator[Certificate]:
     """Yield the certificates in a text, in order. Invalid ones are skipped."""
     for block in _PEM.finditer(text):
         try:
-            read = _certificate(b64decode(block[1]), text.count("\n", 0, block.start()) + 1)
+            read = _parse_certificate(b64decode(block[1]), text.count("\n", 0, block.start()) + 1)
         except (ValueError, IndexError):
             continue
         yield read
 
 
-def _certificate(data: bytes, line: int) -> Certificate:
-    whole = _content(data, _SEQUENCE)
-    fields = list(_elements(_content(whole, _SEQUENCE)))
+def _parse_certificate(data: bytes, line: int) -> Certificate:
+    whole = _read_content(data, _SEQUENCE)
+    fields = list(_read_elements(_read_content(whole, _SEQUENCE)))
     if fields[0][0] == _EXPLICIT_VERSION:
         del fields[0]
     _serial, _algorithm, _issuer, (_, validity), _subject, _key, *rest = fields
-    start, end = (_time(tag, value) for tag, value in _elements(validity))
+    start, end = (_parse_time(tag, value) for tag, value in _read_elements(validity))
     extensions = next((value for tag, value in rest if tag == _EXTENSIONS), b"")
-    return Certificate(line, start, end, tuple(_names(extensions)))
+    return Certificate(line, start, end, tuple(_read_names(extensions)))
 
 
-def _names(extensions: bytes) -> Iterator[str]:
+def _read_names(extensions: bytes) -> Iterator[str]:
     if not extensions:
         return
-    for _, extension in _elements(_content(extensions, _SEQUENCE)):
-        (_, kind), *parts = _elements(extension)
+    for _, extension in _read_elements(_read_content(extensions, _SEQUENCE)):
+        (_, kind), *parts = _read_elements(extension)
         if kind != _ALTERNATIVE_NAMES:
             continue
         octets = next(value for tag, value in parts if tag == _OCTETS)
-        for tag, value in _elements(_content(octets, _SEQUENCE)):
+        for tag, value in _read_elements(_read_content(octets, _SEQUENCE)):
             if tag == _DNS_NAME:
                 yield value.decode("ascii", errors="replace")
             elif tag == _IP_ADDRESS:
                 yield str(ip_address(value))
 
 
-def _time(tag: int, value: bytes) -> datetime:
+def _parse_time(tag: int, value: bytes) -> datetime:
     text = value.decode("ascii")
     if tag == _UTC_TIME:
         text = f"{19 if int(text[:2]) >= _PIVOT_YEAR else 20}{text}"
     return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
 
 
-def _content(data: bytes, tag: int) -> bytes:
+def _read_content(data: bytes, tag: int) -> bytes:
     """Return the content of the first element. Raises _DerError if it has another tag."""
-    first, content = next(_elements(data), (None, b""))
+    first, content = next(_read_elements(data), (None, b""))
     if first != tag:
         raise _DerError
     return content
 
 
-def _elements(data: bytes) -> Iterator[tuple[int, bytes]]:
+def _read_elements(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield the tag and the content of each element. Raises _DerError or IndexError."""
     place = 0
     while place < len(data):

@@ -6,12 +6,13 @@ They find problems for which no program logs an error.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
+from ipaddress import ip_interface, ip_network
 from itertools import pairwise
 from typing import Final
 
 import msgspec
 
-from service_record.diagnosis.evidence.known_facts import KnownFact, KnownFacts, is_address_in
+from service_record.diagnosis.evidence.facts import KnownFact, KnownFacts
 from service_record.diagnosis.evidence.log_lines import LinePlace
 from service_record.history import History
 from service_record.history.outcome import Outcome
@@ -57,13 +58,22 @@ def _is_overlay(device: str) -> bool:
     return device.startswith(_OVERLAY_DEVICES)
 
 
+def is_address_in(address: str, network: str) -> bool:
+    """Return True if an address is in a network; False if either text is invalid."""
+    try:
+        return ip_interface(address).ip in ip_network(network, strict=False)
+    except ValueError:
+        return False
+
+
 def name_server_in_cluster_network(facts: KnownFacts, _: History) -> Iterator[Finding]:
     """Find a name server with an address in the pod or service network, which makes it unreachable."""
     networks = [fact.value for fact in facts.all("route") if _is_overlay(fact.of)]
     networks += [fact.value for name in ("cluster-network", "service-network") for fact in facts.all(name)]
     for server in facts.all("nameserver"):
         inside = next(
-            (network for network in networks if "/" in network and is_address_in(server.value, network)), None
+            (network for network in networks if "/" in network and is_address_in(server.value, network)),
+            None,
         )
         if inside is not None:
             yield Finding.from_fact(server, f"nameserver {server.value}", server=server.value, network=inside)

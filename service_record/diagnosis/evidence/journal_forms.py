@@ -12,6 +12,7 @@ import codecs
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -50,6 +51,12 @@ def convert_to_lines(form: FileForm, read: Read) -> Read:
         blocks = _strip_escapes(_decode_utf_16(read))
     else:
         blocks = _strip_escapes(iter(lambda: read(_BLOCK_BYTES), b""))
+    return lambda _: next(blocks, b"")
+
+
+def prepend(head: bytes, read: Read) -> Read:
+    """Return a function that reads a file of which `head` was read already. It ignores its argument."""
+    blocks = chain([head], iter(lambda: read(_BLOCK_BYTES), b""))
     return lambda _: next(blocks, b"")
 
 
@@ -198,29 +205,8 @@ class _JsonFields(msgspec.Struct):
     EXIT_STATUS: Any = None
 
 
-_JSON_NAMES: Final = {
-    "MESSAGE": b"MESSAGE",
-    "PRIORITY": b"PRIORITY",
-    "UNIT": b"UNIT",
-    "SYSLOG_IDENTIFIER": b"SYSLOG_IDENTIFIER",
-    "SYSLOG_PID": b"SYSLOG_PID",
-    "realtime": b"__REALTIME_TIMESTAMP",
-    "comm": b"_COMM",
-    "hostname": b"_HOSTNAME",
-    "boot_id": b"_BOOT_ID",
-    "pid": b"_PID",
-    "unit": b"_SYSTEMD_UNIT",
-    "transport": b"_TRANSPORT",
-    "monotonic": b"__MONOTONIC_TIMESTAMP",
-    "sent": b"_SOURCE_REALTIME_TIMESTAMP",
-    "own_invocation": b"_SYSTEMD_INVOCATION_ID",
-    **{
-        name: name.encode()
-        for name in (
-            *("MESSAGE_ID", "INVOCATION_ID", "JOB_RESULT", "UNIT_RESULT", "EXIT_CODE", "EXIT_STATUS"),
-        )
-    },
-}
+_JSON_NAMES: Final = {one.name: one.encode_name.encode() for one in msgspec.structs.fields(_JsonFields)}
+"""Attribute -> the name of its field in a journal."""
 
 
 def _json_entries(source: _Buffer, convert: Callable[[Fields, int, int], _T]) -> Iterator[_T | bytes]:

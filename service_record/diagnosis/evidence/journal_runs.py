@@ -20,6 +20,7 @@ from service_record.diagnosis.evidence.journal_forms import (
     Fields,
     Read,
     convert_to_lines,
+    prepend,
     read_fields,
 )
 from service_record.diagnosis.evidence.log_lines import (
@@ -72,7 +73,7 @@ def read_runs(
         return _read_entries(form, _split_export(read), _EXPORT_MARKS)
     if form is FileForm.JOURNAL_JSON:
         head = read(_BLOCK_BYTES)
-        read = _prepend(head, read)
+        read = prepend(head, read)
         first = head.partition(b"\n")[0]
         if b'"__REALTIME_TIMESTAMP":"' in first and first.rstrip(b", \r").endswith(
             b"}"
@@ -186,12 +187,6 @@ def _split_lines(read: Read) -> Iterator[bytes]:
         yield from lines
     if pending:
         yield pending
-
-
-def _prepend(head: bytes, read: Read) -> Read:
-    """Return a function that returns `head` first, and then what `read` returns."""
-    blocks = chain([head], iter(lambda: read(_BLOCK_BYTES), b""))
-    return lambda _: next(blocks, b"")
 
 
 def _add_fields(runs: JournalRuns, fields: Fields) -> None:

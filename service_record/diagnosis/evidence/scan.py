@@ -6,15 +6,16 @@ parsed. Pure.
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from service_record.diagnosis.evidence.fact_files import MAX_FACT_BYTES, read_facts
-from service_record.diagnosis.evidence.journal_forms import convert_to_lines
-from service_record.diagnosis.evidence.known_facts import KnownFact, KnownFacts
+from service_record.diagnosis.evidence.error_lines import NOTABLE, NotableLines, list_notable_patterns
+from service_record.diagnosis.evidence.facts import MAX_FACT_BYTES, KnownFact, KnownFacts, read_facts
+from service_record.diagnosis.evidence.host_evidence import Evidence, Looked
+from service_record.diagnosis.evidence.journal_forms import Read, convert_to_lines, prepend
+from service_record.diagnosis.evidence.line_patterns import LineSet, Pattern, end_of_line
 from service_record.diagnosis.evidence.log_lines import (
     CONTAINERS,
     FACTS,
@@ -35,11 +36,9 @@ from service_record.diagnosis.evidence.log_lines import (
     program_names,
     split_sections,
 )
-from service_record.diagnosis.evidence.notable import NOTABLE, NotableLines
-from service_record.diagnosis.evidence.stated_facts import StatedFacts, is_stated
-from service_record.diagnosis.line_patterns import LineSet, end_of_line
-from service_record.diagnosis.trouble_facts import Evidence, Looked
-from service_record.diagnosis.units import LOGGED, read_logs
+from service_record.diagnosis.evidence.named_things import list_working_patterns
+from service_record.diagnosis.evidence.stated_facts import StatedFacts, is_stated, list_stated_patterns
+from service_record.diagnosis.evidence.unit_logs import LOGGED, read_logs
 from service_record.record.recognition import HEAD_BYTES
 
 _BLOCK_BYTES: Final = 1 << 18
@@ -53,11 +52,13 @@ _LAST_KEPT: Final = 24
 """The number of first and last matches kept for each test in each file."""
 _OWN_KEPT: Final = 400
 """The number of latest lines kept for each service in each file."""
-_BOOTED: Final = (
-    rb"(?m)^-- (?:Boot [0-9a-f]{32}|Reboot) --$|^\S+ [^\s;]+;[^\s;]*;[0-7]?;boot "
-    rb"|(?:kernel: |\] |>)Linux version [0-9]"
+_BOOT: Final = -50
+"""The number of the test, in a `LineSet`, for lines that begin a boot."""
+_BOOT_PATTERN: Final = Pattern(
+    r"(?-i:^-- (?:Boot [0-9a-f]{32}|Reboot) --$|^\S+ [^\s;]+;[^\s;]*;[0-7]?;boot "  # see journal_forms
+    r"|(?:kernel: |\] |>)Linux version [0-9])",
+    needles=("-- boot ", "-- reboot", ";boot ", "linux version "),
 )
-"""RE2 pattern of the lines that begin a boot. The lines before the last of them are from earlier boots."""
 _PROGRAM_NAME: Final = rb"\s([A-Za-z][\w.@-]{1,40})\[\d{1,10}\]: "
 _MAX_VERSION_BYTES: Final = 400
 _MAX_STATED: Final = 100
@@ -98,6 +99,14 @@ _PROGRAM_LINE: Final = rb"(?m)^[^\n;]{0,80}? (?P<program>[A-Za-z(][\w.@()-]{0,40
 _Tag = TypeVar("_Tag")
 
 
+def list_evidence_patterns() -> Iterator[tuple[int, Pattern]]:
+    """Yield the patterns of lines that a scanner keeps for any rules, with the numbers of their tests."""
+    yield from list_notable_patterns()
+    yield from list_working_patterns()
+    yield from list_stated_patterns()
+    yield _BOOT, _BOOT_PATTERN
+
+
 class _FirstAndLastLines:
     """The first and the last lines of a long sequence."""
 
@@ -119,7 +128,12 @@ class _FirstAndLastLines:
 
 
 class Scanner:
-    """Reads the files of one host, one after another, and collects the evidence in them."""
+    """Reads the files of one host, one after another, and collects the evidence in them.
+
+    A `LineSet` searches for the patterns of all rules. Two more searches cannot be part of it, because it is
+    compiled once for many hosts, and matches single lines: the lines of the host's own services depend on
+    their names and pids, and a unit in the output of `systemctl status` takes two lines.
+    """
 
     def __init__(self, lines: LineSet, own: Mapping[str, Sequence[int]], era: Era) -> None:
         """Search for the patterns in `lines` and for the own lines of services.
@@ -138,33 +152,26 @@ class Scanner:
         pids = b"|".join(sorted(self._pids)) or b"none"
         escaped = [re.escape(name).encode(errors="surrogateescape") for name in sorted(self._services)]
         names = b"|".join(escaped) or b"none"
-        self._writer: Any = re2.compile(
-            rb"\[("
-            + pids
-            + rb")\]: |(?m:^| )("
-            + names
-            + rb")(?:\.sh|\.service)?\[\d+\]: | [^\s;]+;("  # see journal_forms
-            + names
-            + rb")(?:\.service)?;[0-7]?(?:;boot)? | (?:systemd\[1\]|\([^\s()]{1,20}\)\[\d+\]): ("
-            + names
+        writer = (
+            rb"\[(%b)\]: "  # the pid of a run
+            rb"|(?m:^| )(%b)(?:\.sh|\.service)?\[\d+\]: "  # the name of its program
+            rb"| [^\s;]+;(%b)(?:\.service)?;[0-7]?(?:;boot)? "  # its unit, see journal_forms
+            rb"| (?:systemd\[1\]|\([^\s()]{1,20}\)\[\d+\]): (%b)(?:\.service)?: "  # systemd about its unit
             # Before systemd 254, the forked process of a service logs `systemd[PID]: NAME.service: Failed at
             # step EXEC`. Other lines with such a pid are from user managers, with services of users.
-            + rb")(?:\.service)?: | systemd\[\d+\]: ("
-            + names
-            + rb")\.service: Failed (?:at step|to) ",
-            options,
+            rb"| systemd\[\d+\]: (%b)\.service: Failed (?:at step|to) "
         )
+        self._writer: Any = re2.compile(writer % (pids, names, names, names, names), options)
         self._unit_lines: deque[tuple[LogStream, int, bytes]] = deque(maxlen=_MAX_UNIT_LINES)
         self._meanwhile: dict[str, dict[tuple[LogStream, int], bytes]] = {}
         """Service -> file and number -> a line that another program logged during a failed run."""
         self._has_systemd = False
         self._kernel: tuple[KnownFact, ...] = ()
         self._logged: Any = re2.compile(LOGGED, options)
-        self._booted: Any = re2.compile(_BOOTED, options)
         self._stated: dict[int, deque[tuple[LogStream, int, bytes]]] = {}
         """Number of a test -> lines that state a fact. Apart, because renewed leases would replace others."""
         self._boots: dict[LogStream, int] = {}
-        """File -> number of the line that begins its latest boot."""
+        """File -> number of the line that begins its latest boot. Lines before it are from earlier boots."""
         self._era = era
         self._kept: dict[LogStream, dict[int, _FirstAndLastLines]] = {}
         self._own: dict[tuple[str, LogStream], deque[tuple[int, bytes]]] = {}
@@ -181,7 +188,7 @@ class Scanner:
         """The end of the block before the current one."""
         self._kinds: set[str] = set()
 
-    def read(self, path: str, read: Callable[[int], bytes]) -> None:
+    def read(self, path: str, read: Read) -> None:
         """Read one file. `read(n)` returns at most `n` bytes, and no bytes at the end of the file."""
         if (on_host := find_path_on_host(path)) is not None:
             self._paths.add(on_host)
@@ -193,7 +200,7 @@ class Scanner:
         stream = classify_file(path, head)
         if stream is None:
             return
-        read = _rejoin(head, read)
+        read = prepend(head, read)
         joined = bytearray()
         if b"#==[ " in head and not stream.host:
             read = _copy_beginning(read, joined)
@@ -222,7 +229,7 @@ class Scanner:
         self._lines += number
         self._texts += ((path, name, text) for name, text in split_sections(bytes(joined)))
 
-    def _read_facts(self, stream: LogStream, read: Callable[[int], bytes]) -> None:
+    def _read_facts(self, stream: LogStream, read: Read) -> None:
         if stream.host:
             return  # facts of another host
         data = bytearray()
@@ -239,7 +246,6 @@ class Scanner:
             self._keep(stream, line, raw, tests)
         if not number and not stream.host:  # the first block names most programs
             self._programs.update(re.findall(_PROGRAM_NAME, block))
-        self._note_boots(stream, block, number)
         for line, raw, service in _number_lines(block, number + 1, self._find_own_lines(stream, block)):
             own = self._own.get((service, stream))
             if own is None:
@@ -264,6 +270,8 @@ class Scanner:
         for test in tests:
             if test == NOTABLE:
                 self._notable.add(stream, line, raw)
+            elif test == _BOOT:
+                self._keep_boot(stream, line, raw)
             elif is_stated(test):
                 if not stream.host:
                     self._stated.setdefault(test, deque(maxlen=_MAX_STATED)).append((stream, line, raw))
@@ -272,14 +280,13 @@ class Scanner:
                     collected = kept[test] = _FirstAndLastLines()
                 collected.add(line, raw)
 
-    def _note_boots(self, stream: LogStream, block: bytes, number: int) -> None:
-        """Keep the line that begins the latest boot, and its kernel."""
-        for match in self._booted.finditer(block):
-            self._boots[stream] = number + 1 + block.count(b"\n", 0, match.start())
-            version = block[match.start() : end_of_line(block, match.start())].partition(b"Linux version ")[2]
-            if version and not stream.host:
-                place = LinePlace(stream.path, self._boots[stream])
-                self._kernel = (KnownFact(version[:_MAX_VERSION_BYTES].decode(errors="replace"), place),)
+    def _keep_boot(self, stream: LogStream, line: int, raw: bytes) -> None:
+        """Keep the number of a line that begins a boot, and the version of its kernel."""
+        self._boots[stream] = line
+        version = raw.partition(b"Linux version ")[2][:_MAX_VERSION_BYTES]
+        if version and not stream.host:
+            place = LinePlace(stream.path, line)
+            self._kernel = (KnownFact(version.decode(errors="replace"), place),)
 
     def _find_own_lines(self, stream: LogStream, block: bytes) -> Iterator[tuple[int, int, str]]:
         """Yield the start, the end and the service of each line that a service logged."""
@@ -339,7 +346,7 @@ class Scanner:
             yield start, end, start
             at = end + 1
 
-    def _own_texts(self) -> Iterator[tuple[str, str, str]]:
+    def _find_own_texts(self) -> Iterator[tuple[str, str, str]]:
         """Return this host's fact files: in the folder of its records, or above it as in agent-gather."""
         homes = tuple(self._homes) or self._guess_home()
         return (
@@ -354,7 +361,7 @@ class Scanner:
         folders = dict.fromkeys(tops)
         return (max(folders, key=lambda home: sum(top.startswith(home) for top in tops), default=""),)
 
-    def _container_facts(self) -> tuple[KnownFact, ...]:
+    def _make_container_facts(self) -> tuple[KnownFact, ...]:
         names = {
             stream.name: stream for stream in self._ends if stream.kind == CONTAINERS and not stream.host
         }
@@ -373,7 +380,7 @@ class Scanner:
                 facts = facts.with_facts(name, found)
         return facts
 
-    def _program_names(self) -> Iterator[str]:
+    def _list_program_names(self) -> Iterator[str]:
         """Yield the programs that log, and the units with their own journal file."""
         yield from (name.decode() for name in self._programs)
         yield from (stream.name for stream in self._ends if stream.kind == JOURNAL and not stream.host)
@@ -423,9 +430,9 @@ class Scanner:
             ),
             unit_logs=read_logs(_sort_lines(log_line(*one, self._era) for one in self._unit_lines)),
             paths=frozenset(self._paths),
-            programs=frozenset(self._program_names()),
-            facts=self._add_stated(read_facts(self._own_texts()))
-            .with_facts("container", self._container_facts())
+            programs=frozenset(self._list_program_names()),
+            facts=self._add_stated(read_facts(self._find_own_texts()))
+            .with_facts("container", self._make_container_facts())
             .with_facts("kernel", self._kernel),
             has_systemd=self._has_systemd or bool(self._unit_lines),
             has_unit_listing=any(name in _UNIT_LISTINGS for _, name, _ in self._texts),
@@ -455,7 +462,7 @@ def _number_lines(
         at = start
 
 
-def _copy_beginning(read: Callable[[int], bytes], copy: bytearray) -> Callable[[int], bytes]:
+def _copy_beginning(read: Read, copy: bytearray) -> Read:
     """Return a read function that also adds the beginning of the file to `copy`."""
 
     def read_and_copy(size: int) -> bytes:
@@ -464,12 +471,6 @@ def _copy_beginning(read: Callable[[int], bytes], copy: bytearray) -> Callable[[
         return data
 
     return read_and_copy
-
-
-def _rejoin(head: bytes, read: Callable[[int], bytes]) -> Callable[[int], bytes]:
-    """Return a read function for the whole file, of which `head` was read already."""
-    blocks = chain([head], iter(lambda: read(_BLOCK_BYTES), b""))
-    return lambda _: next(blocks, b"")
 
 
 def _sort_lines(lines: Iterable[LogLine]) -> tuple[LogLine, ...]:

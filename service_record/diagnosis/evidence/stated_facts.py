@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
-from service_record.diagnosis.evidence.devices import mount_point
-from service_record.diagnosis.evidence.known_facts import KnownFact, KnownFacts
+from service_record.diagnosis.evidence.facts import KnownFact, KnownFacts, read_command_line
+from service_record.diagnosis.evidence.line_patterns import Pattern
 from service_record.diagnosis.evidence.log_lines import KERNEL, LinePlace, LogLine
-from service_record.diagnosis.line_patterns import Pattern
+from service_record.diagnosis.evidence.unit_logs import find_mount_point
 
 _ADDRESS: Final = r"[0-9A-Fa-f.:]+"
 _DHCP: Final = r".*dhcp[46] \((?P<of>\S+)\): +"
@@ -159,7 +159,7 @@ _FIRST_NUMBER: Final = -100
 """Numbers of the tests for these lines in a `LineSet`: this one for the first word, and lower ones."""
 
 
-def stated_patterns() -> Iterator[tuple[int, Pattern]]:
+def list_stated_patterns() -> Iterator[tuple[int, Pattern]]:
     """Yield a pattern for each word of these lines, with the number of its test."""
     for order, word in enumerate(dict.fromkeys(one.word for one in _STATEMENTS)):
         yield _FIRST_NUMBER - order, Pattern(re.escape(word), needles=(word.lower(),), is_word=True)
@@ -196,16 +196,13 @@ class StatedFacts:
         if statement.is_replaced or not value:
             found = self._values[statement.fact] = {key: fact for key, fact in found.items() if fact.of != of}
         if statement.fact == "cmdline":
-            # Its patterns take long to compile, and `analyze` of records alone reads no facts.
-            from service_record.diagnosis.evidence.fact_files import read_command_line
-
             for name, one, _, _ in read_command_line(value):
                 self._values[name] = {(one, ""): KnownFact(one, place)}
             return
         if statement.fact == "block":
             value = f"{of} {value}"
         if statement.fact == "unmounted":
-            value = mount_point(value)
+            value = find_mount_point(value)
         for one in [value] if statement.fact not in _LISTS else re.split(r"[ ,]+", value):
             found.pop((one, of), None)  # the latest is the last
             if one:

@@ -161,15 +161,15 @@ def unit_properties(task: Task) -> Pieces:
     systemd unloads a unit that did not start, so such units are found by its messages in the journal. Raises
     GatherError if systemd does not answer; absent if no unit failed.
     """
-    from service_record.diagnosis.units import (  # most rounds make no bundle
+    from service_record.diagnosis.evidence.unit_logs import read_messages
+    from service_record.diagnosis.units import (
         PROPERTIES,
         Unit,
-        asserted_units,
-        properties_text,
+        add_required_units,
+        find_asserted_units,
+        join_properties,
         read_assertions,
-        read_messages,
         read_properties,
-        with_required_units,
     )
 
     booted = systemd.booted()
@@ -187,15 +187,15 @@ def unit_properties(task: Task) -> Pieces:
     with suppress(GatherError):  # the list of failed units does not need the journal
         messages = run_program((*_JOURNALCTL, "--boot", "--output=cat", "--lines=4000", "_PID=1"), task)
     logs = read_messages(messages.decode(errors="replace").splitlines())
-    units = with_required_units(failed, logs, lambda names: show("--", *names))
+    units = add_required_units(failed, logs, lambda names: show("--", *names))
     if not units:
         raise GatherError(GatherStatus.ABSENT, "no unit failed")
     assertions: dict[str, tuple[str, ...]] = {}
-    for name in asserted_units(units, logs):
+    for name in find_asserted_units(units, logs):
         with suppress(GatherError):  # the unit file may have been removed
             file = run_program(("systemctl", "cat", "--no-pager", "--", name), task)
             assertions[name] = read_assertions(file.decode(errors="replace"))
-    yield properties_text(shown, booted, assertions).encode()
+    yield join_properties(shown, booted, assertions).encode()
 
 
 _INVOCATION: Final = re.compile(r"[0-9a-f]{32}")

@@ -22,9 +22,11 @@ from service_record.diagnosis.cause_rules import (
     Rank,
     fill_commands,
 )
-from service_record.diagnosis.evidence.devices import are_different, find_device, follow_link
+from service_record.diagnosis.evidence.error_lines import is_labelled
 from service_record.diagnosis.evidence.fact_checks import MEASURES
-from service_record.diagnosis.evidence.known_facts import KnownFacts
+from service_record.diagnosis.evidence.facts import KnownFacts
+from service_record.diagnosis.evidence.host_evidence import Evidence
+from service_record.diagnosis.evidence.line_patterns import LineSet, Pattern
 from service_record.diagnosis.evidence.log_lines import (
     INSTALLER,
     KERNEL,
@@ -35,19 +37,18 @@ from service_record.diagnosis.evidence.log_lines import (
     is_own_line,
     matches_source,
 )
-from service_record.diagnosis.evidence.notable import notable_patterns
-from service_record.diagnosis.evidence.stated_facts import stated_patterns
-from service_record.diagnosis.evidence.working import (
-    PATTERNS,
-    comparable_name,
+from service_record.diagnosis.evidence.named_things import (
+    WORKING_PATTERNS,
+    are_different,
+    find_device,
     find_existing,
-    named_things,
-    working_patterns,
+    follow_link,
+    list_named_things,
+    normalize_name,
 )
-from service_record.diagnosis.findings import unrepeated
+from service_record.diagnosis.evidence.scan import list_evidence_patterns
+from service_record.diagnosis.findings import POINTS_TO, KnownCause, TroubleFacts, drop_repeated
 from service_record.diagnosis.judged_host import JudgedHost
-from service_record.diagnosis.line_patterns import LineSet, Pattern
-from service_record.diagnosis.trouble_facts import POINTS_TO, Evidence, KnownCause, TroubleFacts, is_labelled
 from service_record.diagnosis.units import unit_name
 
 _MAX_MESSAGE_CHARACTERS: Final = 1 << 16
@@ -127,7 +128,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     doubt: str | None = None
     """Why the line does not prove the cause."""
 
-    def and_then(self, other: "Match") -> "Match":
+    def combine_with(self, other: "Match") -> "Match":
         """Return one match for both: the line of the first match that has a line, and the values of both.
 
         If this line is a fact, `by` is the log line of the other match, whose program is named to the user.
@@ -157,7 +158,7 @@ class RuleBook(msgspec.Struct, frozen=True):
        same `patterns`, because a record is not among the files.
     3. The rules of the tests that were found are candidates. `CauseMatcher.fit` reads the values in the line
        (named groups), and weighs its place, time and repetition, and the evidence against it.
-    4. `causes` ranks the rules that fit. `pointing` chooses the likely cause if none is certain.
+    4. `causes` ranks the rules that fit. `ranking` chooses the likely cause if none is certain.
     """
 
     rules: Mapping[str, CauseRule]
@@ -173,7 +174,7 @@ class RuleBook(msgspec.Struct, frozen=True):
     @classmethod
     def from_rules(cls, rules: Sequence[CauseRule]) -> "RuleBook":
         """Index the rules, which are ordered from deep causes to symptoms."""
-        tests = [test for rule in rules for test in rule.line_tests()]
+        tests = [test for rule in rules for test in rule.list_line_tests()]
         numbers = {id(test): number for number, test in enumerate(tests)}
         numbered = ((number, one) for number, test in enumerate(tests) for one in test.patterns)
         main = ((order, rule.condition.lines) for order, rule in enumerate(rules))
@@ -183,14 +184,15 @@ class RuleBook(msgspec.Struct, frozen=True):
             numbers[id(test)]
             for rule in rules
             if rule.rank is not Rank.CAUSE
-            for test in rule.line_tests()
+            for test in rule.list_line_tests()
             if not test.elsewhere
         )
         return cls(
             rules={rule.name: rule for rule in rules},
             numbers=numbers,
             patterns=LineSet(
-                chain(numbered, notable_patterns(), working_patterns(), stated_patterns()), own_only
+                chain(numbered, list_evidence_patterns()),
+                own_only,
             ),
             orders={numbers[id(test)]: order for order, test in main if test is not None},
             always=[order for order, rule in enumerate(rules) if rule.condition.lines is None],
@@ -207,8 +209,8 @@ class CauseMatcher:
         self._evidence = evidence
         self._host = host
         self._trouble = trouble
-        self._words = _trouble_words(trouble) if trouble is not None else {}
-        self._texts = _trouble_texts(trouble) if trouble is not None else {}
+        self._words = _list_words(trouble) if trouble is not None else {}
+        self._texts = _list_texts(trouble) if trouble is not None else {}
         self._known: dict[str, Match | None] = {}
         """Rule name -> its certain match, for conditions that refer to other rules."""
         self._meanwhile = evidence.meanwhile.get(trouble.service, ()) if trouble is not None else ()
@@ -231,7 +233,7 @@ class CauseMatcher:
         last = trouble.ended and trouble.ended + _CLOCK_SLACK
         return tuple(line for line in reversed(lines) if is_between(line.time, first, last))
 
-    def candidates(self) -> list[int]:
+    def find_candidates(self) -> list[int]:
         """Return the positions of the rules that can fit, in order.
 
         Most rules need a line that does not occur on this host. They are skipped without a test.
@@ -240,7 +242,7 @@ class CauseMatcher:
         found = self._message_tests | self._line_tests | self._evidence.lines.keys()
         return sorted({*self._book.always, *(orders[test] for test in found & orders.keys())})
 
-    def unexplained_error(self, matches: Iterable[Match]) -> str | None:
+    def find_unexplained_error(self, matches: Iterable[Match]) -> str | None:
         """Return the last labelled error of the message, if no match comes from the service's own lines."""
         if self._trouble is None or any(match.proximity < Proximity.FACT for match in matches):
             return None
@@ -259,7 +261,7 @@ class CauseMatcher:
             part = self._match_condition(condition, rule)
             if part is None:
                 return match, "something that it needs is missing"
-            match = match.and_then(part)
+            match = match.combine_with(part)
         against = [(one, self._match_condition(one, rule)) for one in rule.unless]
         if any(found is not None and _reads_line_better(one, found, match) for one, found in against):
             return match, "the line means something else"
@@ -304,13 +306,13 @@ class CauseMatcher:
             own = next((one for one in self._lines if one.text.strip() == first), None)
             time, place = (None, None) if own is None else (own.time, own.place)
         last = self._trouble.ended if self._trouble is not None else None
-        for kind, name in named_things(match.values):
-            number, patterns = PATTERNS[kind]
+        for kind, name in list_named_things(match.values):
+            number, patterns = WORKING_PATTERNS[kind]
             for line in self._evidence.lines.get(number, ()):
                 if not is_between(line.time, None, last) or not _is_later(line, time, place):
                     continue
                 working = _find_first(patterns, f"{line.name}[1]: {line.text}".encode(errors="replace"))
-                if working is not None and comparable_name(kind, _named_groups(working)[kind]) == name:
+                if working is not None and normalize_name(kind, _read_groups(working)[kind]) == name:
                     return f"{WORKS_LATER}: {line.place}"
         return None
 
@@ -335,7 +337,7 @@ class CauseMatcher:
         for part in self._test_condition(condition, rule):
             if part is None:
                 return None
-            match = match.and_then(part)
+            match = match.combine_with(part)
         return match
 
     def _test_condition(self, condition: Condition, rule: CauseRule) -> Iterator[Match | None]:
@@ -344,7 +346,7 @@ class CauseMatcher:
             yield None if patterns_of_word.isdisjoint(self._words.get(name, ())) else Match()
         for name, patterns in condition.texts.items():
             match = _find_first(patterns, self._texts.get(name, b""))
-            yield Match(values=_named_groups(match)) if match is not None else None
+            yield Match(values=_read_groups(match)) if match is not None else None
         if condition.lines is not None:
             yield self._match_line(condition.lines, rule)
         for test in condition.facts:
@@ -373,7 +375,7 @@ class CauseMatcher:
         """Return the nearest match of a line test: the service's own lines first, then other sources."""
         if test.where - test.elsewhere:
             own = self._match_message(test) or self._match_own_lines(test, rule)
-            if own is not None and rule.heals and self._continued_after(own.by, test):
+            if own is not None and rule.heals and self._has_continued_after(own.by, test):
                 own = replace(own, doubt=_SERVICE_CONTINUED)
             if own is not None and own.doubt is None:
                 return own
@@ -386,7 +388,9 @@ class CauseMatcher:
             return self._match_elsewhere(test, rule)
         # A line in `unless` counts at any time, but only in a source that the rule names.
         lines = [
-            line for line in self._kept_lines(test) if any(matches_source(line, at) for at in test.elsewhere)
+            line
+            for line in self._find_kept_lines(test)
+            if any(matches_source(line, at) for at in test.elsewhere)
         ]
         return next(iter(self._find_all(test, lines, Proximity.ELSEWHERE)), None)
 
@@ -396,16 +400,16 @@ class CauseMatcher:
             return None
         text = self._texts["message"]
         match = _find_first(test.patterns, text)
-        if match is not None and says_it_continues(_whole_line(match, text)):
+        if match is not None and says_it_continues(_find_whole_line(match, text)):
             # Prefer a line after which the program did not continue: it is nearer to the failure.
             lines = text.decode(errors="replace").splitlines()
             final = "\n".join(line for line in lines if not says_it_continues(line)).encode(errors="replace")
             if (later := _find_first(test.patterns, final)) is not None:
                 match, text = later, final
-        values = None if match is None else _line_values(match, test, self._evidence.facts)
+        values = None if match is None else _read_values(match, test, self._evidence.facts)
         if match is None or values is None:
             return None
-        return Match(values=values, line=_whole_line(match, text), found=_decode(match.group()))
+        return Match(values=values, line=_find_whole_line(match, text), found=_decode(match.group()))
 
     def _match_own_lines(self, test: LineTest, rule: CauseRule) -> Match | None:
         """Return a match in the other lines of the run, latest lines first."""
@@ -430,7 +434,7 @@ class CauseMatcher:
         """Return the best match in the lines of all sources. If it proves nothing, its `doubt` says why."""
         best: Match | None = None
         is_any_boot = rule.within == "any" or self._trouble is not None
-        lines = [line for line in self._kept_lines(test) if is_any_boot or not line.is_earlier_boot]
+        lines = [line for line in self._find_kept_lines(test) if is_any_boot or not line.is_earlier_boot]
         groups: dict[tuple[Proximity, str], list[LogLine]] = {}
         for line in lines:
             group = self._classify_line(line, test, rule)
@@ -448,7 +452,11 @@ class CauseMatcher:
                 if rule.rank is not Rank.CAUSE:
                     continue
                 doubt = doubt or "healthy hosts log it as often"
-            if proximity is Proximity.OWN_LINE and rule.heals and self._continued_after(matches[0].by, test):
+            if (
+                proximity is Proximity.OWN_LINE
+                and rule.heals
+                and self._has_continued_after(matches[0].by, test)
+            ):
                 doubt = doubt or _SERVICE_CONTINUED
             match = replace(matches[0], doubt=doubt or None)
             if not doubt:
@@ -470,9 +478,17 @@ class CauseMatcher:
         """Yield the lines that match a pattern and pass the `measure` and `same` checks of the test."""
         for line in lines:
             match = pattern.search(line.text.encode(errors="replace"))
-            values = None if match is None else _line_values(match, test, self._evidence.facts)
+            values = None if match is None else _read_values(match, test, self._evidence.facts)
             if values is not None and not self._is_of_another_device(values):
-                yield replace(_make_match(line, values, proximity), found=_decode(match.group()))
+                yield Match(
+                    values=values,
+                    line=line.text.strip(),
+                    found=_decode(match.group()),
+                    place=line.place,
+                    time=line.time,
+                    proximity=proximity,
+                    by=line,
+                )
 
     def _is_of_another_device(self, values: Mapping[str, str]) -> bool:
         """Return True if a line is about another device than the one that the failed unit needs."""
@@ -481,7 +497,7 @@ class CauseMatcher:
             return False
         return are_different(follow_link(named, self._evidence.facts), self._device)
 
-    def _kept_lines(self, test: LineTest) -> tuple[LogLine, ...]:
+    def _find_kept_lines(self, test: LineTest) -> tuple[LogLine, ...]:
         """Return the lines of all files in which the scanner found a pattern of the test."""
         return self._evidence.lines.get(self._book.numbers.get(id(test), -1), ())
 
@@ -547,7 +563,7 @@ class CauseMatcher:
         span = (last - began) / _HEALED_PART if began is not None else timedelta()
         return last - line.time > max(_LEAST_HEALED, span)
 
-    def _continued_after(self, line: LogLine | None, test: LineTest) -> bool:
+    def _has_continued_after(self, line: LogLine | None, test: LineTest) -> bool:
         """Return True if the service survived a problem that it logged no more often than healthy hosts do.
 
         For example, one failed DNS look-up that was retried does not explain a failure a minute later.
@@ -574,7 +590,7 @@ class CauseMatcher:
             if match is not None:
                 line = f"{fact.of}: {fact.value}" if fact.of else fact.value
                 return Match(
-                    values=_named_groups(match), line=line, place=fact.place, proximity=Proximity.FACT
+                    values=_read_groups(match), line=line, place=fact.place, proximity=Proximity.FACT
                 )
         return None
 
@@ -588,7 +604,7 @@ class CauseMatcher:
     def cause(self, rule: CauseRule, match: Match) -> KnownCause:
         """Return the cause that a rule names, with its texts and commands filled in from the match."""
         by = match.by
-        values = {**_common_values(self._trouble, by), **match.values}
+        values = {**_list_common_values(self._trouble, by), **match.values}
         # The `name` of a line in such a file is the name of the file, not of a unit.
         is_of_file = self._trouble is None and by is not None and by.kind in {OTHER, INSTALLER}
         pasted = {name: value for name, value in values.items() if not is_of_file or name not in _OF_UNIT}
@@ -596,7 +612,7 @@ class CauseMatcher:
             name=rule.name,
             says=rule.says.fill(values),
             explains=rule.explains.fill(values).strip() or None if rule.explains else None,
-            commands=unrepeated(self._host.adapt(fill_commands(rule.next, pasted))),
+            commands=drop_repeated(self._host.adapt(fill_commands(rule.next, pasted))),
             rank=str(rule.rank) if match.doubt is None or rule.rank is not Rank.CAUSE else POINTS_TO,
             doubt=match.doubt,
             is_last=rule.is_last,
@@ -641,9 +657,9 @@ def is_between(time: datetime | None, first: datetime | None, last: datetime | N
     return (first is None or first <= time) and (last is None or time <= last)
 
 
-def _line_values(match: Any, test: LineTest, facts: KnownFacts) -> Mapping[str, str] | None:
+def _read_values(match: Any, test: LineTest, facts: KnownFacts) -> Mapping[str, str] | None:
     """Return the named groups of a match and the measured values; None if `same` or `measure` fails."""
-    groups = _named_groups(match)
+    groups = _read_groups(match)
     if not all(_is_same(groups.get(group), fact, facts) for group, fact in test.same.items()):
         return None
     measured = {} if test.measure is None else MEASURES[test.measure].compute(groups)
@@ -660,13 +676,7 @@ def _is_same(value: str | None, name: str, facts: KnownFacts) -> bool:
     return value in {one.partition("/")[0] for one in values}  # of addresses without the prefix length
 
 
-def _make_match(line: LogLine, values: Mapping[str, str], proximity: Proximity) -> Match:
-    return Match(
-        values=values, line=line.text.strip(), place=line.place, time=line.time, proximity=proximity, by=line
-    )
-
-
-def _trouble_words(trouble: TroubleFacts) -> dict[str, Collection[str]]:
+def _list_words(trouble: TroubleFacts) -> dict[str, Collection[str]]:
     """Return the exact values that `Condition.words` is compared with."""
     facts = trouble.facts
     return {
@@ -677,7 +687,7 @@ def _trouble_words(trouble: TroubleFacts) -> dict[str, Collection[str]]:
     }
 
 
-def _trouble_texts(trouble: TroubleFacts) -> dict[str, bytes]:
+def _list_texts(trouble: TroubleFacts) -> dict[str, bytes]:
     """Return the texts that the patterns of `Condition.texts` are searched in."""
     texts = {
         "service": trouble.service,
@@ -696,7 +706,7 @@ def _find_first(patterns: Iterable[Pattern], text: bytes) -> Any:
     return next(filter(None, (pattern.search(text) for pattern in patterns)), None)
 
 
-def _common_values(trouble: TroubleFacts | None, line: LogLine | None) -> dict[str, str]:
+def _list_common_values(trouble: TroubleFacts | None, line: LogLine | None) -> dict[str, str]:
     """Return the placeholders that every rule may use.
 
     Without a trouble, `service` is the program that wrote the line.
@@ -713,7 +723,7 @@ def _common_values(trouble: TroubleFacts | None, line: LogLine | None) -> dict[s
     return {name: value for name, value in values.items() if value}
 
 
-def _named_groups(match: Any) -> dict[str, str]:
+def _read_groups(match: Any) -> dict[str, str]:
     """Return the named groups of a match that are neither missing nor blank."""
     return {
         _decode(name): _decode(value) for name, value in match.groupdict().items() if value and value.strip()
@@ -724,7 +734,7 @@ def _decode(name: bytes | str) -> str:
     return name.decode(errors="replace") if isinstance(name, bytes) else name
 
 
-def _whole_line(match: Any, text: bytes) -> str:
+def _find_whole_line(match: Any, text: bytes) -> str:
     """Return the line that contains a match."""
     begin = text.rfind(b"\n", 0, match.start()) + 1
     end = text.find(b"\n", match.end())

@@ -1,10 +1,11 @@
-"""The facts of a trouble that rules match, the weight of log lines, and the evidence of a host. Pure.
+"""Recognise error lines, weigh how much each says, and collect one line of each kind. Pure.
 
 Patterns are plain strings: `re` compiles each on first use, and most hosts need only a few of them.
 """
+# ruff: noqa: E501  # a list of words is easier to read in long lines
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from enum import IntEnum
 from functools import lru_cache
@@ -13,11 +14,104 @@ from typing import Final
 
 import msgspec
 
-from service_record.diagnosis.evidence.known_facts import KnownFacts
-from service_record.diagnosis.evidence.log_lines import LogLine
-from service_record.diagnosis.evidence.notable import NotableLine
-from service_record.diagnosis.units import UnitLog
-from service_record.history.outcome import Facts
+from service_record.diagnosis.evidence.line_patterns import Pattern
+from service_record.diagnosis.evidence.log_lines import LogLine, LogStream
+
+_MAX_LINE_BYTES: Final = 4096
+_MAX_TEMPLATES: Final = 4000
+"""The most kinds of lines that are returned for all files together."""
+_MAX_OF_FILE: Final = 600
+"""The most kinds of lines that are kept for one file."""
+_EXPLANATION: Final = ("░░ ".encode(), b"-- ")
+"""The beginnings of the lines in which `journalctl -x` explains a message."""
+NOTABLE: Final = -1
+"""The number of the test for these lines in a `LineSet`."""
+_WORDS: Final = (
+    "error|fatal|fail|panic|denied|refuse|cannot|can't|could not|couldn't|unable|no such|not found|timed out|timeout|time-out"
+    "|invalid|unauthorized|unauthorised|forbidden|no space|not enough|killed|not permitted|not allowed|unreachable|exception"
+    "|expired|BUG: |oops|corrupt|reject|duplicate|not supported|unsupported|missing|does not exist|doesn't exist|conflict"
+    "|command: [|too quickly|cant find|malformed|critical|deleted to break|mismatch|unknown|illegal|segfault|segmentation fault|violat|broken|exceed|out of memory|in use|held by|substitution"
+    "|bad |wrong|incorrect|not available|unexpected|must |abort|did not|not known|not a |warning"
+)
+_PHRASE: Final = r"no \S+ (?:\S+ )?available"
+
+
+def list_notable_patterns() -> Iterator[tuple[int, Pattern]]:
+    """Yield the patterns of error lines, numbered NOTABLE."""
+    for word in _WORDS.split("|"):
+        yield NOTABLE, Pattern(re.escape(word), needles=(word.lower(),), is_word=True)
+    yield NOTABLE, Pattern(_PHRASE, needles=(" available",))
+
+
+_DIGITS: Final = b"0123456789abcdefx"
+"""Characters of numbers and identifiers, which the key of a kind leaves out. `re.sub` takes ten times as long."""
+_KEY_BYTES: Final = 220
+
+
+class NotableLine(msgspec.Struct, frozen=True):
+    """An error line, and how often lines of its kind occur in the file."""
+
+    line: LogLine
+    """The last line of the kind in the file."""
+    count: int
+    template: str
+    last_time: datetime | None = None
+
+
+class _Kind:
+    __slots__ = ("count", "number", "raw")
+
+    def __init__(self, number: int, raw: bytes) -> None:
+        self.count, self.number, self.raw = 0, number, raw
+
+
+class NotableLines:
+    """Collects error lines by kind: the line without its numbers."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[LogStream, dict[bytes, _Kind]] = {}
+
+    def add(self, stream: LogStream, number: int, raw: bytes) -> None:
+        """Add a line that has one of the patterns. The explanations of `journalctl -x` are left out."""
+        if raw.startswith(_EXPLANATION):
+            return
+        kinds = self._kinds.setdefault(stream, {})
+        key = raw[:_KEY_BYTES].translate(None, _DIGITS)
+        kind = kinds.get(key)
+        if kind is None:
+            if len(kinds) >= _MAX_OF_FILE:
+                # The latest lines matter most: drop the kind that was not seen for the longest time.
+                del kinds[next(iter(kinds))]
+            kind = kinds[key] = _Kind(number, raw[:_MAX_LINE_BYTES])
+        elif kind.number != number:
+            kind.number, kind.raw = number, raw[:_MAX_LINE_BYTES]
+        kind.count += 1
+
+    def lines(self, log_line: Callable[[LogStream, int, bytes], LogLine]) -> Iterator[NotableLine]:
+        """Yield the last line of each kind, parsed by `log_line`."""
+        left = _MAX_TEMPLATES
+        seen: set[tuple[str, str, float | None]] = set()
+        for stream, kinds in self._kinds.items():
+            for kind in kinds.values():
+                line = log_line(stream, kind.number, kind.raw)
+                # The journal file of a unit repeats lines of the whole journal.
+                identity = line.name, line.text, line.time.timestamp() if line.time else None
+                if identity in seen or left <= 0:
+                    continue
+                seen.add(identity)
+                left -= 1
+                yield NotableLine(
+                    line, kind.count, line_template(f"{line.name}: {line.text.strip()}"), line.time
+                )
+
+
+_QUOTED: Final = r"""(?xa) \\?"[^"\s]{0,200}" | '[^'\s]{0,200}' | (?:/[\w.+@:~-]+)+/? | \b[0-9a-f]{7,}\b | (?:\d+[.:/-]?)+"""
+
+
+def line_template(text: str) -> str:
+    """Return the line with `#` for numbers, paths and quoted names, which differ from host to host."""
+    return re.sub(r"#[#\s]*#|#", "#", re.sub(_QUOTED, "#", text[:400].lower()))[:120]
+
 
 _ERROR_WORDS: Final = (
     "error", "fatal", "fail", "denied", "refused", "cannot", "can't", "could not", "couldn't", "unable",
@@ -29,6 +123,7 @@ _ERROR_WORDS: Final = (
     "segmentation fault",
 )  # fmt: skip
 """Lower-case words that mark an error line."""
+
 
 _ERROR_LABELS: Final = r"""(?xia)
       (?:^|[\s"'\]:]) (?:error|fatal|panic) (?:\[[^\]]{0,40}\]|\([^)]{0,40}\))? :   # Error: ..., fatal: ...
@@ -42,12 +137,14 @@ _ERROR_LABELS: Final = r"""(?xia)
     """
 """Labels by which programs mark an error line."""
 
+
 _EMPTY_LABEL: Final = r"(?i)(?:[\w.-]{1,40}: )?(?:error|fatal|panic):?"
 """A label without a reason: the line after it has it."""
 
 _AFTERMATH: Final = r"""(?xia)(?:[^\s:]{1,40}:\s)? (?:re-?try(?:ing)?|will\s(?:re-?)?try|try(?:ing)?\sagain
         |waiting|sleeping|backing\soff|log\sbundle|gathering|collecting|cleaning|exiting|see\s|for\smore|use\s|hint\b|note\b)"""
 """The beginnings of lines about retries and clean-up after a failure."""
+
 
 _ASIDES: Final = r"""(?xia)
       ^ goroutine \s \d+ | ^ \S+\.go:\d+ \s \+0x | ^ (?:main|runtime)\.[\w.*()]+\(      # frames of Go
@@ -64,6 +161,7 @@ _ASIDES: Final = r"""(?xia)
 Nor does the failure of a task that runs after the end of a service. Our own drop-in adds such a task to each.
 """
 
+
 _SYSTEMD_LINES: Final = r"""(?xa)
       ^ (?:systemd\[\d+\]: \s)? [\w:.\\@-]{1,200}
         \.(?:service|socket|mount|swap|device|timer|path|slice|scope|target): \s
@@ -76,6 +174,7 @@ _SYSTEMD_LINES: Final = r"""(?xa)
     | ^ (?:systemd\[\d+\]: \s)? Unit \s \S{1,200} \s entered \s failed \s state
     """
 """Lines of systemd about the end of a unit. Lines of its program say more."""
+
 
 _WRAPPERS: Final = r"""(?xia)
       Start \s request \s repeated \s too \s quickly                                        # systemd
@@ -93,107 +192,12 @@ _WRAPPERS: Final = r"""(?xia)
     """
 """Lines of a caller that only report a failed part. The line of the part itself says more."""
 
+
 _OTHER_ERRORS: Final = r"""(?xia)
       ^ (?:stdout|stderr): \s* (?!['\"]{2}) [^\s-]  # curtin and cloud-init pass on the output of a command
     | ^ command: \s \[
     | \b can'?t \s find \s | \b no \s (?:\S+ \s){1,3} (?:available|found)
     """
-
-
-class TroubleFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts of one trouble that rules are tested against."""
-
-    kinds: frozenset[str]
-    """Kinds from `KINDS`."""
-    service: str
-    stage: str | None = None
-    invocation_id: str | None = None
-    facts: Facts
-    booted: datetime | None = None
-    """The start of the boot; None if unknown."""
-    started: datetime | None = None
-    """The start of the trouble: of the first of several equal failures."""
-    run_started: datetime | None = None
-    """The start of the latest of these runs."""
-    ended: datetime | None = None
-    """The end of the run; None while it runs, or if unknown."""
-
-
-KINDS: Final = frozenset(
-    {"failed", "stuck", "restart-loop", "stage-loop", "boot-loop", "interrupted", "rebooted", "ended-well"}
-)
-"""The kinds of trouble in rules. `rebooted`: interrupted by a boot of the host. `ended-well`: a unit failed
-although its latest recorded run succeeded.
-"""
-
-POINTS_TO: Final = "points to"
-"""The rank of a likely cause that the evidence does not prove."""
-
-OWN_ERROR: Final = "own-error"
-"""The cause name for an error line of the service that no rule knows."""
-OTHER_ERROR: Final = "error-elsewhere"
-"""The cause name for an error line of another program that no rule knows."""
-
-
-class KnownCause(msgspec.Struct, frozen=True, kw_only=True):
-    """The cause of one trouble: a rule with its texts filled in, or an error line that no rule knows."""
-
-    name: str
-    says: str
-    """The cause in a few words. They end a sentence that names the service."""
-    explains: str | None = None
-    """What this means, and how it usually happens."""
-    commands: tuple[str, ...] = ()
-    """Commands to run next, filled in and safe to paste."""
-    rank: str = "cause"
-    """`cause`, `points to`, `contributing`, `symptom` or `form of death`."""
-    doubt: str | None = None
-    """Why the evidence only points to the cause."""
-    is_last: bool = False
-    """True for a symptom that can follow from other symptoms. It is considered last as the root cause."""
-    line: str | None = None
-    """The line or fact that matched; None if the rule tests neither."""
-    found: str | None = None
-    """The part of the line that the rule's pattern matched. It stays visible when the line is cut."""
-    place: str | None = None
-    """FILE:LINE in the source; None if the line is in the service's record."""
-    of: str | None = None
-    """The program or container that wrote the line; None if unknown."""
-
-    @property
-    def is_cause(self) -> bool:
-        """Return True for a certain cause, which the headline may name."""
-        return self.rank == "cause"
-
-    @property
-    def is_of_rule(self) -> bool:
-        """Return False for a line that no rule knows. Two such causes may have nothing in common."""
-        return self.name not in {OWN_ERROR, OTHER_ERROR}
-
-    @property
-    def is_pointer(self) -> bool:
-        """Return True for a likely cause, which is not proven."""
-        return self.rank == POINTS_TO
-
-    @property
-    def is_symptom(self) -> bool:
-        """Return True for every rank but `cause`: the real cause is something else, or not certain."""
-        return not self.is_cause
-
-
-class Weighed(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule that matched or nearly did, and why it was or was not chosen."""
-
-    rule: str
-    rank: str
-    line: str | None = None
-    place: str | None = None
-    lost: str | None = None
-    """Why the rule is not shown as the cause; None for the chosen rule."""
-
-    @property
-    def is_named(self) -> bool:
-        return self.lost is None
 
 
 class LineWeight(IntEnum):
@@ -210,14 +214,6 @@ class LineWeight(IntEnum):
 
 _MAX_END_CHARACTERS: Final = 4096
 """Only this much of the beginning and of the end of a line is searched."""
-
-
-class Looked(msgspec.Struct, frozen=True):
-    """How much was read besides the records."""
-
-    files: int = 0
-    lines: int = 0
-    kinds: frozenset[str] = frozenset()
 
 
 def telling_line(message: str | None) -> str | None:
@@ -251,7 +247,8 @@ def is_labelled(line: str) -> bool:
 @lru_cache(1024)  # the same lines are weighed for each failure of a host
 def weight(line: str) -> LineWeight:
     """Return how much a line says about a problem. Only both ends of a very long line are searched."""
-    line = _cut_middle(line)
+    if len(line) > 2 * _MAX_END_CHARACTERS:
+        line = f"{line[:_MAX_END_CHARACTERS]} {line[-_MAX_END_CHARACTERS:]}"
     if re.search(_ASIDES, line):
         return LineWeight.ASIDE
     if re.fullmatch(_EMPTY_LABEL, line):
@@ -265,59 +262,3 @@ def weight(line: str) -> LineWeight:
     lowered = line.lower()
     is_error = any(word in lowered for word in _ERROR_WORDS) or re.search(_OTHER_ERRORS, line) is not None
     return LineWeight.ERROR if is_error else LineWeight.PLAIN
-
-
-def _cut_middle(line: str) -> str:
-    return (
-        line
-        if len(line) <= 2 * _MAX_END_CHARACTERS
-        else f"{line[:_MAX_END_CHARACTERS]} {line[-_MAX_END_CHARACTERS:]}"
-    )
-
-
-class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was found in the files of a host besides its records."""
-
-    lines: Mapping[int, tuple[LogLine, ...]] = msgspec.field(default_factory=dict)
-    """Number of a line test -> the lines that match it, earliest first."""
-    own: Mapping[str, tuple[LogLine, ...]] = msgspec.field(default_factory=dict)
-    """Service -> the lines that it logged itself, earliest first."""
-    meanwhile: Mapping[str, tuple[LogLine, ...]] = msgspec.field(default_factory=dict)
-    """Service -> the lines of other programs during its failed runs, in a journal without units. The service
-    probably ran these programs."""
-    started: frozenset[str] = frozenset()
-    """The services that systemd logged as starting or started, if it names units: since version 249."""
-    ends: Mapping[str, tuple[int, LogLine | None]] = msgspec.field(default_factory=dict)
-    """File -> its number of lines, and its last line."""
-    facts: KnownFacts = msgspec.field(default_factory=KnownFacts)
-    paths: frozenset[str] = frozenset()
-    """The files of the host that a copy of its directories has: `/etc/fstab`."""
-    programs: frozenset[str] = frozenset()
-    """The programs that log, and the units with their own journal file."""
-    unit_logs: Mapping[str, UnitLog] = msgspec.field(default_factory=dict)
-    """Unit -> what systemd logged about it."""
-    looked: Looked = msgspec.field(default_factory=Looked)
-    has_systemd: bool = False
-    """True if lines of systemd about units were read, which show the failed units."""
-    has_unit_listing: bool = False
-    """True if a file lists the failed units."""
-    notable: tuple[NotableLine, ...] = ()
-    """Error lines, one of each kind."""
-
-    @property
-    def is_of_host(self) -> bool:
-        """Return True if any line or fact was read."""
-        return bool(self.facts.values) or bool(self.looked.kinds)
-
-    def lines_behind(self, line: LogLine) -> tuple[int, int]:
-        """Return the number of lines after a line in its file, and the number of lines in the file."""
-        count, _ = self.ends.get(line.place.path, (0, None))
-        return count - (line.place.line or 0), count
-
-    def last_time(self, line: LogLine) -> datetime | None:
-        """Return the time of the last line in the file of a line; None if it has no time."""
-        _, last = self.ends.get(line.place.path, (0, None))
-        return last.time if last is not None else None
-
-
-NO_EVIDENCE: Final = Evidence()

@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service_record.diagnosis.causes import built_in_rules
-from service_record.diagnosis.line_patterns import LineSet, Pattern, find_needles
+from service_record.diagnosis.evidence.line_patterns import LineSet, Pattern, find_needles
 from tests.cause_cases import cause_cases
 
-EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 
 
 def all_patterns() -> Iterator[Pattern]:
     for rule in built_in_rules():
-        for test in rule.line_tests():
+        for test in rule.list_line_tests():
             yield from test.patterns
 
 

@@ -1,30 +1,39 @@
-"""Rank log lines by how much they stand out: the lines to read first when no rule is certain. Pure.
+"""Rank log lines by how much they stand out, and choose the likely cause if no rule is certain. Pure.
 
-No cause rules are used. A line scores for its severity, writer, time and repetition. It loses points if
-healthy hosts log it too.
+A line scores for its severity, writer, time and repetition, without any rule of a cause. It loses points if
+healthy hosts log it too. Candidates for the likely cause are the error line of the service, the causes of
+rules with doubtful evidence, and the line that stands out most. The candidate with the highest score is shown
+as `points to`, if it reaches a minimum.
 """
 # ruff: noqa: E501  # patterns are easier to read in long lines
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import cache, lru_cache
 from pkgutil import get_data
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
+from service_record.diagnosis.evidence.error_lines import LineWeight, NotableLine, line_template, weight
 from service_record.diagnosis.evidence.log_lines import CONTAINERS, INSTALLER, KERNEL, LogLine, is_own_line
-from service_record.diagnosis.evidence.notable import NotableLine, line_template
-from service_record.diagnosis.trouble_facts import LineWeight, weight
+from service_record.diagnosis.findings import OTHER_ERROR, OWN_ERROR, POINTS_TO, KnownCause, QuotedLine
+from service_record.diagnosis.matching import ABOUT_ANOTHER_UNIT, HAS_PASSED, MAY_HAVE_PASSED, OF_UNNAMED_UNIT
 
 MOST_SHOWN: Final = 3
 _PER_PROGRAM: Final = 2
 """The most lines shown of one program: a flood from one program must not hide the others."""
+_OFTEN: Final = 3
+"""A line that is logged at least this often scores more."""
 _CLOSE: Final = timedelta(minutes=1)
+"""The last part of a run, in which a line most likely belongs to the failure."""
 _BEFORE: Final = timedelta(minutes=10)
 _AFTER: Final = timedelta(minutes=2)
-
+"""Lines from longer before or after a run lose points."""
+LEAST_SCORE: Final = 1.0
+"""Lines up to this score are not worth reading."""
 _SEVERITIES: Final = {
     LineWeight.ASIDE: -9.0,
     LineWeight.AFTERMATH: 0.0,
@@ -53,7 +62,7 @@ _SHALLOW: Final = r"""(?xia)
 """Lines that only report a wait, or a failure of something else."""
 
 
-class StandingOut(msgspec.Struct, frozen=True):
+class RankedLine(msgspec.Struct, frozen=True):
     """A log line with its number of repetitions and its score."""
 
     line: LogLine
@@ -79,7 +88,7 @@ def rank_lines(
     lines: Iterable[NotableLine],
     failures: Sequence[FailureContext] = (),
     known: frozenset[str] = frozenset(),
-) -> tuple[StandingOut, ...]:
+) -> tuple[RankedLine, ...]:
     """Return the lines by score, highest first.
 
     `failures` are the services in trouble. `known` has the templates of lines that a healthy host of the same
@@ -94,7 +103,7 @@ def rank_lines(
     lines += [NotableLine(line, 1, "") for line in last if line.place not in places]
     for one in lines:
         name = one.line.name
-        if name not in first_of_program or _time(one) < _time(first_of_program[name]):
+        if name not in first_of_program or _get_time(one) < _get_time(first_of_program[name]):
             first_of_program[name] = one
     for one in lines:
         score = score_text(one.line.text.strip(), is_kernel=one.line.kind == KERNEL)
@@ -102,41 +111,30 @@ def rank_lines(
         score += {KERNEL: 0.5, CONTAINERS: 0.5, INSTALLER: 0.5}.get(one.line.kind, 0.0)
         score += 0.5 if one.count >= _OFTEN else 0.0
         score += 0.5 if first_of_program[one.line.name] is one else 0.0
-        if one.template in known or is_healthy_line(one.line):
+        if one.template in known or _is_healthy_line(one.line):
             score -= 6.0
         if one.line.host or one.line.is_earlier_boot:
             score -= 2.0
-        ranked.append(StandingOut(one.line, one.count, score))
+        ranked.append(RankedLine(one.line, one.count, score))
     ranked.sort(key=lambda one: -one.score)
     return tuple(ranked)
 
 
-_OFTEN: Final = 3
-
-
-def _time(one: NotableLine) -> float:
+def _get_time(one: NotableLine) -> float:
     return one.line.time.timestamp() if one.line.time is not None else float("inf")
 
 
-LEAST_SCORE: Final = 1.0
-"""Lines up to this score are not worth reading."""
-
-
-def choose_shown(ranked: Iterable[StandingOut], least: float = LEAST_SCORE) -> tuple[StandingOut, ...]:
+def choose_best(ranked: Iterable[RankedLine], least: float = LEAST_SCORE) -> tuple[RankedLine, ...]:
     """Return at most three lines to show: at most two of each program, all with a score above `least`."""
-    shown: list[StandingOut] = []
+    shown: list[RankedLine] = []
     for one in ranked:
         of_program = [other for other in shown if other.line.name == one.line.name]
-        is_repeated = any(_are_alike(other.text, one.text) for other in shown)
+        is_repeated = any(line_template(other.text) == line_template(one.text) for other in shown)
         if one.score > least and len(of_program) < _PER_PROGRAM and not is_repeated:
             shown.append(one)
         if len(shown) == MOST_SHOWN:
             break
     return tuple(shown)
-
-
-def _are_alike(text: str, other: str) -> bool:
-    return line_template(text) == line_template(other)
 
 
 @lru_cache(1024)  # as for `weight`
@@ -176,14 +174,14 @@ def _score_closeness(one: NotableLine, failure: FailureContext) -> float:
     return score + (NEAR_IN_TIME if failure.ended - last <= _CLOSE else NEAR_IN_TIME - 0.5)
 
 
-def is_healthy_line(line: LogLine) -> bool:
+def _is_healthy_line(line: LogLine) -> bool:
     """Return True if healthy hosts are known to log such a line."""
     text = f"{line.name}: {line.text.strip()}"
-    return line_template(text) in _healthy_templates() or re.search(_HARMLESS, text) is not None
+    return line_template(text) in _read_healthy_templates() or re.search(_HARMLESS, text) is not None
 
 
 @cache
-def _healthy_templates() -> frozenset[str]:
+def _read_healthy_templates() -> frozenset[str]:
     data = get_data("service_record.diagnosis", "rules/healthy_lines.txt")
     assert data is not None  # noqa: S101  # it is in the package
     return frozenset(line for line in data.decode().splitlines() if line and not line.startswith("#"))
@@ -209,3 +207,126 @@ _HARMLESS: Final = r"""(?xia)
     | scrubbed | cleanfsync | \bnscd\b | hid-generic | \bPNP0 | Bluetooth | iwlwifi | nouveau | snd_
 """
 """Lines that healthy hosts log: kernel messages at boot, SSH scanners, programs that wait for each other."""
+
+
+LEAST_POINTER: Final = 4.5
+"""A likely cause scores more than this. A labelled error without any relation to the failure scores 4."""
+LEAST_IN_FRAGMENT: Final = 3.4
+"""The least score of a line that a rule knows, in a fragment of a log. A known warning scores 3.5."""
+LEAST_ELSEWHERE: Final = 6.0
+"""The least score of another program's line. An unrelated error close to the failure in time scores 5.5."""
+_OWN_LINE_SCORE: Final = 4.5
+"""The score for the writer and the time of an own line, as `_score_closeness` returns it."""
+_RULE_BONUS: Final = 1.5
+"""Added to the score of a line that a rule knows."""
+_DOUBT_SCORES: Final = {HAS_PASSED: -2.0, ABOUT_ANOTHER_UNIT: -2.0}
+"""Added in place of the bonus if the line is unlikely to belong to the failure. `unless` of a rule lowers no
+score: a lost lease of one interface is still likely beside the address of another."""
+_FACT_SCORE: Final = 5.0
+_UNNAMED_UNIT_SCORE: Final = 5.0
+"""The least score of a known line from the time of the run, if the log does not name its unit."""
+LEAST_IN_FRAGMENT_SHOWN: Final = -2.0
+"""A line that only reports the failure of a part scores more than this; a line of healthy hosts, less."""
+LEAST_UNEXPLAINED: Final = 6.5
+"""The least score of an error line that is listed in addition to a certain cause."""
+
+
+def find_likely_cause(
+    service: str,
+    telling: QuotedLine | None,
+    known: KnownCause | None,
+    doubtful: Sequence[KnownCause],
+    ranked: Sequence[RankedLine],
+    *,
+    is_fragment: bool = False,
+) -> KnownCause | None:
+    """Return the most likely cause of a failure; None if no candidate scores enough.
+
+    `telling` is the telling line of the service. `known` is the symptom, form of death or contributing
+    cause that a rule found. In a fragment of a log, in which no service is known to have failed, only lines
+    that a rule knows count.
+    """
+    best_score, best = LEAST_IN_FRAGMENT if is_fragment else LEAST_POINTER, None
+    known_line = known.line if known is not None else None
+    for score, cause in _score_candidates(service, telling, doubtful, ranked):
+        counts = cause.is_of_rule or not (is_fragment or cause.line == known_line)
+        if score > best_score and counts:
+            best_score, best = score, cause
+    if best is None or known is None:
+        return best
+    is_contributing = known.rank == "contributing"
+    intro = "It may contribute that" if is_contributing else "The service itself shows a symptom only:"
+    return replace(best, explains=f"{intro} {known.says}. {best.explains or ''}".strip())
+
+
+def _score_candidates(
+    service: str, telling: QuotedLine | None, doubtful: Sequence[KnownCause], ranked: Sequence[RankedLine]
+) -> Iterator[tuple[float, KnownCause]]:
+    """Yield each candidate for the likely cause of a failure with its score."""
+    scores = {one.text: one.score for one in ranked}
+    if telling is not None and not is_shallow(telling.line):
+        score = scores.get(telling.line.strip(), score_text(telling.line) + _OWN_LINE_SCORE)
+        yield score, _make_cause_of_line(OWN_ERROR, telling.line, telling.place or None, "")
+    for cause in doubtful:
+        if cause.line is None:
+            continue
+        bonus = _DOUBT_SCORES.get(cause.doubt or "", _RULE_BONUS)
+        if cause.place is not None and cause.of is None:  # a fact, which has no writer and no time
+            yield _FACT_SCORE + min(bonus, 0.0), cause
+            continue
+        score = scores.get(cause.line.strip(), score_text(cause.line))
+        if cause.doubt == OF_UNNAMED_UNIT:
+            yield max(score + _RULE_BONUS, _UNNAMED_UNIT_SCORE), cause
+        elif cause.doubt != MAY_HAVE_PASSED or score >= LEAST_ELSEWHERE:
+            yield score + bonus, cause
+    specific = (one for one in ranked if not is_shallow(one.text) and not _is_healthy_line(one.line))
+    best = next(specific, None)
+    if best is not None and is_own_line(best.line, service):
+        yield best.score, _make_cause_of_line(OWN_ERROR, best.text, str(best.line.place), "")
+    elif best is not None and best.score >= LEAST_ELSEWHERE:
+        yield best.score, _make_cause_of_line(OTHER_ERROR, best.text, str(best.line.place), best.line.name)
+
+
+def _make_cause_of_line(name: str, line: str, place: str | None, by: str) -> KnownCause:
+    where = f" of {by}" if by else ""
+    return KnownCause(
+        name=name,
+        says=f"{by}: {line}" if by else line,
+        explains=f"No rule knows this line{where}. It stands out most; read the lines around it.",
+        rank=POINTS_TO,
+        doubt="no rule knows the line",
+        line=line,
+        place=place,
+        of=by or None,
+    )
+
+
+def choose_lines(
+    ranked: Sequence[RankedLine],
+    cause: KnownCause | None,
+    telling: QuotedLine | None,
+    *,
+    explained: Collection[str] = (),
+    has_failed: bool,
+    is_fragment: bool = False,
+) -> tuple[RankedLine, ...]:
+    """Return the lines that stand out and are not shown elsewhere on the page.
+
+    `explained` are the lines that prove the causes of other failures, which the page shows with them.
+
+    In addition to a certain cause, only lines with a high score are shown. Without a failure no line gets
+    points for being near one, so the limit is lower. In a fragment of a log, weak lines are better than none.
+    """
+    shown = {line.strip() for line in explained}
+    if cause is not None and cause.line is not None:
+        shown.add(cause.line.strip())
+    if telling is not None:
+        shown.add(telling.line.strip())
+    rest = [one for one in ranked if one.text not in shown]
+    if cause is not None and cause.is_cause:
+        least = LEAST_UNEXPLAINED if has_failed else LEAST_UNEXPLAINED - NEAR_IN_TIME
+        rest = [one for one in rest if one.score >= least and not is_shallow(one.text)]
+    shown_lines = choose_best(rest)
+    if not shown_lines and cause is None and is_fragment:
+        return choose_best(rest, LEAST_IN_FRAGMENT_SHOWN)
+    return shown_lines

@@ -2,8 +2,13 @@
 
 import pytest
 
-from service_record.diagnosis.evidence.devices import are_different, device_name, find_device, follow_link
-from service_record.diagnosis.evidence.fact_files import read_facts
+from service_record.diagnosis.evidence.facts import read_facts
+from service_record.diagnosis.evidence.named_things import (
+    are_different,
+    find_device,
+    follow_link,
+    normalize_device,
+)
 
 FACTS = read_facts(
     (name, name, text)
@@ -26,7 +31,7 @@ FACTS = read_facts(
     ],
 )
 def test_device_has_one_name(name: str, expected: str) -> None:
-    assert device_name(name) == expected
+    assert normalize_device(name) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,8 @@
-"""Read the fact files of a host: one reader for each format. Pure."""
+"""Facts of a host, such as names, addresses, disks and memory, and the readers of the files with them. Pure.
+
+`stated_facts` reads the same facts from log lines. Patterns are plain strings: `re` compiles each on first
+use, and `analyze` of records alone reads no facts.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -8,13 +12,61 @@ from typing import Any, Final
 
 import msgspec
 
-from service_record.diagnosis.evidence.devices import mount_point
-from service_record.diagnosis.evidence.known_facts import MAX_FACTS, KnownFact, KnownFacts
 from service_record.diagnosis.evidence.log_lines import LinePlace
-from service_record.diagnosis.units import failed_units
+from service_record.diagnosis.evidence.unit_logs import find_mount_point, read_failed_units
+
+_NUMBER: Final = r"\d{1,18}"
+
+
+class KnownFact(msgspec.Struct, frozen=True):
+    """One value, its subject and its place."""
+
+    value: str
+    place: LinePlace
+    of: str = ""
+    """The interface, disk or mount point that the value belongs to."""
+
+    @property
+    def number(self) -> int | None:
+        """Return the value as a number; None if it is not a whole number of at most 18 digits."""
+        return int(self.value) if re.fullmatch(_NUMBER, self.value) else None
+
+
+class KnownFacts(msgspec.Struct, frozen=True):
+    """Name -> facts of that name, in the order of the files. docs/cause-rules.md lists the names."""
+
+    values: Mapping[str, tuple[KnownFact, ...]] = msgspec.field(default_factory=dict)
+
+    def all(self, name: str) -> tuple[KnownFact, ...]:
+        """Return all facts with that name; empty if there are none."""
+        return self.values.get(name, ())
+
+    def first(self, name: str) -> KnownFact | None:
+        """Return the first fact with that name, or None."""
+        return next(iter(self.all(name)), None)
+
+    def with_facts(self, name: str, facts: tuple[KnownFact, ...]) -> "KnownFacts":
+        """Return a copy in which `facts` replace the facts with that name. No facts: no change."""
+        return KnownFacts({**self.values, name: facts}) if facts else self
+
+
+FACT_NAMES: Final = frozenset(
+    {
+        *("hostname", "nameserver", "search", "nsswitch-hosts", "api-name", "link", "mtu"),
+        *("address", "duplicate-address", "route", "default-route", "cluster-network", "service-network"),
+        *("cmdline", "live-medium", "module", "memory-kb", "available-kb", "swap-kb"),
+        *("block", "mounted", "unmounted", "mount-device", "full", "sync-ms"),
+        *("chrony-leap", "chrony-source", "chrony-selected", "clock-synchronized", "ntp"),
+        *("deployment", "os", "secure-boot", "cgroup", "selinux", "boot-entry", "boot-current", "boot-order"),
+        *("boots", "failed-unit", "container", "image", "hardware", "package", "program", "kernel"),
+        *("certificate-start", "certificate-end", "certificate-name"),
+    }
+)
+
 
 NamedFact = tuple[str, str, int, str]
 """Name, value, line number and subject; see KnownFact."""
+MAX_FACTS: Final = 2_000  # of one name
 MAX_FACT_BYTES: Final = 1 << 18  # of one file
 
 
@@ -22,16 +74,12 @@ def read_facts(texts: Iterable[tuple[str, str, str]]) -> KnownFacts:
     """Return the facts in files. Each file is its path, its name as in `classify_file`, and its text."""
     by_name: dict[str, list[KnownFact]] = {}
     for path, file_name, text in texts:
-        for name, value, line, of in _read_file(file_name, text):
+        read = next((read for pattern, read in _READERS if re.match(pattern, file_name)), None)
+        for name, value, line, of in read(text) if read is not None else ():
             facts = by_name.setdefault(name, [])
             if len(facts) < MAX_FACTS:
                 facts.append(KnownFact(value, LinePlace(path, line), of))
     return KnownFacts({name: tuple(facts) for name, facts in by_name.items()})
-
-
-def _read_file(name: str, text: str) -> Iterator[NamedFact]:
-    read = next((read for pattern, read in _READERS if pattern.match(name)), None)
-    return read(text) if read is not None else iter(())
 
 
 def _number_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -65,11 +113,11 @@ def _read_hostname(text: str) -> Iterator[NamedFact]:
     yield from (("hostname", line.strip(), number, "") for number, line in list(_number_lines(text))[:1])
 
 
-_LINK: Final = re.compile(
+_LINK: Final = (
     r"\d+: (?P<name>[^:@\s]+)(?:@\S+)?: <(?P<flags>[^>]*)>"
     r"(?:.*? mtu (?P<mtu>\d{1,9})\b)?(?:.*? state (?P<state>\w+))?"
 )
-_ADDRESS: Final = re.compile(r"(?:\d+: (?P<name>\S+))?\s+inet6? (?P<address>\S+)(?P<rest>.*)")
+_ADDRESS: Final = r"(?:\d+: (?P<name>\S+))?\s+inet6? (?P<address>\S+)(?P<rest>.*)"
 
 
 def _read_addresses(text: str) -> Iterator[NamedFact]:
@@ -79,12 +127,12 @@ def _read_addresses(text: str) -> Iterator[NamedFact]:
         return
     name = ""
     for number, line in _number_lines(text):
-        if (link := _LINK.match(line)) is not None:
+        if (link := re.match(_LINK, line)) is not None:
             name = link["name"]
             yield "link", link["flags"] + (f",state-{link['state']}" if link["state"] else ""), number, name
             if link["mtu"]:
                 yield "mtu", link["mtu"], number, name
-        elif (address := _ADDRESS.match(line)) is not None:
+        elif (address := re.match(_ADDRESS, line)) is not None:
             name = address["name"] or name
             if "dadfailed" in address["rest"]:
                 yield "duplicate-address", address["address"], number, name
@@ -129,7 +177,7 @@ def _find_line(text: str, word: str) -> int:
     return text.count("\n", 0, max(text.find(f'"{word}"'), 0)) + 1
 
 
-_ROUTE: Final = re.compile(r"(?:unicast )?(?P<to>default|[0-9a-fA-F.:]+(?:/\d+)?)(?P<rest>\s.*)")
+_ROUTE: Final = r"(?:unicast )?(?P<to>default|[0-9a-fA-F.:]+(?:/\d+)?)(?P<rest>\s.*)"
 
 
 _DEFAULT_DESTINATIONS: Final = frozenset({"default", "0.0.0.0/0", "::/0"})
@@ -141,7 +189,7 @@ def _read_routes(text: str) -> Iterator[NamedFact]:
         yield from _read_json_routes(text)
         return
     for number, line in _number_lines(text):
-        route = _ROUTE.match(line.strip())
+        route = re.match(_ROUTE, line.strip())
         if route is None or re.search(r"\b(?:local|broadcast|multicast)\b", line.split()[0]):
             continue
         device = re.search(r"\bdev (\S+)", route["rest"])
@@ -197,14 +245,14 @@ def _read_modules(text: str) -> Iterator[NamedFact]:
     yield from (("module", line.split()[0], number, "") for number, line in _number_lines(text))
 
 
-_TREE: Final = re.compile(r"[\s│├└─`|-]*(?P<name>[^\s│├└─`|]\S*)\s*(?P<rest>.*)")
+_TREE: Final = r"[\s│├└─`|-]*(?P<name>[^\s│├└─`|]\S*)\s*(?P<rest>.*)"
 
 
 def _read_block_devices(text: str) -> Iterator[NamedFact]:
     """Yield block devices and mount points from the output of `lsblk`. The subject of each is its disk."""
     disk = ""
     for number, line in list(_number_lines(text))[1:]:
-        match = _TREE.match(line)
+        match = re.match(_TREE, line)
         if match is None:
             continue
         if line[:1] not in " │├└─`|-":
@@ -230,13 +278,13 @@ def _read_fstab(text: str) -> Iterator[NamedFact]:
             yield "mount-device", device, number, point
 
 
-_BLKID: Final = re.compile(r"/dev/(?P<name>[^\s:]+): (?P<tags>.*)")
+_BLKID: Final = r"/dev/(?P<name>[^\s:]+): (?P<tags>.*)"
 
 
 def _read_blkid(text: str) -> Iterator[NamedFact]:
     """Yield block devices with their tags, such as UUID and LABEL, from the output of `blkid`."""
     for number, line in _number_lines(text):
-        if (match := _BLKID.match(line)) is not None:
+        if (match := re.match(_BLKID, line)) is not None:
             values = " ".join(re.findall(r'"([^"\s]*)"', match["tags"]))
             yield "block", f"{match['name']} {values}".strip(), number, match["name"]
 
@@ -287,8 +335,8 @@ def _read_release(text: str) -> Iterator[NamedFact]:
             yield "os", rest.strip("\"' "), number, word
 
 
-_RPM: Final = re.compile(r"(?P<name>[\w.+-]+)-\d[^-\s]*-[^-\s]+(?:\s|$)")
-_DEB: Final = re.compile(r"ii\s+(?P<name>[^\s:]+)")
+_RPM: Final = r"(?P<name>[\w.+-]+)-\d[^-\s]*-[^-\s]+(?:\s|$)"
+_DEB: Final = r"ii\s+(?P<name>[^\s:]+)"
 
 
 def _read_packages(text: str) -> Iterator[NamedFact]:
@@ -296,18 +344,18 @@ def _read_packages(text: str) -> Iterator[NamedFact]:
     if len(text) >= MAX_FACT_BYTES:
         return
     for number, line in _number_lines(text):
-        if (package := _RPM.match(line) or _DEB.match(line)) is not None:
+        if (package := re.match(_RPM, line) or re.match(_DEB, line)) is not None:
             yield "package", package["name"], number, ""
 
 
-_BOOT: Final = re.compile(
+_BOOT: Final = (
     r"\s*(?P<index>-?\d+)\s+(?P<id>[0-9a-f]{32})\s+\S{1,20} (?P<begun>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"
 )
 
 
 def _read_boots(text: str) -> Iterator[NamedFact]:
     """Yield the start of each boot from the output of `journalctl --list-boots`, oldest first."""
-    boots = ((number, _BOOT.match(line)) for number, line in _number_lines(text))
+    boots = ((number, re.match(_BOOT, line)) for number, line in _number_lines(text))
     yield from (("boots", boot["begun"], number, boot["id"]) for number, boot in boots if boot is not None)
 
 
@@ -344,10 +392,10 @@ def _read_sync_times(text: str) -> Iterator[NamedFact]:
 
 
 def _read_failed_units(text: str) -> Iterator[NamedFact]:
-    for number, name in failed_units(text):
+    for number, name in read_failed_units(text):
         yield "failed-unit", name, number, ""
         if name.endswith(".mount"):
-            yield "unmounted", mount_point(name), number, ""
+            yield "unmounted", find_mount_point(name), number, ""
 
 
 def _read_cluster_names(text: str) -> Iterator[NamedFact]:
@@ -377,38 +425,38 @@ _HOST_SETTINGS: Final = {
 }
 
 
-_READERS: Final[tuple[tuple[re.Pattern[str], Callable[[str], Iterator[NamedFact]]], ...]] = (
-    (re.compile(r".*\.(?:crt|pem)$"), _read_certificates),
-    (re.compile(r"resolv\.conf"), _read_resolver),
-    (re.compile(r"nsswitch\.conf"), partial(_read_labels, {"hosts": "nsswitch-hosts"})),
-    (re.compile(r"hostnamectl"), partial(_read_labels, _HOST_SETTINGS)),
-    (re.compile(r"hostname"), _read_hostname),
-    (re.compile(r"hardware-(?:vendor|model)"), partial(_read_lines, "hardware")),
-    (re.compile(r"ip[-_]?.*addr"), _read_addresses),
-    (re.compile(r"ip[-_]?.*route"), _read_routes),
-    (re.compile(r"kernel-command-line|(?:proc_)?cmdline"), read_command_line),
-    (re.compile(r"memory|meminfo"), _read_memory),
-    (re.compile(r"swaps"), _read_swaps),
-    (re.compile(r"modules|lsmod"), _read_modules),
-    (re.compile(r"lsblk"), _read_block_devices),
-    (re.compile(r"findmnt|mounts|mtab"), _read_mounts),
-    (re.compile(r"fstab"), _read_fstab),
-    (re.compile(r"blkid"), _read_blkid),
-    (re.compile(r"df"), _read_disk_space),
-    (re.compile(r"chrony"), _read_chrony),
-    (re.compile(r"timedatectl"), partial(_read_labels, _TIME_SETTINGS)),
-    (re.compile(r"rpm-ostree"), _read_deployments),
-    (re.compile(r"os-release"), _read_release),
-    (re.compile(r"programs-on-path"), partial(_read_lines, "program")),
-    (re.compile(r"packages|rpm-qa|installed-|dpkg"), _read_packages),
-    (re.compile(r"boots|journalctl_"), _read_boots),
-    (re.compile(r"secure-boot|mokutil"), partial(_read_lines, "secure-boot")),
-    (re.compile(r"cgroup"), partial(_read_lines, "cgroup")),
-    (re.compile(r"selinux|sestatus"), partial(_read_lines, "selinux")),
-    (re.compile(r"failed-units|list_units|systemctl_list-units"), _read_failed_units),
-    (re.compile(r"cluster-names"), _read_cluster_names),
-    (re.compile(r"efibootmgr"), _read_boot_manager),
-    (re.compile(r"crictl[-_]images"), partial(_read_lines, "image")),
-    (re.compile(r"cleanfsynctest"), _read_sync_times),
+_READERS: Final[tuple[tuple[str, Callable[[str], Iterator[NamedFact]]], ...]] = (
+    (r".*\.(?:crt|pem)$", _read_certificates),
+    (r"resolv\.conf", _read_resolver),
+    (r"nsswitch\.conf", partial(_read_labels, {"hosts": "nsswitch-hosts"})),
+    (r"hostnamectl", partial(_read_labels, _HOST_SETTINGS)),
+    (r"hostname", _read_hostname),
+    (r"hardware-(?:vendor|model)", partial(_read_lines, "hardware")),
+    (r"ip[-_]?.*addr", _read_addresses),
+    (r"ip[-_]?.*route", _read_routes),
+    (r"kernel-command-line|(?:proc_)?cmdline", read_command_line),
+    (r"memory|meminfo", _read_memory),
+    (r"swaps", _read_swaps),
+    (r"modules|lsmod", _read_modules),
+    (r"lsblk", _read_block_devices),
+    (r"findmnt|mounts|mtab", _read_mounts),
+    (r"fstab", _read_fstab),
+    (r"blkid", _read_blkid),
+    (r"df", _read_disk_space),
+    (r"chrony", _read_chrony),
+    (r"timedatectl", partial(_read_labels, _TIME_SETTINGS)),
+    (r"rpm-ostree", _read_deployments),
+    (r"os-release", _read_release),
+    (r"programs-on-path", partial(_read_lines, "program")),
+    (r"packages|rpm-qa|installed-|dpkg", _read_packages),
+    (r"boots|journalctl_", _read_boots),
+    (r"secure-boot|mokutil", partial(_read_lines, "secure-boot")),
+    (r"cgroup", partial(_read_lines, "cgroup")),
+    (r"selinux|sestatus", partial(_read_lines, "selinux")),
+    (r"failed-units|list_units|systemctl_list-units", _read_failed_units),
+    (r"cluster-names", _read_cluster_names),
+    (r"efibootmgr", _read_boot_manager),
+    (r"crictl[-_]images", partial(_read_lines, "image")),
+    (r"cleanfsynctest", _read_sync_times),
 )
 """A pattern for the beginning of a file's name -> its reader. The first match counts."""

@@ -5,10 +5,10 @@ from io import BytesIO
 
 import pytest
 
+from service_record.diagnosis.evidence.host_evidence import Evidence
+from service_record.diagnosis.evidence.line_patterns import LineSet, Pattern
 from service_record.diagnosis.evidence.log_lines import Era
 from service_record.diagnosis.evidence.scan import Scanner
-from service_record.diagnosis.line_patterns import LineSet, Pattern
-from service_record.diagnosis.trouble_facts import Evidence
 from tests.builders import timestamp
 
 BLOCK = 1 << 18

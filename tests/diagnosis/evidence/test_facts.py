@@ -5,8 +5,7 @@ import re
 import pytest
 
 from service_record.diagnosis.evidence.fact_checks import CHECKS
-from service_record.diagnosis.evidence.fact_files import read_facts
-from service_record.diagnosis.evidence.known_facts import FACT_NAMES, is_address_in
+from service_record.diagnosis.evidence.facts import FACT_NAMES, read_facts
 from service_record.history import History
 
 FILES = r"""= resolv.conf
@@ -257,21 +256,6 @@ def test_every_testable_fact_has_a_file() -> None:
     names = set(read_facts(texts).values)
     of_other_tests = {"certificate-start", "certificate-end", "certificate-name", "container", "kernel"}
     assert names | of_other_tests == FACT_NAMES
-
-
-@pytest.mark.parametrize(
-    ("address", "network", "expected"),
-    [
-        ("192.0.2.5", "192.0.2.0/24", True),
-        ("192.0.2.5/24", "192.0.2.9/24", True),
-        ("192.0.3.5", "192.0.2.0/24", False),
-        ("fd01::1", "192.0.2.0/24", False),
-        ("host", "192.0.2.0/24", False),
-        ("192.0.2.5", "network", False),
-    ],
-)
-def test_address_lies_in_network_or_not(address: str, network: str, expected: bool) -> None:
-    assert is_address_in(address, network) is expected
 
 
 def test_facts_of_one_name_are_limited() -> None:

@@ -2,9 +2,14 @@
 
 import pytest
 
-from service_record.diagnosis.evidence.fact_checks import CHECKS, MEASURES, find_roles, parse_go_duration
-from service_record.diagnosis.evidence.fact_files import read_facts
-from service_record.diagnosis.evidence.known_facts import KnownFact
+from service_record.diagnosis.evidence.fact_checks import (
+    CHECKS,
+    MEASURES,
+    find_roles,
+    is_address_in,
+    parse_go_duration,
+)
+from service_record.diagnosis.evidence.facts import KnownFact, read_facts
 from service_record.diagnosis.evidence.log_lines import LinePlace
 from service_record.history import build_history
 from service_record.record.entry import Phase, Result
@@ -306,3 +311,18 @@ def test_every_check_has_both_cases() -> None:
     for has_found in (True, False):
         names = {check for check, _, values in CASES if (values is not None) is has_found}
         assert names == CHECKS.keys() - {"wrong-boot-medium"} - OF_CERTIFICATES
+
+
+@pytest.mark.parametrize(
+    ("address", "network", "expected"),
+    [
+        ("192.0.2.5", "192.0.2.0/24", True),
+        ("192.0.2.5/24", "192.0.2.9/24", True),
+        ("192.0.3.5", "192.0.2.0/24", False),
+        ("fd01::1", "192.0.2.0/24", False),
+        ("host", "192.0.2.0/24", False),
+        ("192.0.2.5", "network", False),
+    ],
+)
+def test_address_lies_in_network_or_not(address: str, network: str, expected: bool) -> None:
+    assert is_address_in(address, network) is expected

@@ -5,11 +5,16 @@ from datetime import timedelta
 
 import pytest
 
+from service_record.diagnosis.evidence.error_lines import NotableLine, NotableLines, line_template
 from service_record.diagnosis.evidence.log_lines import KERNEL, Era, LogStream, log_line
-from service_record.diagnosis.evidence.notable import NotableLine, NotableLines, line_template
-from service_record.diagnosis.pointing import likely_cause, lines_to_show
-from service_record.diagnosis.stands_out import FailureContext, choose_shown, rank_lines
-from service_record.diagnosis.trouble_facts import KnownCause
+from service_record.diagnosis.findings import KnownCause
+from service_record.diagnosis.ranking import (
+    FailureContext,
+    choose_best,
+    choose_lines,
+    find_likely_cause,
+    rank_lines,
+)
 from tests.builders import START, timestamp
 
 JOB = FailureContext("job", START, START + timedelta(seconds=10))
@@ -78,7 +83,7 @@ def test_flood_of_one_program_leaves_room_for_others() -> None:
     flood = [notable(f"loud[7]: Error: {word} is not valid") for word in ("this", "that", "it", "all")]
     same = [notable(f"loud[7]: Error: this is not valid, port {port}") for port in (80, 81)]
     quiet = notable("quiet[8]: read-only file system: cannot write", at=-900)
-    shown = [one.text for one in choose_shown(rank_lines([*same, *flood, quiet], [JOB]))]
+    shown = [one.text for one in choose_best(rank_lines([*same, *flood, quiet], [JOB]))]
     assert quiet.line.text in shown
     assert len(shown) == 3
 
@@ -95,7 +100,7 @@ def test_flood_of_one_program_leaves_room_for_others() -> None:
     ],
 )
 def test_only_an_error_line_is_the_likely_cause(line: str, name: str | None) -> None:
-    cause = likely_cause("job", None, None, (), rank_lines([notable(line)], [JOB]))
+    cause = find_likely_cause("job", None, None, (), rank_lines([notable(line)], [JOB]))
     assert (cause.name if cause is not None else None) == name
 
 
@@ -103,9 +108,9 @@ def test_unexplained_error_is_shown_beside_the_cause() -> None:
     fatal = notable("ovnkube-node: Error: cannot find the default gateway of '/etc/x'", kind="containers")
     warning = notable("ovnkube-node: level=warning msg='cannot find x'", kind="containers", at=6)
     known = KnownCause(name="a", says="a", line="known")
-    shown = lines_to_show(rank_lines([fatal, warning]), known, None, has_failed=False)
+    shown = choose_lines(rank_lines([fatal, warning]), known, None, has_failed=False)
     assert [one.text for one in shown] == [fatal.line.text]
-    assert not lines_to_show(rank_lines([fatal, warning]), known, None, has_failed=True)
+    assert not choose_lines(rank_lines([fatal, warning]), known, None, has_failed=True)
 
 
 def test_lines_that_differ_in_identifiers_are_of_one_kind() -> None:

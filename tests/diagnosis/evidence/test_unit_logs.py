@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from service_record.diagnosis.causes import Causes
+from service_record.diagnosis.evidence.error_lines import telling_line
 from service_record.diagnosis.evidence.log_lines import Era, LogStream, log_line
+from service_record.diagnosis.evidence.unit_logs import Hindrance, UnitLog, read_logs
 from service_record.diagnosis.findings import Stopped
 from service_record.diagnosis.judgement import judge
-from service_record.diagnosis.trouble_facts import telling_line
-from service_record.diagnosis.units import Hindrance, Unit, UnitLog, chain_to_root, read_logs, with_logs
+from service_record.diagnosis.units import Unit, add_logs, find_chain_to_root
 from service_record.display.sentences import stopped_sentence, trouble_sentence
 from service_record.history import History
 from service_record.history.outcome import Facts
@@ -179,15 +180,15 @@ def test_dependency_is_followed_to_its_root() -> None:
         "first.mount": Unit(name="first.mount", is_failed=True),
         "fine.service": Unit(name="fine.service", is_active=True),
     }
-    assert [unit.name for unit in chain_to_root(third, units)] == ["second.service", "first.mount"]
+    assert [unit.name for unit in find_chain_to_root(third, units)] == ["second.service", "first.mount"]
     circle = units | {"first.mount": Unit(name="first.mount"), "third.service": third}
-    assert [unit.name for unit in chain_to_root(third, circle)] == ["second.service"]
+    assert [unit.name for unit in find_chain_to_root(third, circle)] == ["second.service"]
 
 
 def test_corrected_unit_file_is_not_a_fault() -> None:
     logs = {"a.service": UnitLog(hindrance=Hindrance.UNLOADABLE)}
-    assert with_logs((), logs)[0].hindrance is Hindrance.UNLOADABLE
-    assert with_logs([Unit(name="a.service", load_state="loaded")], logs)[0].hindrance is None
+    assert add_logs((), logs)[0].hindrance is Hindrance.UNLOADABLE
+    assert add_logs([Unit(name="a.service", load_state="loaded")], logs)[0].hindrance is None
 
 
 def test_only_faults_add_an_unnamed_unit() -> None:
@@ -196,8 +197,8 @@ def test_only_faults_add_an_unnamed_unit() -> None:
         "b.service": UnitLog(result="exit-code", exit_code=3),
         "c.mount": UnitLog(hindrance=Hindrance.DEPENDENCY),
     }
-    assert [unit.name for unit in with_logs((), logs)] == ["c.mount"]
-    named = {unit.name: unit for unit in with_logs((), logs, named=["a", "b"])}
+    assert [unit.name for unit in add_logs((), logs)] == ["c.mount"]
+    named = {unit.name: unit for unit in add_logs((), logs, named=["a", "b"])}
     assert set(named) == {"a.service", "b.service", "c.mount"}
     assert (named["b.service"].is_failed, named["b.service"].facts.exit_code) == (True, 3)
 
