@@ -96,10 +96,12 @@ _ReadText: TypeAlias = tuple[UnescapedText, Sequence[Document], int]
 
 _PROSE_TRIGGER: Final = expand_parts(
     rb"(?i:<<PASSWORDS>>|<<TOKENS>>)<<SUFFIX>>\\*[\"'`]?[ \t]+"
-    rb"(?:(?i:to|from|is|was|has|now|set|reset|changed|updated)[ \t]"
-    rb"|\\*[\"'`]?[^\s\"'\\]{4,}\\*[\"'`]?[.;]?[ \t]*(?:\r?$|[\\\"'`<]))"
+    rb"(?:to|from|is|was|has|now|set|reset|changed|updated)[ \t]"
+    rb"|(?:[_.-](?i:pass(?:word|wd|phrase)?|pw|psk|authtok)|[A-Z]PASS(?:WORD|WD|PHRASE)?|[a-z]Pass(?:word|phrase)?"
+    rb"|requirepass|bindpw|masterauth)[ \t]+[^\s\"'\\]+;?[ \t]*(?:\r?$|[\\\"'`<])"
 )
-"""Matches a name and the beginning of an assignment in a sentence, or its last word."""
+"""Matches a name and the beginning of an assignment in a sentence, or an identifier and a last word."""
+_MAY_BE_PROSE: Final = types.Finder(b"(?m)" + _PROSE_TRIGGER)
 
 
 NAMES, WORDS, TOKENS, RUNS, ENCODED = 1, 2, 4, 8, 16
@@ -484,10 +486,12 @@ class LineReader:
         xml = xml_values(text) if b"</" in text or b"/>" in text else ()
         sql = sql_values(text) if has_rows else ()
         lists = list_values(text) if b"[" in text else ()
+        is_prose = _MAY_BE_PROSE.find(text) is not None
+        prose = chain(prose_values(text), directive_values(text)) if is_prose else ()
         values = chain(
             zip(repeat(_IN_COLUMN), chain(xml, sql, table_values(text))),
             zip(repeat(_IN_LIST), lists),
-            zip(repeat(_IN_PROSE), chain(prose_values(text), directive_values(text))),
+            zip(repeat(_IN_PROSE), prose),
         )
         for place, (name, start, end) in values:
             is_quoted = place is _IN_COLUMN or text[start - 1 : start] in _QUOTES

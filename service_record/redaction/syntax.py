@@ -424,23 +424,18 @@ def table_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
 
 
 _ASSIGN: Final = rb"(?:(?:re)?set(?:ting)?|(?:chang|updat|replac)(?:ed|ing)|assign(?:ed|ing))"
-_PROSE_NAME: Final = rb"[\"'`]?([A-Za-z_][A-Za-z0-9_.-]{1,63})[\"'`]?"
 _KIND_OF_NAME: Final = rb"(?:(?:the|value|of|option|variable|property|parameter|attribute|field)[ \t]+){0,3}"
-_TO: Final = rb"[ \t]+(?:from[ \t]+[^\s]+[ \t]+)?to[ \t:]+"
+_NAME: Final = rb"[\"'`]?([A-Za-z_][A-Za-z0-9_.-]{1,63})[\"'`]?[ \t]+"
 _ASSIGNMENT: Final = re.compile(
     rb"(?i:\b"
     + _ASSIGN
-    + rb"[ \t]+"
+    + rb"[ \t]+(?:"
     + _KIND_OF_NAME
-    + _PROSE_NAME
-    + _TO
-    + rb"|"
-    + _PROSE_NAME
-    + rb"[ \t]+(?:(?:is|was|has[ \t]been)[ \t]+)?(?:now[ \t]+)?"
-    + _ASSIGN
-    + _TO
-    + rb")"
+    + _NAME
+    + rb")??(?:from[ \t]+[^\s]+[ \t]+)?to[ \t:]+)"
 )
+_NAME_BEFORE_VERB: Final = re.compile(_NAME + rb"(?:(?:is|was|has[ \t]been)[ \t]+)?(?:now[ \t]+)?\Z")
+_MAX_BEFORE_VERB_BYTES: Final = 96
 _CLOSING_MARKS: Final = rb"[.,;:)\]}]*[ \t\r]*(?:[\"'`<\\]|\Z)"
 _LAST_WORD: Final = re.compile(
     rb"(?:\"([^\"\n]+)\"|'([^'\n]+)'|`([^`\n]+)`|([^\s\"'`<>\\]*[^\s\"'`<>\\.,;:)\]}]))" + _CLOSING_MARKS
@@ -451,9 +446,12 @@ _LAST_WORD: Final = re.compile(
 def prose_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
     """Yield the name and the span of each value that a sentence assigns: `Setting NAME to VALUE`."""
     for assignment in _ASSIGNMENT.finditer(text):
+        verb = assignment.start()
+        before = text[max(0, verb - _MAX_BEFORE_VERB_BYTES) : verb]
+        name = assignment if assignment[1] else _NAME_BEFORE_VERB.search(before)
         value = _LAST_WORD.match(text, assignment.end())
-        if value is not None:
-            yield assignment[assignment.lastindex or 0], *value.span(value.lastindex or 0)
+        if name is not None and value is not None:
+            yield name[1], *value.span(value.lastindex or 0)
 
 
 _DIRECTIVE: Final = re.compile(
