@@ -358,6 +358,7 @@ def test_value_is_masked_by_its_place(before: str, secret: str, after: str) -> N
         "db_password varchar(20)",
         "db_password missing",
         "api_token expired",
+        "The string is the username and password separated by a colon.",
         "requires password to be set",
         "please change your password to continue",
         "Setting token to null",
