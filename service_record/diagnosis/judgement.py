@@ -114,8 +114,13 @@ def judge(
         # Without records and without a list of failed units, only the journal shows which units failed.
         adds_failed = not is_recorded and not causes.evidence.has_unit_listing
         logs = drop_recovered(logs, history)
+        starts = [run.started for service in whole.services for run in service.runs if run.started]
         known = add_logs(
-            known if look_up is None else look_up(known, logs), logs, named, adds_failed=adds_failed
+            known if look_up is None else look_up(known, logs),
+            logs,
+            named,
+            adds_failed=adds_failed,
+            latest_start=max(starts, default=None),
         )
     diagnosis = add_units(
         diagnosis,

@@ -208,16 +208,18 @@ def add_logs(
     named: Iterable[str] = (),
     *,
     adds_failed: bool = False,
+    latest_start: datetime | None = None,
 ) -> tuple[Unit, ...]:
     """Add systemd's log to units, and add units that only the log has.
 
     Two kinds of units are added: those that did not start because of a fault, and the services in `named`.
     `adds_failed` also adds units whose last logged state is a failure. Use it if there is no list of the
-    failed units.
+    failed units; `latest_start`, the time of the latest start of a service, then shows which units the host
+    does without.
     """
     known = {unit.name: unit for unit in units}
     if adds_failed:
-        logs = {name: log for name, log in logs.items() if not _is_optional(name, logs)}
+        logs = {name: log for name, log in logs.items() if not _is_optional(name, logs, latest_start)}
     for name, unit in known.items():
         if name in logs:
             known[name] = replace(unit, log=logs[name])
@@ -248,11 +250,11 @@ def often_fails(unit: str) -> bool:
     return re.fullmatch(_OFTEN_FAILS, unit) is not None
 
 
-def _is_optional(name: str, logs: Mapping[str, UnitLog]) -> bool:
+def _is_optional(name: str, logs: Mapping[str, UnitLog], latest_start: datetime | None) -> bool:
     """Return True if, according to the journal, the host works without a unit.
 
     A device that did not appear, and a mount that needs it, are optional (nofail) if no service or target
-    failed because of a dependency.
+    failed because of a dependency, and if a service started later: otherwise the journal may end too early.
     """
     if often_fails(name):
         return True
@@ -260,6 +262,8 @@ def _is_optional(name: str, logs: Mapping[str, UnitLog]) -> bool:
     if log.hindrance not in {Hindrance.TIMED_OUT, Hindrance.DEPENDENCY} or name.endswith(
         (_SERVICE, ".target")
     ):
+        return False
+    if log.time is not None and (latest_start is None or latest_start < log.time):
         return False
     return not any(
         other.hindrance is Hindrance.DEPENDENCY and unit.endswith((_SERVICE, ".target"))

@@ -219,3 +219,17 @@ def test_running_again_after_a_failure_is_not_called_healthy(tmp_path: Path) -> 
 
     assert "setup (attempt 2; before: failed)" in analyze(journal, tmp_path)
     assert "no service has failed" not in analyze(journal, tmp_path)
+
+
+DEVICE_TIMED_OUT = r"""Jan 03 10:00:00 node1 systemd[1]: Started dbus.service - D-Bus System Message Bus.
+Jan 03 10:01:30 node1 systemd[1]: Timed out waiting for device dev-vdb1.device - /dev/vdb1.
+Jan 03 10:01:30 node1 systemd[1]: Dependency failed for data.mount - /data.
+Jan 03 10:01:30 node1 systemd[1]: data.mount: Job data.mount/start failed with result 'dependency'.
+Jan 03 10:01:30 node1 systemd[1]: dev-vdb1.device: Job dev-vdb1.device/start failed with result 'timeout'.
+"""
+
+
+def test_missing_device_is_optional_only_if_the_host_went_on(tmp_path: Path) -> None:
+    assert "failed: data.mount did not start" in analyze(DEVICE_TIMED_OUT, tmp_path)
+    went_on = DEVICE_TIMED_OUT + "Jan 03 10:01:31 node1 systemd[1]: Started app.service - App.\n"
+    assert "failed:" not in analyze(went_on, tmp_path)
