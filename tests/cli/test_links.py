@@ -10,7 +10,7 @@ import pytest
 from service_record.cli import mcp
 from service_record.record.directory import Records, open_inside
 from service_record.record.entry import Entry
-from service_record.triage.references import references
+from service_record.triage.references import find_references
 from tests.builders import entry, failed_run
 from tests.builders import write_lines as _write_lines
 from tests.command_line import service_record
@@ -124,7 +124,7 @@ def test_folder_of_bundles_is_listed_without_links(unpacked: Path, tmp_path: Pat
     folder.joinpath("host.tar.gz").write_bytes(gzip.compress(b"{}"))
     folder.joinpath("linked.tar.gz").symlink_to(folder / "host.tar.gz")
     folder.joinpath("linked").symlink_to(unpacked)
-    names = [Path(one.uri).name for one in references(str(folder))]
+    names = [Path(one.uri).name for one in find_references(str(folder))]
     assert names == ["host.tar.gz"]
     assert [Path(name).name for name in mcp.Questions([str(folder)]).names()[1:]] == ["host.tar.gz"]
 
