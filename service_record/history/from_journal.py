@@ -486,7 +486,7 @@ class JournalRuns:
         has_begun = run is not None and run.ready is None
         if run is None or run.ready is not None:
             self._supersede(unit)
-            run = self._new_run(at)
+            run = self._new_run(at, message.invocation_id)
             self._begin(unit, run)
         run.ready = at
         run.invocation_id = run.invocation_id or message.invocation_id

@@ -329,6 +329,19 @@ def test_fields_decide_where_text_has_no_name(form: str) -> None:
     assert (b.facts.service_result, b.started) == ("dependency", None)
 
 
+def test_line_before_the_message_of_the_start_belongs_to_the_run() -> None:
+    """A process can log before systemd logs that it was started."""
+    history = read(
+        exported(
+            own("a.service", "no space left"),
+            about("a.service", "Started a.service.", STARTED),
+            about("a.service", "a.service: Failed with result 'exit-code'.", FAILED, UNIT_RESULT="exit-code"),
+        )
+    )
+    (run,) = runs(history, "a")
+    assert run.facts.message == "no space left"
+
+
 def test_time_is_when_the_message_was_sent() -> None:
     text = exported(
         about("a.service", "Starting a.service - A...", STARTING),
