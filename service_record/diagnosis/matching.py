@@ -667,7 +667,10 @@ def _read_values(match: Any, test: LineTest, facts: KnownFacts) -> Mapping[str, 
 
 
 def _is_same(value: str | None, name: str, facts: KnownFacts) -> bool:
-    """Return True if a fact has this value, or, if it is a directory, a value above it."""
+    """Return True if the fact with this name has the value.
+
+    A path also counts if it lies below a directory that could not be mounted.
+    """
     values = [fact.value for fact in facts.all(name)]
     if value is None:
         return False

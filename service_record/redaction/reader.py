@@ -300,7 +300,7 @@ class _Search:
 
 _MAX_REMEMBERED_BYTES: Final = 1 << 22
 _DIGIT: Final = re.compile(rb"(\\x[0-9A-Fa-f]{2}|\\.|\{[0-9,]+\})|[0-9]")
-"""Matches a digit of a pattern; in the group, escapes and counts."""
+"""Matches a digit. Its group matches escapes and counts, whose digits stand for something else."""
 
 
 def _ignore_digits(pattern: bytes) -> bytes:

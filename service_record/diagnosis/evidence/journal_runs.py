@@ -323,7 +323,7 @@ class _TextTimes:
         return self._time
 
     def add_clock(self, line: str, text: str) -> None:
-        """Add a line of the kernel with the hardware clock, which has the year unless it was reset."""
+        """Add a line in which the kernel logs the hardware clock: its year is right unless it was reset."""
         clock, match = parse_time(text), re.match(TIMES, line)
         time = self.parse(match[0]) if match is not None else None
         if clock is None or time is None or match is None:
