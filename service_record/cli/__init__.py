@@ -253,6 +253,8 @@ def _report_errors(command: Callable[[], str]) -> Iterator[None]:
         # An error of open(2) has the name of its file; one of write(2), e.g. to standard output, does not.
         where = "" if error.filename or error.errno not in _FULL else "the output could not be written: "
         show_error(f"{where}{system_error_line(error)}")
+        if where and sys.stdout is not None:
+            _drop_output()
         raise click.exceptions.Exit(UNREADABLE) from None
     except ModuleNotFoundError as error:
         raise missing_extra(error) or error from None
@@ -322,7 +324,7 @@ def _flush_output() -> None:
 
 
 def _drop_output() -> None:
-    """Discard further output, so that the interpreter does not write to the closed pipe when it exits."""
+    """Discard further output, so that the interpreter does not try to write it again when it exits."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
 

@@ -88,7 +88,7 @@ def test_full_standard_output_gives_one_error_line(tmp_path: Path, arguments: st
         done = subprocess.run(
             [*PROGRAM, *arguments.split()],
             cwd=tmp_path,
-            env=environment(),
+            env=environment() | {"PYTHONUNBUFFERED": ""},  # output stays in the buffer until the exit
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
