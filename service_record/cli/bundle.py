@@ -255,6 +255,7 @@ def _low_priority() -> Iterator[None]:
 
 
 def _end(number: int, _frame: object) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)  # another one must not interrupt the removal of unfinished files
     raise SystemExit(128 + number)
 
 

@@ -9,12 +9,11 @@ import select
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import click
 
@@ -173,7 +172,11 @@ class OpenStage:
 
 @dataclass(slots=True)
 class RecordsFollower:
-    """A thread that sends the last journal lines of the services whose records are in a directory."""
+    """A thread that sends the last journal lines of the services whose records are in a directory.
+
+    It runs in a `with` block. The end of the block waits for it, at most as long as one journalctl and one
+    request take: OpenSSL crashes if another thread still uses it while the process ends.
+    """
 
     place: CollectorPlace
     host: str
@@ -181,10 +184,18 @@ class RecordsFollower:
     services: frozenset[str]
     _open: dict[str, OpenStage] = field(default_factory=dict)
     _seen: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    _ended: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Start the thread."""
-        threading.Thread(target=self._run, name="last words", daemon=True).start()
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._run, name="last words")
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
 
     def _run(self) -> None:
         def warn(line: str) -> None:
@@ -192,8 +203,7 @@ class RecordsFollower:
 
         try:
             sender = self.place.sender(warn, self.host)
-            while not sender.is_refused:
-                time.sleep(_EVERY_SECONDS)
+            while not sender.is_refused and not self._ended.wait(_EVERY_SECONDS):
                 self._send_round(sender)
         except Exception as error:  # noqa: BLE001  # no error here may stop the sending of records
             warn(f"Warning: last lines are not sent: {error}")
@@ -204,6 +214,8 @@ class RecordsFollower:
         except FileNotFoundError:
             return
         for service in services:
+            if self._ended.is_set():
+                return
             if self.services and service not in self.services:
                 continue
             with suppress(OSError):  # the record has just been removed, or cannot be read

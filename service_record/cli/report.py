@@ -123,4 +123,5 @@ def _log_once(root: Path, text: str) -> None:
 
 def _end_on_signal(_number: int, _frame: FrameType | None) -> None:
     """Unwind, so that started programs are ended and unfinished files removed."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # another one must not interrupt that
     raise SystemExit(_TERMINATED)

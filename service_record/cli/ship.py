@@ -2,14 +2,14 @@
 
 import os
 import random
-import select
 import signal
 import socket
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 import click
@@ -212,9 +212,9 @@ def _send(
 ) -> None:
     try:
         if follow:
-            if follower is not None:
-                follower.start()
-            _follow(shipment, directory)
+            stop = _StopSignal()
+            with follower or nullcontext():
+                _follow(shipment, directory, stop)
         else:
             _once(shipment)
     except LeakError as leak:
@@ -250,11 +250,11 @@ def _once(shipment: _Shipment) -> None:
     click.echo(shipment.describe(), err=True)
 
 
-def _follow(shipment: _Shipment, directory: Path) -> None:
+def _follow(shipment: _Shipment, directory: Path, stop: "_StopSignal") -> None:
     """Send until SIGTERM or SIGINT, and then once more."""
     waits = _Waits()
     null = os.open(os.devnull, os.O_WRONLY)
-    with _StopSignal() as stop, Watch(directory, null) as watch:
+    with Watch(directory, null) as watch:
         while True:
             is_last = stop.is_received
             watch.aim()
@@ -273,33 +273,21 @@ def _follow(shipment: _Shipment, directory: Path) -> None:
 
 
 class _StopSignal:
-    """SIGTERM and SIGINT as a flag, and a wait that they end.
+    """Receives SIGTERM and SIGINT. Threads must be started later, because they inherit the mask of signals.
 
-    Not threading.Event: its lock deadlocks when the handler interrupts the wait that holds it.
+    The signals stay blocked until this process ends. With handlers, many signals at once would nest without
+    end or reach an interpreter that is ending, and either crashes it.
     """
 
     def __init__(self) -> None:
         self.is_received = False
-        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-
-    def __enter__(self) -> Self:
-        # Python continues an interrupted select(2), so each signal also writes a byte to the pipe.
-        self._before = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._receive)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        signal.set_wakeup_fd(self._before)
-        os.close(self._reader)
-        os.close(self._writer)
-
-    def _receive(self, _number: int, _frame: object) -> None:
-        self.is_received = True
+        self._numbers = {signal.SIGTERM, signal.SIGINT}
+        signal.pthread_sigmask(signal.SIG_BLOCK, self._numbers)
 
     def wait(self, seconds: float) -> None:
         """Wait until a signal has come, at most so many seconds."""
-        select.select([self._reader], [], [], seconds)
+        if not self.is_received:
+            self.is_received = signal.sigtimedwait(self._numbers, seconds) is not None
 
 
 def _try_to_send(
