@@ -14,7 +14,7 @@ EVERYTHING = tuple(Option)
 layouts = pytest.mark.parametrize("layout", [HOST, PACKAGE], ids=["host", "package"])
 
 
-def test_each_option_selects_its_own_and_nothing_else() -> None:
+def test_option_selects_only_its_items() -> None:
     assert [item.path for item in contents([Option.SHIM])] == [
         "/etc/tmpfiles.d/service-record.conf",
         "/usr/local/bin/bootstrap-service-record.sh",
@@ -41,7 +41,7 @@ def test_each_option_selects_its_own_and_nothing_else() -> None:
 
 
 @layouts
-def test_no_path_is_given_twice_whatever_is_selected(layout: Layout) -> None:
+def test_selected_paths_are_unique(layout: Layout) -> None:
     for number in range(len(EVERYTHING) + 1):
         for options in combinations(EVERYTHING, number):
             paths = [item.path for item in contents(options, layout, [("man/man1/a.1", "page")])]
@@ -49,7 +49,7 @@ def test_no_path_is_given_twice_whatever_is_selected(layout: Layout) -> None:
 
 
 @layouts
-def test_programs_may_be_run_and_all_else_only_read(layout: Layout) -> None:
+def test_only_programs_are_executable(layout: Layout) -> None:
     items = contents(EVERYTHING, layout, [("man/man1/a.1", "page")])
     programs = {item.path for item in items if item.mode == 0o755}
     on_host = {
@@ -65,7 +65,7 @@ def test_programs_may_be_run_and_all_else_only_read(layout: Layout) -> None:
     assert {item.mode for item in items} == {0o644, 0o755}
 
 
-def test_a_unit_names_our_programs_where_they_are() -> None:
+def test_units_name_installed_programs() -> None:
     by_name = {Path(item.path).name: item.data for item in contents(EVERYTHING, PACKAGE)}
     for name in ("10-service-record.conf", "10-service-record-user-manager.conf"):
         assert b" /usr/bin/service-record-exit.sh\n" in by_name[name]
@@ -75,7 +75,7 @@ def test_a_unit_names_our_programs_where_they_are() -> None:
     assert b"\nExecStart=-/usr/local/bin/service-record report --due\n" in by_name["boot-reporter.service"]
 
 
-def test_a_package_has_links_to_its_scripts_where_scripts_look_for_them() -> None:
+def test_package_links_scripts_into_usr_bin() -> None:
     items = {item.path: item for item in contents(EVERYTHING, PACKAGE)}
     for name in ("bootstrap-service-record.sh", "service-record-exit.sh"):
         link = items[f"/usr/bin/{name}"]
@@ -84,25 +84,25 @@ def test_a_package_has_links_to_its_scripts_where_scripts_look_for_them() -> Non
         assert items[f"/usr/share/service-record/{name}"].data.endswith(original.partition(b"\n")[2])
 
 
-def test_a_package_has_everything_below_its_prefix_and_enables_nothing() -> None:
+def test_package_stays_below_prefix_and_enables_nothing() -> None:
     items = contents(EVERYTHING, PACKAGE, [("man/man1/a.1", "page")])
     assert [item.path for item in items if not item.path.startswith("/usr/")] == []
     assert [item.path for item in items if ".wants/" in item.path or "/local/" in item.path] == []
 
 
-def test_what_is_in_a_file_is_what_the_repository_has() -> None:
+def test_delivered_shim_equals_repository_file() -> None:
     shim = REPOSITORY / "shell/bootstrap-service-record.sh"
     (item,) = [item for item in contents([Option.SHIM]) if item.path.endswith(shim.name)]
     assert item.data == shim.read_bytes()
 
 
-def test_every_unit_and_every_shell_program_is_delivered() -> None:
+def test_units_and_shell_programs_are_delivered() -> None:
     kept = [path for name in ("shell", "units") for path in (REPOSITORY / name).rglob("*") if path.is_file()]
     of_package = contents(EVERYTHING, replace(HOST, is_package=True))
     delivered = {item.data for item in (*contents(EVERYTHING), *of_package)}
     assert [path for path in kept if path.read_bytes() not in delivered] == []
 
 
-def test_a_file_that_is_lost_is_named() -> None:
+def test_missing_source_file_is_named() -> None:
     with pytest.raises(FileNotFoundError, match="install it anew"):
         source("shell/nothing.sh")

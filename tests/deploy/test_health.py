@@ -44,7 +44,7 @@ def install_on(root: Path, *options: Option) -> None:
     install(Root(root), options, ())
 
 
-def test_host_without_the_recorder_is_told_how_to_install_it(root: Path) -> None:
+def test_host_without_recorder_gets_install_command(root: Path) -> None:
     checks = examined(root)
 
     assert checks["files"][0] == checks["drop-ins"][0] == "failed"
@@ -53,7 +53,7 @@ def test_host_without_the_recorder_is_told_how_to_install_it(root: Path) -> None
     assert checks["boot reporter"][0] == checks["records"][0] == "not checked"
 
 
-def test_armed_host_has_nothing_to_mend(root: Path) -> None:
+def test_installed_recorder_has_no_faults(root: Path) -> None:
     install_on(root, Option.ALL_SERVICES)
     (root / "var/log/journal/5f").mkdir(parents=True)
     (root / "var/log/journal/5f/system.journal").touch()
@@ -65,7 +65,7 @@ def test_armed_host_has_nothing_to_mend(root: Path) -> None:
     assert checks["journal"][0] == "passed"
 
 
-def test_services_with_a_drop_in_of_their_own_are_named(root: Path) -> None:
+def test_services_with_own_drop_in_are_named(root: Path) -> None:
     install_on(root)
     for directory in ("etc/systemd/system/kubelet.service.d", "usr/lib/systemd/system/crio.service.d"):
         (root / directory).mkdir(parents=True)
@@ -81,7 +81,7 @@ def test_services_with_a_drop_in_of_their_own_are_named(root: Path) -> None:
         (lambda path: path.write_text("# mine\n"), "edited", "--replace"),
     ],
 )
-def test_shim_that_is_gone_or_edited_is_a_fault(
+def test_missing_or_edited_shim_is_a_fault(
     root: Path, change: Callable[[Path], object], detail: str, advice: str
 ) -> None:
     install_on(root, Option.ALL_SERVICES)
@@ -114,7 +114,7 @@ def test_journal_in_memory_is_a_fault(root: Path) -> None:
     assert (state, "/var/log/journal" in advice) == ("failed", True)
 
 
-def test_records_that_any_user_may_change_are_a_fault(root: Path) -> None:
+def test_world_writable_records_are_a_fault(root: Path) -> None:
     directory = root / "var/log/openshift"
     directory.mkdir(parents=True)
     directory.chmod(0o777)
@@ -137,7 +137,7 @@ def test_records_in_memory_are_a_fault(root: Path, tmp_path: Path) -> None:
     assert (state, "tmpfs" in detail) == ("failed", True)
 
 
-def test_reporter_without_settings_is_a_fault_and_with_them_armed(root: Path) -> None:
+def test_reporter_needs_settings(root: Path) -> None:
     install_on(root, Option.REPORTER)
     (root / "usr/local/bin").mkdir(parents=True)
     (root / "usr/local/bin/service-record").touch()
@@ -150,7 +150,7 @@ def test_reporter_without_settings_is_a_fault_and_with_them_armed(root: Path) ->
     assert examined(root)["boot reporter"][0] == "passed"
 
 
-def test_reporter_that_has_finished_is_no_fault(root: Path) -> None:
+def test_finished_reporter_is_no_fault(root: Path) -> None:
     (root / "var/lib/service-record").mkdir(parents=True)
     (root / "var/lib/service-record/reporter.stopped").touch()
 
@@ -159,7 +159,7 @@ def test_reporter_that_has_finished_is_no_fault(root: Path) -> None:
     assert (state, "finished" in detail) == ("passed", True)
 
 
-def test_collector_is_tried() -> None:
+def test_collector_connection_is_tested() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         reached = examined("/", SERVICE_RECORD_COLLECTOR=url)[url]
@@ -169,7 +169,7 @@ def test_collector_is_tried() -> None:
     assert (refused[0], refused[1]) == ("failed", "Connection refused")
 
 
-def test_lines_are_for_people(root: Path) -> None:
+def test_output_is_readable(root: Path) -> None:
     answer = service_record("doctor", "--root", root)
 
     assert answer.out.splitlines()[0].startswith("✗ files: ")

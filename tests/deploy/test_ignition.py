@@ -77,9 +77,7 @@ def token(tmp_path: Path) -> Path:
 @roles
 @pytest.mark.parametrize("spec", VERSIONS)
 @pytest.mark.parametrize("merging", [False, True], ids=["alone", "merged"])
-def test_the_config_of_every_role_is_a_good_one(
-    role: str, spec: str, merging: bool, base: Path, token: Path
-) -> None:
+def test_config_of_each_role_is_valid(role: str, spec: str, merging: bool, base: Path, token: Path) -> None:
     more = ["--merge", base] if merging else []
     config = config_of("--role", role, "--spec", spec, *REPORTING, "--token-file", token, *more)
     assert check(config) == ()
@@ -87,7 +85,7 @@ def test_the_config_of_every_role_is_a_good_one(
 
 
 @roles
-def test_it_brings_all_that_is_delivered_and_nothing_else(role: str) -> None:
+def test_config_has_exactly_the_delivered_files(role: str) -> None:
     config = config_of("--role", role)
     written = {
         file["path"]: (content_of(file["contents"]), file["mode"]) for file in config["storage"]["files"]
@@ -102,7 +100,7 @@ def test_it_brings_all_that_is_delivered_and_nothing_else(role: str) -> None:
         assert resource["source"].startswith("data:")
 
 
-def test_the_reporter_comes_with_its_units_settings_and_token(token: Path, tmp_path: Path) -> None:
+def test_reporter_config_has_units_settings_and_token(token: Path, tmp_path: Path) -> None:
     config = config_of("--role", "worker", *REPORTING, "--token-file", token)
     units = {unit["name"]: unit.get("enabled") for unit in config["systemd"]["units"]}
     assert units == {"boot-reporter.service": None, "boot-reporter.timer": True}
@@ -120,13 +118,13 @@ def test_the_reporter_comes_with_its_units_settings_and_token(token: Path, tmp_p
     assert settings.service.token == "eyJhbGciOi.example.token"
 
 
-def test_a_token_from_standard_input_is_nowhere_but_in_its_file(token: Path) -> None:
+def test_token_from_stdin_is_only_in_its_file(token: Path) -> None:
     result = made("--role", "worker", *REPORTING, "--token-file", "-", stdin=token.read_bytes())
     assert text_at(json.loads(result.stdout), "/etc/service-record/token") == token.read_text()
     assert token.read_text().strip() not in result.output
 
 
-def test_the_bootstrap_host_records_arrays_and_has_its_services_closed(tmp_path: Path) -> None:
+def test_bootstrap_config_sets_array_and_close_drop_ins(tmp_path: Path) -> None:
     base = discovery()
     put("storage.files.0.path", SHIM)(base)
     path = tmp_path / "bootstrap.ign"
@@ -144,7 +142,7 @@ def test_the_bootstrap_host_records_arrays_and_has_its_services_closed(tmp_path:
         )
 
 
-def test_services_are_closed_by_name_or_all_of_them() -> None:
+def test_close_options_select_drop_ins() -> None:
     some = config_of("--role", "worker", "--close", "crio.service", "--close", "kubelet")
     closed = [
         file["path"] for file in some["storage"]["files"] if file["path"].endswith("10-service-record.conf")
@@ -165,7 +163,7 @@ def test_services_are_closed_by_name_or_all_of_them() -> None:
     ]
 
 
-def test_the_config_of_a_discovery_image_keeps_what_it_has_and_its_services_are_closed(
+def test_discovery_image_config_is_kept_and_extended(
     tmp_path: Path,
 ) -> None:
     theirs = of_the_discovery_image()
@@ -186,7 +184,7 @@ def test_the_config_of_a_discovery_image_keeps_what_it_has_and_its_services_are_
         )
 
 
-def test_the_same_is_made_each_time_byte_for_byte(base: Path, tmp_path: Path) -> None:
+def test_output_is_reproducible(base: Path, tmp_path: Path) -> None:
     arguments = ("--role", "master", "--merge", base, *REPORTING)
     outputs = [tmp_path / name for name in ("one", "two")]
     for output in outputs:
@@ -198,9 +196,7 @@ def test_the_same_is_made_each_time_byte_for_byte(base: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("damaged", "said"), [pytest.param(*row, id=name) for name, row in DAMAGES.items()])
-def test_of_a_damaged_base_one_line_is_said_and_no_file_is_made(
-    damaged: bytes, said: str, tmp_path: Path
-) -> None:
+def test_damaged_base_is_one_error_without_output(damaged: bytes, said: str, tmp_path: Path) -> None:
     base, output = tmp_path / "base.ign", tmp_path / "out.ign"
     base.write_bytes(damaged)
     result = made("--role", "worker", "--merge", base, "-o", output)
@@ -211,7 +207,7 @@ def test_of_a_damaged_base_one_line_is_said_and_no_file_is_made(
     assert [path.name for path in tmp_path.iterdir()] == ["base.ign"]
 
 
-def test_an_old_file_stays_when_nothing_can_be_made(tmp_path: Path) -> None:
+def test_failed_run_keeps_old_output(tmp_path: Path) -> None:
     base, output = tmp_path / "base.ign", tmp_path / "out.ign"
     base.write_text("{}")
     output.write_text("old")
@@ -222,7 +218,7 @@ def test_an_old_file_stays_when_nothing_can_be_made(tmp_path: Path) -> None:
     assert stat.S_IMODE(output.stat().st_mode) == 0o600
 
 
-def test_what_is_no_file_is_not_replaced_and_no_directory_made(tmp_path: Path) -> None:
+def test_output_must_be_a_replaceable_file(tmp_path: Path) -> None:
     assert made("--role", "worker", "-o", tmp_path / "no" / "out.ign").exit_code == 3
     assert list(tmp_path.iterdir()) == []
     result = made("--role", "worker", "-o", "/dev/null")
@@ -231,7 +227,7 @@ def test_what_is_no_file_is_not_replaced_and_no_directory_made(tmp_path: Path) -
     assert not Path("/dev/null").is_file()
 
 
-def test_a_base_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+def test_missing_base_is_one_error(tmp_path: Path) -> None:
     result = made("--role", "worker", "--merge", tmp_path / "none.ign")
     assert (result.exit_code, result.stderr) == (
         3,
@@ -239,7 +235,7 @@ def test_a_base_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     )
 
 
-def test_a_warning_about_the_base_goes_before_and_hinders_nothing(tmp_path: Path) -> None:
+def test_unused_key_of_base_is_a_warning(tmp_path: Path) -> None:
     base = tmp_path / "base.ign"
     base.write_text(json.dumps({**discovery(), "networkd": {}}))
     said = f"Warning: {base}: networkd: Unused key networkd; ignition-validate says it\n"
@@ -249,13 +245,13 @@ def test_a_warning_about_the_base_goes_before_and_hinders_nothing(tmp_path: Path
     assert json.loads(result.stdout)["networkd"] == {}
 
 
-def test_the_patch_of_a_host_is_a_config_in_a_text() -> None:
+def test_host_patch_has_config_as_text() -> None:
     body = config_of("--role", "worker", "--assisted-host-patch", *REPORTING)
     assert list(body) == ["config"]
     assert json.loads(body["config"]) == config_of("--role", "worker", "--spec", "3.2.0", *REPORTING)
 
 
-def test_configs_of_somebodys_go_along_and_conflicts_are_named(base: Path, tmp_path: Path) -> None:
+def test_added_configs_are_merged_or_conflict(base: Path, tmp_path: Path) -> None:
     one, other = tmp_path / "one.ign", tmp_path / "other.ign"
     for path, name in ((one, "/etc/one"), (other, "/etc/other")):
         files = [{"path": name, "contents": {"source": "data:,theirs"}}]
@@ -269,7 +265,7 @@ def test_configs_of_somebodys_go_along_and_conflicts_are_named(base: Path, tmp_p
     assert "'/etc/one' is there already" in refused.stderr
 
 
-def test_the_patch_of_a_host_is_of_a_version_that_the_service_reads(tmp_path: Path) -> None:
+def test_host_patch_has_version_of_assisted_service(tmp_path: Path) -> None:
     base = tmp_path / "base.ign"
     for version in ("3.1.0", "3.2.0"):
         base.write_text(json.dumps({"ignition": {"version": version}}))
@@ -285,7 +281,7 @@ def test_the_patch_of_a_host_is_of_a_version_that_the_service_reads(tmp_path: Pa
 @pytest.mark.parametrize(
     ("role", "pool"), [("master", "master"), ("worker", "worker"), ("single-node", "master")]
 )
-def test_a_machine_config_is_of_the_pool_of_the_role(role: str, pool: str) -> None:
+def test_machine_config_has_pool_of_role(role: str, pool: str) -> None:
     result = made("--role", role, "--format", "machineconfig", "--ship-to", "https://example.com/")
     document = yaml.safe_load(result.stdout)
     assert document["apiVersion"] == "machineconfiguration.openshift.io/v1"
@@ -313,7 +309,7 @@ def test_a_machine_config_is_of_the_pool_of_the_role(role: str, pool: str) -> No
         (put("storage", {"files": [{"path": "/a", "contents": {"source": "https://a/b"}}]}), "is fetched"),
     ],
 )
-def test_what_the_operator_does_not_support_is_refused(damage: Any, said: str, tmp_path: Path) -> None:
+def test_fields_unsupported_by_the_operator_are_refused(damage: Any, said: str, tmp_path: Path) -> None:
     base: dict[str, Any] = {"ignition": {"version": "3.4.0"}}
     damage(base)
     path = tmp_path / "base.ign"
@@ -351,13 +347,13 @@ def test_what_the_operator_does_not_support_is_refused(damage: Any, said: str, t
         (["--role", "worker", "--assisted-host-patch", "--spec", "3.4.0"], "assisted-service takes 3.1.0"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(arguments: list[str], said: str) -> None:
+def test_conflicting_options_are_refused(arguments: list[str], said: str) -> None:
     result = made(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in " ".join(result.stderr.split())
 
 
-def test_the_executable_is_placed_and_removed_in_the_end(tmp_path: Path) -> None:
+def test_executable_is_delivered_and_removed_later(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_bytes(b"\x7fELF and more")
     inside = config_of("--role", "worker", *REPORTING, "--executable", program)
@@ -379,7 +375,7 @@ def test_the_executable_is_placed_and_removed_in_the_end(tmp_path: Path) -> None
     assert "the data has another sha512" in other.stderr
 
 
-def test_settings_of_a_file_are_kept_beside_those_of_options(tmp_path: Path) -> None:
+def test_settings_file_is_combined_with_options(tmp_path: Path) -> None:
     settings = tmp_path / "reporter.toml"
     settings.write_text(
         'frequency = 300\nship_to = ["/mnt"]\n[proxies]\nhttps = "http://u:p\\u0040ss@proxy:3128"\n'
@@ -394,7 +390,7 @@ def test_settings_of_a_file_are_kept_beside_those_of_options(tmp_path: Path) -> 
     assert read.proxies.https == "http://u:p@ss@proxy:3128"
 
 
-def test_butane_has_texts_as_they_are(token: Path) -> None:
+def test_butane_has_plain_texts(token: Path) -> None:
     result = made("--role", "worker", "--format", "butane", *REPORTING, "--token-file", token)
     document = yaml.safe_load(result.stdout)
     assert (document["variant"], document["version"]) == ("fcos", "1.5.0")
@@ -408,7 +404,7 @@ def test_butane_has_texts_as_they_are(token: Path) -> None:
     }
 
 
-def test_butane_for_openshift_has_the_metadata_of_a_machine_config() -> None:
+def test_openshift_butane_has_machine_config_metadata() -> None:
     arguments = ("--role", "single-node", "--format", "butane", "--variant", "openshift")
     document = yaml.safe_load(made(*arguments).stdout)
     assert (document["variant"], document["version"]) == ("openshift", "4.14.0")
@@ -418,7 +414,7 @@ def test_butane_for_openshift_has_the_metadata_of_a_machine_config() -> None:
 
 @pytest.mark.skipif(shutil.which("ignition-validate") is None, reason="no ignition-validate")
 @roles
-def test_the_validator_of_ignition_has_nothing_to_say(role: str, base: Path, token: Path) -> None:
+def test_ignition_validate_accepts_output(role: str, base: Path, token: Path) -> None:
     for more in ([], ["--merge", base]):
         result = made("--role", role, "--spec", "3.3.0", *REPORTING, "--token-file", token, *more)
         done = subprocess.run(
@@ -430,7 +426,7 @@ def test_the_validator_of_ignition_has_nothing_to_say(role: str, base: Path, tok
 
 @pytest.mark.skipif(not IGNITION.exists() or os.geteuid() != 0, reason="needs Ignition, and root")
 @roles
-def test_ignition_itself_writes_what_is_delivered(role: str, token: Path, tmp_path: Path) -> None:
+def test_ignition_writes_delivered_files(role: str, token: Path, tmp_path: Path) -> None:
     root, config = tmp_path / "root", tmp_path / "config.ign"
     (root / "etc/selinux").mkdir(parents=True)
     (root / "etc/selinux/config").write_text("SELINUXTYPE=targeted\n")
@@ -472,7 +468,7 @@ def wanted(role: str, token: Path) -> dict[str, tuple[bytes, int]]:
     }
 
 
-def test_kernel_arguments_go_where_a_machine_config_has_them(tmp_path: Path) -> None:
+def test_kernel_arguments_move_into_machine_config_spec(tmp_path: Path) -> None:
     base = tmp_path / "base.ign"
     base.write_text(
         json.dumps({"ignition": {"version": "3.4.0"}, "kernelArguments": {"shouldExist": ["a=b"]}})
@@ -482,7 +478,7 @@ def test_kernel_arguments_go_where_a_machine_config_has_them(tmp_path: Path) -> 
     assert "kernelArguments" not in document["spec"]["config"]
 
 
-def test_a_token_that_no_header_can_have_is_refused_and_not_repeated(tmp_path: Path) -> None:
+def test_token_invalid_in_header_is_refused_unprinted(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("no token at all\n")
     result = made("--role", "worker", *REPORTING, "--token-file", token)

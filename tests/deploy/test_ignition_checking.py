@@ -36,12 +36,12 @@ damages = pytest.mark.parametrize(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_nothing_is_wrong_with_a_good_config_of_any_version(version: str) -> None:
+def test_valid_config_passes_in_each_version(version: str) -> None:
     assert check(discovery(version)) == ()
 
 
 @damages
-def test_a_damaged_config_is_refused_in_one_line(damaged: bytes, said: str) -> None:
+def test_damaged_config_is_one_error(damaged: bytes, said: str) -> None:
     with pytest.raises(BadConfigError) as caught:
         insist(read_config(damaged))
     line = str(caught.value)
@@ -52,7 +52,7 @@ def test_a_damaged_config_is_refused_in_one_line(damaged: bytes, said: str) -> N
 
 @pytest.mark.skipif(shutil.which("ignition-validate") is None, reason="no ignition-validate")
 @pytest.mark.parametrize("name", DAMAGES)
-def test_ignition_itself_refuses_what_we_refuse(name: str) -> None:
+def test_ignition_refuses_the_same_configs(name: str) -> None:
     config = DAMAGES[name][0]
     if name != "a field of a later version":
         config = config.replace(b'"3.1.0"', b'"3.3.0"')
@@ -60,7 +60,7 @@ def test_ignition_itself_refuses_what_we_refuse(name: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("ignition-validate") is None, reason="no ignition-validate")
-def test_ignition_itself_takes_the_good_config() -> None:
+def test_ignition_accepts_valid_config() -> None:
     assert accepts(json.dumps(discovery("3.3.0")).encode())
 
 
@@ -93,13 +93,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("config", "said"), [pytest.param(*row, id=name) for name, row in REFUSED.items()])
-def test_what_merging_would_overlook_or_give_another_meaning_is_refused(config: Config, said: str) -> None:
+def test_config_unsafe_to_merge_is_refused(config: Config, said: str) -> None:
     with pytest.raises(BadConfigError, match=said):
         insist(config)
 
 
 @pytest.mark.skipif(shutil.which("ignition-validate") is None, reason="no ignition-validate")
-def test_ignition_validate_judges_all_else() -> None:
+def test_ignition_validate_finds_other_mistakes() -> None:
     config = discovery("3.3.0")
     warnings = validate(json.dumps(config | {"networkd": {}}).encode())
     assert "networkd: Unused key networkd; ignition-validate says it" in warnings
@@ -109,17 +109,17 @@ def test_ignition_validate_judges_all_else() -> None:
 
 
 @pytest.mark.skipif(shutil.which("ignition-validate") is None, reason="no ignition-validate")
-def test_a_version_that_ignition_validate_does_not_know_is_not_judged() -> None:
+def test_version_unknown_to_ignition_validate_is_not_judged() -> None:
     assert validate(b'{"ignition": {"version": "3.99.0"}}') == ()
 
 
-def test_without_the_tools_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tools_give_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert validate(b"{}") == ()
     validate_butane(b"{}")
 
 
-def test_butane_refuses_for_us(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_butane_errors_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = tmp_path / "butane"
     program.write_text(
         "#!/bin/sh\necho 'error at $.storage.files.0.path, line 1 col 2: path not absolute' >&2; exit 1\n"
@@ -130,7 +130,7 @@ def test_butane_refuses_for_us(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         validate_butane(b"variant: fcos\n")
 
 
-def test_null_is_as_good_as_nothing() -> None:
+def test_null_equals_a_missing_value() -> None:
     config = with_storage(files=[{"path": "/a", "mode": None, "contents": None, "append": None}], luks=None)
     assert check(config) == ()
 
@@ -155,28 +155,28 @@ anything = st.recursive(
 
 
 @given(st.sampled_from(places(discovery("3.4.0"))), anything)
-def test_whatever_stands_wherever_is_taken_or_refused_in_a_line(place: str, value: object) -> None:
+def test_any_replaced_value_passes_or_is_one_error(place: str, value: object) -> None:
     config = discovery("3.4.0")
     put(place, value)(config)
     judged(json.dumps(config).encode())
 
 
 @given(st.sampled_from(places(discovery("3.4.0"))))
-def test_whatever_is_missing_is_missed_or_not(place: str) -> None:
+def test_any_missing_value_passes_or_is_one_error(place: str) -> None:
     config = discovery("3.4.0")
     drop(place)(config)
     judged(json.dumps(config).encode())
 
 
 @given(st.integers(0), st.integers(0, 40), st.binary(max_size=8))
-def test_whatever_bytes_are_damaged_nothing_breaks(place: int, length: int, put_there: bytes) -> None:
+def test_any_damaged_byte_passes_or_is_one_error(place: int, length: int, put_there: bytes) -> None:
     data = json.dumps(discovery()).encode()
     start = place % len(data)
     judged(data[:start] + put_there + data[start + length :])
 
 
 @pytest.mark.parametrize("number", [100, 900, 100_000])
-def test_what_is_nested_deeply_is_refused(number: int) -> None:
+def test_deep_nesting_is_refused(number: int) -> None:
     with pytest.raises(BadConfigError, match="nested too deeply"):
         read_config(b'{"ignition": {"version": "3.4.0"}, "x": ' + b"[" * number + b"]" * number + b"}")
 

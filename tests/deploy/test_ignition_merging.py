@@ -41,7 +41,7 @@ def without_version(config: Config) -> Config:
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("base", VERSIONS)
-def test_everything_of_the_base_stays_and_the_higher_version_counts(role: str, base: str) -> None:
+def test_merge_keeps_base_and_takes_higher_version(role: str, base: str) -> None:
     before = discovery(base)
     merged = merge(before, ours(role))
     assert before == discovery(base)
@@ -55,7 +55,7 @@ def test_everything_of_the_base_stays_and_the_higher_version_counts(role: str, b
 
 @pytest.mark.slow
 @given(st.sets(st.sampled_from(["passwd", "storage", "systemd"])), st.sampled_from(VERSIONS))
-def test_whatever_sections_a_base_lacks_they_come_with_ours(absent: set[str], version: str) -> None:
+def test_missing_sections_of_base_are_added(absent: set[str], version: str) -> None:
     base = {name: value for name, value in discovery(version).items() if name not in absent}
     merged = merge(base, ours())
     assert kept(without_version(base), merged)
@@ -79,7 +79,7 @@ def test_whatever_sections_a_base_lacks_they_come_with_ours(absent: set[str], ve
         ("storage.files.0.path", "/etc/systemd/system/boot-reporter.timer", "boot-reporter.timer"),
     ],
 )
-def test_what_both_have_is_refused_by_name(path: str, value: str, said: str) -> None:
+def test_path_in_both_configs_is_refused(path: str, value: str, said: str) -> None:
     base = discovery()
     put(path, value)(base)
     with pytest.raises(BadConfigError) as caught:
@@ -87,7 +87,7 @@ def test_what_both_have_is_refused_by_name(path: str, value: str, said: str) -> 
     assert said in str(caught.value)
 
 
-def test_a_path_of_a_config_within_the_config_is_seen() -> None:
+def test_path_in_nested_config_is_refused() -> None:
     inner = {"ignition": {"version": "3.1.0"}, "storage": {"files": [{"path": SHIM}]}}
     base = discovery()
     source = data_url(compressed(json.dumps(inner).encode()))
@@ -96,7 +96,7 @@ def test_a_path_of_a_config_within_the_config_is_seen() -> None:
         merge(base, ours())
 
 
-def test_a_file_that_is_named_gives_way_and_nothing_else_does() -> None:
+def test_only_the_named_file_is_replaced() -> None:
     base = discovery()
     put("storage.files.0.path", SHIM)(base)
     merged = merge(base, ours("bootstrap"), [SHIM])
@@ -108,12 +108,12 @@ def test_a_file_that_is_named_gives_way_and_nothing_else_does() -> None:
 @pytest.mark.parametrize(
     ("path", "said"), [("/etc/hello", "ours has no such file"), (SHIM, "no such file to replace")]
 )
-def test_what_does_not_give_way_to_anything_is_a_mistake(path: str, said: str) -> None:
+def test_replacing_a_missing_file_is_an_error(path: str, said: str) -> None:
     with pytest.raises(BadConfigError, match=said):
         merge(discovery(), ours(), [path])
 
 
-def test_bits_that_the_higher_version_would_set_are_refused() -> None:
+def test_mode_changed_by_higher_version_is_refused() -> None:
     base = discovery()
     put("storage.files.0.mode", 755)(base)
     with pytest.raises(BadConfigError, match=r"files\[0\].mode: .* or make ours with --spec 3.1.0"):
@@ -121,7 +121,7 @@ def test_bits_that_the_higher_version_would_set_are_refused() -> None:
     assert merge(base, ours(version="3.1.0"))["ignition"]["version"] == "3.1.0"
 
 
-def test_a_config_that_another_replaces_is_refused() -> None:
+def test_config_with_replace_is_refused() -> None:
     base = discovery()
     base["ignition"]["config"]["replace"] = {"source": "https://example.com/other.ign"}
     with pytest.raises(BadConfigError, match=r"other.ign' in the place of all that is here"):

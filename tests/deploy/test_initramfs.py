@@ -23,7 +23,7 @@ def unpacked(archive: bytes, directory: Path) -> dict[str, Path]:
     return {str(path.relative_to(directory)): path for path in directory.rglob("*")}
 
 
-def test_cpio_reads_the_archive(tmp_path: Path) -> None:
+def test_cpio_extracts_the_archive(tmp_path: Path) -> None:
     token, certificate = tmp_path / "token", tmp_path / "ca.pem"
     token.write_text("srt_7_x\n")
     certificate.write_text("PEM")
@@ -48,7 +48,7 @@ def test_cpio_reads_the_archive(tmp_path: Path) -> None:
     assert link.resolve() == files["usr/lib/systemd/system/service-record-initramfs-failure.service"]
 
 
-def test_archive_replaces_no_directory_of_an_initramfs(tmp_path: Path) -> None:
+def test_archive_keeps_directories_of_an_initramfs(tmp_path: Path) -> None:
     """Where a directory of the archive is a link in the initramfs, the kernel removes the link."""
     listed = subprocess.run(
         ["cpio", "--quiet", "--list", "--verbose"],
@@ -61,7 +61,7 @@ def test_archive_replaces_no_directory_of_an_initramfs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("length", range(1, 6))
-def test_names_and_contents_of_any_length_are_aligned(tmp_path: Path, length: int) -> None:
+def test_archive_members_are_aligned(tmp_path: Path, length: int) -> None:
     name, data = "n" * length, b"d" * length
     files = unpacked(
         gzip.compress(newc_archive([(name, 0o100644, data), ("z", 0o100644, data)])), tmp_path / "unpacked"
@@ -69,7 +69,7 @@ def test_names_and_contents_of_any_length_are_aligned(tmp_path: Path, length: in
     assert files[name].read_bytes() == files["z"].read_bytes() == data
 
 
-def test_unusable_arguments_are_refused_in_one_line(tmp_path: Path) -> None:
+def test_unusable_arguments_are_one_error(tmp_path: Path) -> None:
     missing = service_record("initrd", "--token-file", tmp_path / "missing")
     assert missing.status == 3
     assert missing.err.count("\n") == 1

@@ -68,7 +68,7 @@ def actions(outcome: InstallOutcome) -> dict[str, Action]:
 
 
 @pytest.mark.parametrize("option", Option)
-def test_what_is_selected_is_at_its_place_with_its_mode_and_owner(root: Path, option: Option) -> None:
+def test_selected_files_have_place_mode_and_owner(root: Path, option: Option) -> None:
     installed(root, option)
     for item in contents([option], HOST, PAGES):
         path = at(root, item.path)
@@ -82,11 +82,11 @@ def test_what_is_selected_is_at_its_place_with_its_mode_and_owner(root: Path, op
     assert at(root, FILE).stat().st_mode & 0o777 == 0o644
 
 
-def test_without_options_it_is_the_shim(root: Path) -> None:
+def test_default_is_the_shim(root: Path) -> None:
     assert set(actions(installed(root))) == {item.path for item in contents([Option.SHIM], HOST, PAGES)}
 
 
-def test_make_install_makes_the_same_tree(tmp_path: Path, root: Path) -> None:
+def test_make_install_equals_install(tmp_path: Path, root: Path) -> None:
     packaged = tmp_path / "packaged"
     subprocess.run(
         [
@@ -108,9 +108,7 @@ def test_make_install_makes_the_same_tree(tmp_path: Path, root: Path) -> None:
     assert delivered == staged
 
 
-def test_make_install_needs_nothing_but_python_for_all_that_is_not_made_of_the_command_line(
-    tmp_path: Path, root: Path
-) -> None:
+def test_make_install_needs_only_python(tmp_path: Path, root: Path) -> None:
     bare = [sys.executable, "-SB", "-m", "packages.stage", str(tmp_path / "packaged")]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(bare, cwd=REPOSITORY, env=environment, check=True, capture_output=True, text=True)
@@ -124,7 +122,7 @@ def test_make_install_needs_nothing_but_python_for_all_that_is_not_made_of_the_c
 
 
 @pytest.mark.parametrize("options", [(), (Option.REPORTER,), EVERYTHING])
-def test_a_second_time_changes_nothing_not_even_a_time(root: Path, options: tuple[Option, ...]) -> None:
+def test_second_install_changes_nothing(root: Path, options: tuple[Option, ...]) -> None:
     installed(root, *options)
     grow_old(root)
     before = picture(root)
@@ -132,7 +130,7 @@ def test_a_second_time_changes_nothing_not_even_a_time(root: Path, options: tupl
     assert picture(root) == before
 
 
-def test_without_options_all_that_was_installed_is_brought_to_this_version(root: Path) -> None:
+def test_install_without_options_upgrades_all(root: Path) -> None:
     installed(root, Option.REPORTER, Option.SHIM, pages=[("man/man1/a.1", "old"), ("man/man1/b.1", "gone")])
     at(root, TIMER).unlink()
     found = actions(installed(root, pages=[("man/man1/a.1", "new")]))
@@ -145,7 +143,7 @@ def test_without_options_all_that_was_installed_is_brought_to_this_version(root:
     assert list(picture(root)) == ["."]
 
 
-def test_a_mode_that_somebody_chose_stays_when_the_file_is_brought_up_to_date(root: Path) -> None:
+def test_upgrade_keeps_changed_mode(root: Path) -> None:
     page = at(root, "/usr/local/share/man/man1/service-record.1")
     installed(root)
     page.chmod(0o600)
@@ -154,7 +152,7 @@ def test_a_mode_that_somebody_chose_stays_when_the_file_is_brought_up_to_date(ro
     assert (page.read_text(), page.stat().st_mode & 0o777) == ("newer", 0o600)
 
 
-def test_a_file_left_alone_is_said_to_keep_a_mode_only_where_it_has_another(root: Path) -> None:
+def test_only_changed_mode_is_mentioned(root: Path) -> None:
     path = "/usr/local/share/man/man1/service-record.1"
     installed(root)
     assert {step.why for step in installed(root).steps} == {""}
@@ -162,7 +160,7 @@ def test_a_file_left_alone_is_said_to_keep_a_mode_only_where_it_has_another(root
     assert {step.path: step.why for step in installed(root).steps if step.why} == {path: "mode 0600 is kept"}
 
 
-def test_an_upgrade_does_not_bring_back_a_reporter_that_has_stopped_for_good(root: Path) -> None:
+def test_upgrade_leaves_stopped_reporter_removed(root: Path) -> None:
     installed(root, Option.SHIM, Option.REPORTER)
     for path in (ENABLED, TIMER, "/etc/systemd/system/boot-reporter.service"):
         at(root, path).unlink()
@@ -177,7 +175,7 @@ def test_an_upgrade_does_not_bring_back_a_reporter_that_has_stopped_for_good(roo
 # What is somebody's
 
 
-def test_an_edited_file_is_kept_and_ours_is_beside_it(root: Path) -> None:
+def test_edited_file_is_kept_with_new_beside_it(root: Path) -> None:
     installed(root, Option.ALL_SERVICES)
     at(root, DROP_IN).write_text("edited")
     outcome = installed(root)
@@ -188,7 +186,7 @@ def test_an_edited_file_is_kept_and_ours_is_beside_it(root: Path) -> None:
     assert [path for path in picture(root) if at(root, path).is_file()] == [DROP_IN.lstrip("/")]
 
 
-def test_what_lies_beside_an_edited_file_goes_when_the_edited_one_goes(root: Path) -> None:
+def test_new_file_is_removed_with_edited_one(root: Path) -> None:
     installed(root)
     at(root, SHIM).write_text("edited")
     installed(root)
@@ -198,7 +196,7 @@ def test_what_lies_beside_an_edited_file_goes_when_the_edited_one_goes(root: Pat
     assert at(root, SHIM).read_bytes() == (REPOSITORY / "shell/bootstrap-service-record.sh").read_bytes()
 
 
-def test_replacing_puts_ours_there_and_removing_puts_the_other_back(root: Path) -> None:
+def test_uninstall_restores_replaced_file(root: Path) -> None:
     place(root, SHIM, "upstream's", 0o555)
     grow_old(root)
     before = remains(root)
@@ -209,7 +207,7 @@ def test_replacing_puts_ours_there_and_removing_puts_the_other_back(root: Path) 
     assert remains(root) == before
 
 
-def test_what_was_replaced_is_named_when_ours_was_edited_and_stays(root: Path) -> None:
+def test_replaced_file_is_named_if_ours_is_kept(root: Path) -> None:
     place(root, SHIM, "upstream's")
     installed(root, replaces=True)
     at(root, SHIM).write_text("edited")
@@ -226,7 +224,7 @@ def test_a_masked_unit_stays_masked(root: Path) -> None:
     assert str(at(root, TIMER).readlink()) == "/dev/null"
 
 
-def test_records_and_what_the_reporter_keeps_stay(root: Path) -> None:
+def test_uninstall_keeps_records_and_tombstone(root: Path) -> None:
     installed(root, Option.SHIM, Option.REPORTER)
     record = place(root, "/var/log/openshift/bootkube.json", "a record")
     tombstone = place(root, TOMBSTONE, "{}")
@@ -280,7 +278,7 @@ PRIORS: list[Prior] = [
 
 @pytest.mark.parametrize("replaces", [False, True], ids=["", "replacing"])
 @pytest.mark.parametrize("prior", PRIORS, ids=lambda prior: prior.__name__.strip("_"))
-def test_what_was_there_before_is_there_again_byte_for_byte(root: Path, prior: Prior, replaces: bool) -> None:
+def test_uninstall_restores_the_host(root: Path, prior: Prior, replaces: bool) -> None:
     prior(root)
     grow_old(root)
     before = remains(root)
@@ -291,7 +289,7 @@ def test_what_was_there_before_is_there_again_byte_for_byte(root: Path, prior: P
     assert uninstall(Root(root)) is None
 
 
-def test_a_trial_changes_nothing_and_says_what_is_done_then(root: Path) -> None:
+def test_dry_run_lists_steps_without_changes(root: Path) -> None:
     _upstreams_host(root)
     grow_old(root)
     before = picture(root)
@@ -335,9 +333,7 @@ def _make(path: Path, thing: str) -> None:
     things=st.dictionaries(st.sampled_from(ANY_PATHS), THINGS, max_size=12),
     calls=st.lists(st.tuples(OPTIONS, st.booleans()), min_size=1, max_size=3),
 )
-def test_whatever_was_there_is_there_again_after_any_installations(
-    things: dict[str, str], calls: list[tuple[set[Option], bool]]
-) -> None:
+def test_uninstall_restores_any_host(things: dict[str, str], calls: list[tuple[set[Option], bool]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         for path, thing in things.items():
@@ -363,7 +359,7 @@ def _outside(root: Path) -> Path:
 
 
 @pytest.mark.parametrize("steps", ["", "../../../../../.."], ids=["absolute", "relative"])
-def test_no_link_leads_out_of_the_root(root: Path, steps: str) -> None:
+def test_no_link_leaves_the_root(root: Path, steps: str) -> None:
     outside = _outside(root)
     for path in ("/usr/local", "/etc", "/var"):
         at(root, path).parent.mkdir(exist_ok=True)
@@ -376,7 +372,7 @@ def test_no_link_leads_out_of_the_root(root: Path, steps: str) -> None:
     assert list(picture(root)) == list(before)
 
 
-def test_a_file_that_is_a_link_to_somewhere_is_not_written_through(root: Path) -> None:
+def test_linked_file_is_not_written_through(root: Path) -> None:
     precious = place(_outside(root), "precious")
     at(root, SHIM).parent.mkdir(parents=True)
     at(root, SHIM).symlink_to(precious)
@@ -385,7 +381,7 @@ def test_a_file_that_is_a_link_to_somewhere_is_not_written_through(root: Path) -
     assert not at(root, SHIM).is_symlink()
 
 
-def test_links_that_go_in_a_circle_are_an_error(root: Path) -> None:
+def test_circular_links_are_an_error(root: Path) -> None:
     at(root, "/usr").symlink_to("/usr")
     with pytest.raises(OSError, match="symbolic links"):
         installed(root)
@@ -437,7 +433,7 @@ def cut_short(tmp_path: Path, act: Callable[[Path, int], object], goes_on: Prior
 
 
 @pytest.mark.parametrize("resume", ["uninstall", "install, uninstall"])
-def test_an_installation_that_was_cut_short_anywhere_can_be_undone(tmp_path: Path, resume: str) -> None:
+def test_interrupted_install_can_be_undone(tmp_path: Path, resume: str) -> None:
     def goes_on(root: Path) -> None:
         if resume.startswith("install"):
             installed(root, *EVERYTHING, replaces=True)
@@ -446,7 +442,7 @@ def test_an_installation_that_was_cut_short_anywhere_can_be_undone(tmp_path: Pat
     cut_short(tmp_path, lambda root, n: install(Breaking(root, n), EVERYTHING, PAGES, replaces=True), goes_on)
 
 
-def test_a_removal_that_was_cut_short_anywhere_goes_on(tmp_path: Path) -> None:
+def test_interrupted_uninstall_can_be_completed(tmp_path: Path) -> None:
     def removed(root: Path, changes: int) -> None:
         installed(root, *EVERYTHING, replaces=True)
         uninstall(Breaking(root, changes))
@@ -454,7 +450,7 @@ def test_a_removal_that_was_cut_short_anywhere_goes_on(tmp_path: Path) -> None:
     cut_short(tmp_path, removed, lambda _: None)
 
 
-def test_a_torn_write_is_tidied_up(root: Path) -> None:
+def test_partial_file_is_removed(root: Path) -> None:
     installed(root)
     place(root, f"{Path(SHIM).parent}/.{Path(SHIM).name}.part", "half")
     uninstalled(root)
@@ -497,7 +493,7 @@ def installed_by_a_child(root: Path, limited: Callable[[], None]) -> object:
     return ours.recv()
 
 
-def test_without_the_right_to_one_of_the_directories_nothing_is_changed() -> None:
+def test_unwritable_directory_prevents_all_changes() -> None:
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         for path in ("/", "/etc", "/usr", "/usr/local", "/var/lib"):
@@ -510,12 +506,12 @@ def test_without_the_right_to_one_of_the_directories_nothing_is_changed() -> Non
         assert picture(root) == before
 
 
-def test_where_not_even_the_note_can_be_written_nothing_is_left(root: Path) -> None:
+def test_failed_first_write_leaves_nothing(root: Path) -> None:
     assert installed_by_a_child(root, lambda: _with_files_of(100)) == ("OSError", f"{root}{FILE}")
     assert list(picture(root)) == ["."]
 
 
-def test_what_was_put_there_before_the_disk_was_full_can_be_removed(root: Path) -> None:
+def test_files_written_before_full_disk_are_removable(root: Path) -> None:
     assert installed_by_a_child(root, lambda: _with_files_of(20_000)) == ("OSError", f"{root}{SHIM}")
     assert at(root, FILE).exists()
     assert [path for path in picture(root) if path.endswith(".part")] == []
@@ -523,7 +519,7 @@ def test_what_was_put_there_before_the_disk_was_full_can_be_removed(root: Path) 
     assert list(picture(root)) == ["."]
 
 
-def test_a_file_where_a_directory_belongs_is_refused_before_anything_is_changed(root: Path) -> None:
+def test_file_in_place_of_directory_is_refused(root: Path) -> None:
     place(root, "/usr/local")
     before = picture(root)
     answer = service_record("install", "--root", root)
@@ -532,7 +528,7 @@ def test_a_file_where_a_directory_belongs_is_refused_before_anything_is_changed(
     assert picture(root) == before
 
 
-def test_two_at_a_time_are_one_too_many(root: Path) -> None:
+def test_concurrent_install_is_refused(root: Path) -> None:
     with Root(root).locked():
         answer = service_record("install", "--root", root)
     assert (answer.status, answer.err.count("\n")) == (3, 1)
@@ -547,7 +543,7 @@ def test_two_at_a_time_are_one_too_many(root: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("verb", ["install", "uninstall"])
-def test_a_damaged_note_of_what_is_installed_is_told_in_one_line(root: Path, verb: str, content: str) -> None:
+def test_damaged_list_of_installed_files_is_one_error(root: Path, verb: str, content: str) -> None:
     note = place(root, FILE, "")
     note.write_bytes(content.encode(errors="surrogateescape"))
     before = picture(root)
@@ -560,7 +556,7 @@ def test_a_damaged_note_of_what_is_installed_is_told_in_one_line(root: Path, ver
 # What is said
 
 
-def test_each_file_is_told_in_a_line_and_all_in_one(root: Path) -> None:
+def test_output_has_line_per_file_and_summary(root: Path) -> None:
     place(root, SHIM, "upstream's")
     before = picture(root)
     trial = service_record("install", "--root", root, "--dry-run")
@@ -592,7 +588,7 @@ def test_each_file_is_told_in_a_line_and_all_in_one(root: Path) -> None:
     assert picture(root, with_times=False) == {path: (*told[:-1], None) for path, told in before.items()}
 
 
-def test_what_comes_next_is_said_by_what_is_installed(root: Path) -> None:
+def test_next_commands_depend_on_installed_files(root: Path) -> None:
     place(root, SHIM, "upstream's")
     answer = service_record("install", "--root", root)
     assert [" ".join(line.split()) for line in answer.out.splitlines()[-5:]] == [
@@ -612,7 +608,7 @@ def test_what_comes_next_is_said_by_what_is_installed(root: Path) -> None:
     assert "Next:" not in service_record("install", "--root", root, "--dry-run").out
 
 
-def test_the_record_of_one_service_is_closed_until_all_are_or_none(root: Path) -> None:
+def test_close_drop_in_lasts_until_all_services(root: Path) -> None:
     drop_in = "/etc/systemd/system/bootkube.service.d/10-service-record.conf"
     before = picture(root)
     assert service_record("install", "--root", root, "--close", "bootkube.service").status == 0
@@ -630,14 +626,14 @@ def test_the_record_of_one_service_is_closed_until_all_are_or_none(root: Path) -
 
 
 @pytest.mark.parametrize("name", ["a/b", "../x", "", "a b", "\x1b[2J"])
-def test_what_is_not_the_name_of_a_service_is_not_closed(root: Path, name: str) -> None:
+def test_invalid_service_name_is_refused(root: Path, name: str) -> None:
     answer = service_record("install", "--root", root, "--close", name)
     assert (answer.status, answer.out) == (2, "")
     assert "is not the name of a service" in answer.err
     assert list(root.iterdir()) == []
 
 
-def test_a_reporter_that_cannot_do_anything_yet_is_told(root: Path) -> None:
+def test_incomplete_reporter_is_reported(root: Path) -> None:
     outcome = installed(root, Option.REPORTER)
     assert [note for note in outcome.notes if not note.startswith("not root")] == [
         "/usr/local/bin/service-record is missing: without the program the reporter does nothing",
@@ -645,7 +641,7 @@ def test_a_reporter_that_cannot_do_anything_yet_is_told(root: Path) -> None:
     ]
 
 
-def test_a_root_that_is_none_is_wrong_usage(tmp_path: Path) -> None:
+def test_missing_root_is_a_usage_error(tmp_path: Path) -> None:
     for verb in ("install", "uninstall"):
         answer = service_record(verb, "--root", tmp_path / "nowhere")
         assert (answer.status, answer.out) == (2, "")

@@ -92,9 +92,7 @@ def functions(*arguments: object) -> str:
 
 @shells
 @clients
-def test_steps_are_reported_and_recorded_whatever_is_in_their_names(
-    shell: str, client: str, tmp_path: Path
-) -> None:
+def test_step_names_may_have_any_character(shell: str, client: str, tmp_path: Path) -> None:
     host = Installer(tmp_path, shell, client)
     with step_collector() as collector:
         script = functions("--url", collector.url, "--host", "web1:rack_2", "--token-file", host.token)
@@ -126,7 +124,7 @@ def test_steps_are_reported_and_recorded_whatever_is_in_their_names(
 
 
 @shells
-def test_last_lines_are_sent_by_one_process_that_ends_with_the_step(shell: str, tmp_path: Path) -> None:
+def test_one_process_sends_last_lines_per_step(shell: str, tmp_path: Path) -> None:
     host, log = Installer(tmp_path, shell), tmp_path / "log"
     log.write_text("at work\n")
     named = host.records.directory / ".bash.open"
@@ -151,7 +149,7 @@ def test_last_lines_are_sent_by_one_process_that_ends_with_the_step(shell: str, 
 
 
 @pytest.mark.parametrize("kind", ["kickstart", "preseed", "autoinstall"])
-def test_log_is_live_from_the_installer_to_the_new_system(kind: str) -> None:
+def test_log_is_live_across_the_reboot(kind: str) -> None:
     text = snippet_of(kind, "--url", nobody(), "--log", "/tmp/a log")
     early, _, late = text.partition("'Packages are installed' init")
 
@@ -191,7 +189,7 @@ def is_running(process: int) -> bool:
         ("https://c.example.com/a'b\"c\\d&&e%20f", "https://c.example.com/a%27b%22c%5Cd%26%26e%20f"),
     ],
 )
-def test_ipxe_takes_the_address_as_it_is(url: str, spelled: str) -> None:
+def test_ipxe_accepts_the_address(url: str, spelled: str) -> None:
     assert snippet_of("ipxe", "--url", url).split()[3] == f"{spelled}/api/v1/boot/${{service-record-token}}"
 
 
@@ -213,9 +211,7 @@ def test_first_step_names_vendor_and_model(shell: str, tmp_path: Path) -> None:
 @shells
 @clients
 @pytest.mark.parametrize("server", ["black hole", "trickle"])
-def test_a_server_that_does_not_answer_takes_seconds_and_nothing_else(
-    shell: str, client: str, server: str, tmp_path: Path
-) -> None:
+def test_silent_server_costs_only_seconds(shell: str, client: str, server: str, tmp_path: Path) -> None:
     host = Installer(tmp_path, shell, client)
     with black_hole() if server == "black hole" else trickle() as url:
         script = functions("--url", url, "--max-time", 1)
@@ -228,7 +224,7 @@ def test_a_server_that_does_not_answer_takes_seconds_and_nothing_else(
 
 @shells
 @clients
-def test_nobody_there_and_a_server_that_refuses_fail_nothing(shell: str, client: str, tmp_path: Path) -> None:
+def test_absent_or_refusing_server_fails_nothing(shell: str, client: str, tmp_path: Path) -> None:
     host = Installer(tmp_path, shell, client)
     with step_collector(500) as collector:
         for url in (nobody(), collector.url):
@@ -238,7 +234,7 @@ def test_nobody_there_and_a_server_that_refuses_fail_nothing(shell: str, client:
 
 
 @shells
-def test_after_a_report_that_did_not_arrive_the_next_ones_are_short(shell: str, tmp_path: Path) -> None:
+def test_timeout_shortens_later_attempts(shell: str, tmp_path: Path) -> None:
     host = Installer(tmp_path, shell)
     script = functions("--url", nobody(), "--max-time", 7)
     patience = 'echo "$service_record_patience"'
@@ -267,7 +263,7 @@ def test_refused_reports_arrive_later_in_order(shell: str, client: str, tmp_path
 
 
 @pytest.mark.parametrize("client", ["curl", "wget"])
-def test_report_that_is_never_accepted_blocks_no_other(client: str, tmp_path: Path) -> None:
+def test_rejected_report_blocks_no_other(client: str, tmp_path: Path) -> None:
     host = Installer(tmp_path, "dash", client)
     with step_collector(first=[422]) as collector:
         script = f"{functions('--url', collector.url)}\nservice_record_background=0\n"
@@ -290,7 +286,7 @@ def test_steps_send_nothing_before_retry_after(client: str, tmp_path: Path) -> N
     assert [report.fields["name"] for report in collector.reported[1:]] == ["one", "two", "three"]
 
 
-def test_next_script_sends_the_reports_of_the_last(tmp_path: Path) -> None:
+def test_next_script_sends_pending_reports(tmp_path: Path) -> None:
     host = Installer(tmp_path, "dash")
     script = "service_record_background=0; service_record_step"
     host.run(f"{functions('--url', nobody())}\n{script} one init", "-eu")
@@ -302,7 +298,7 @@ def test_next_script_sends_the_reports_of_the_last(tmp_path: Path) -> None:
 
 @shells
 @pytest.mark.parametrize("client", ["curl", "none"])
-def test_what_an_installer_lacks_fails_nothing(shell: str, client: str, tmp_path: Path) -> None:
+def test_missing_programs_fail_nothing(shell: str, client: str, tmp_path: Path) -> None:
     host = Installer(tmp_path, shell)
     for tool in TOOLS if client == "none" else ():
         (host.programs / tool).unlink()
@@ -312,7 +308,7 @@ def test_what_an_installer_lacks_fails_nothing(shell: str, client: str, tmp_path
 
 
 @pytest.mark.parametrize("shell", ["bash", "bash-posix"])
-def test_options_and_traps_of_the_template_stay_its_own(shell: str, tmp_path: Path) -> None:
+def test_template_keeps_its_options_and_traps(shell: str, tmp_path: Path) -> None:
     host = Installer(tmp_path, shell)
     done = host.run(
         "set -eEuCo pipefail; IFS=x; shopt -s nocasematch\n"
@@ -326,7 +322,7 @@ def test_options_and_traps_of_the_template_stay_its_own(shell: str, tmp_path: Pa
 
 
 @shells
-def test_a_template_that_traces_what_it_does_traces_no_token(shell: str, tmp_path: Path) -> None:
+def test_xtrace_of_template_shows_no_token(shell: str, tmp_path: Path) -> None:
     host = Installer(tmp_path, shell)
     with step_collector() as collector:
         script = functions("--url", collector.url, "--token-file", host.token)
@@ -335,7 +331,7 @@ def test_a_template_that_traces_what_it_does_traces_no_token(shell: str, tmp_pat
     assert "secret" not in done.stderr
 
 
-def test_curl_is_given_the_token_where_nobody_sees_it(tmp_path: Path) -> None:
+def test_token_is_not_on_curl_command_line(tmp_path: Path) -> None:
     host = Installer(tmp_path, "dash")
     (host.programs / "curl").unlink()
     (host.programs / "curl").write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >{tmp_path}/arguments\n')
@@ -347,7 +343,7 @@ def test_curl_is_given_the_token_where_nobody_sees_it(tmp_path: Path) -> None:
 
 
 @shells
-def test_long_logs_keep_their_end_and_their_entry_fits_a_line(shell: str, tmp_path: Path) -> None:
+def test_long_logs_keep_their_end(shell: str, tmp_path: Path) -> None:
     host = Installer(tmp_path, shell)
     (tmp_path / "log").write_text('x"\\\n' * 50_000 + "the end")
     done = host.run(
@@ -362,7 +358,7 @@ def test_long_logs_keep_their_end_and_their_entry_fits_a_line(shell: str, tmp_pa
     assert max(map(len, lines)) < 4096
 
 
-def test_an_array_of_others_and_a_torn_line_are_left_as_they_are(tmp_path: Path) -> None:
+def test_foreign_array_and_torn_line_are_kept(tmp_path: Path) -> None:
     host = Installer(tmp_path, "dash")
     path = host.records.directory / "bash.json"
     path.parent.mkdir()
@@ -375,7 +371,7 @@ def test_an_array_of_others_and_a_torn_line_are_left_as_they_are(tmp_path: Path)
     assert [type(piece) for piece in pieces] == [Malformed, Entry, Entry]
 
 
-def test_where_the_shim_is_it_records(tmp_path: Path) -> None:
+def test_installed_shim_records_the_steps(tmp_path: Path) -> None:
     host = Installer(tmp_path, "bash")
     shim = REPOSITORY / "shell/bootstrap-service-record.sh"
     done = host.run(
@@ -432,7 +428,7 @@ def test_every_piece_of_every_snippet_runs_and_reports(kind: str, shell: str, tm
 
 
 @kinds
-def test_shellcheck_has_nothing_to_say(kind: str, tmp_path: Path) -> None:
+def test_shellcheck_passes(kind: str, tmp_path: Path) -> None:
     for number, piece in enumerate(shell_of(kind, snippet_of(kind))):
         path = tmp_path / f"{number}.sh"
         path.write_text(piece)
@@ -447,13 +443,13 @@ def test_shellcheck_has_nothing_to_say(kind: str, tmp_path: Path) -> None:
         assert done.stdout == ""
 
 
-def test_a_kickstart_has_whole_sections() -> None:
+def test_kickstart_sections_are_complete() -> None:
     lines = snippet_of("kickstart").splitlines()
     marks = [line.split()[0] for line in lines if line.startswith("%")]
     assert marks == ["%pre", "%end", "%post", "%end", "%onerror", "%end"]
 
 
-def test_a_kickstart_is_one_to_its_parser(tmp_path: Path) -> None:
+def test_pykickstart_accepts_kickstart(tmp_path: Path) -> None:
     parser = pytest.importorskip("pykickstart.parser")
     version = pytest.importorskip("pykickstart.version")
     path = tmp_path / "host.ks"
@@ -472,7 +468,7 @@ def test_a_preseed_has_one_line_for_each_command() -> None:
     assert not any(line.endswith("\\") for line in (early, partman, late))
 
 
-def test_partitioning_begins_before_the_partitioner_and_is_done_when_the_system_is_there(
+def test_partitioning_step_spans_the_partitioner(
     tmp_path: Path,
 ) -> None:
     host = Installer(tmp_path, "busybox")
@@ -491,7 +487,7 @@ def test_partitioning_begins_before_the_partitioner_and_is_done_when_the_system_
 
 
 @pytest.mark.parametrize("kind", ["autoinstall", "cloud-init"])
-def test_a_document_for_cloud_init_says_so_first(kind: str) -> None:
+def test_cloud_init_document_has_its_header(kind: str) -> None:
     text = snippet_of(kind, "--step", HOSTILE)
     assert text.startswith("#cloud-config\n")
     document = yaml.safe_load(text)
@@ -503,9 +499,7 @@ def test_a_document_for_cloud_init_says_so_first(kind: str) -> None:
 
 
 @kinds
-def test_a_template_of_erb_has_what_foreman_knows_whatever_quotes_are_in_it(
-    kind: str, tmp_path: Path
-) -> None:
+def test_erb_template_quotes_foreman_values(kind: str, tmp_path: Path) -> None:
     template = snippet_of(
         kind, "--erb", "--token-parameter", "step_token", "--step", HOSTILE, "--step", "Done"
     )
@@ -557,7 +551,7 @@ def rendered_by_ruby(template: str, *, url: str, token: str, macro: str = "") ->
 
 
 @shells
-def test_a_template_of_foreman_calls_a_macro_once_and_each_step_is_a_line(shell: str, tmp_path: Path) -> None:
+def test_foreman_template_calls_macro_once(shell: str, tmp_path: Path) -> None:
     macro = snippet_of("foreman", "--token-parameter", "step_token")
     assert re.match(r"<%#\nkind: snippet\nname: service_record_steps\n", macro)
     template = (
@@ -578,7 +572,7 @@ def test_a_template_of_foreman_calls_a_macro_once_and_each_step_is_a_line(shell:
     assert len(host.entries("it's")) == 4
 
 
-def test_the_macro_is_one_line_where_a_preseed_calls_it(tmp_path: Path) -> None:
+def test_preseed_macro_is_one_line(tmp_path: Path) -> None:
     macro = snippet_of("foreman", "--token-parameter", "step_token")
     template = (
         "d-i preseed/late_command string "
@@ -630,7 +624,7 @@ class Installed:
 
 @first_boots
 @shells
-def test_the_first_boot_is_reported_once_and_leaves_nothing(kind: str, shell: str, tmp_path: Path) -> None:
+def test_first_boot_is_reported_once_and_cleaned_up(kind: str, shell: str, tmp_path: Path) -> None:
     host = Installer(tmp_path, shell)
     with step_collector() as collector:
         system = Installed(kind, host, "--url", collector.url, "--host", "web1")
@@ -653,7 +647,7 @@ def test_the_first_boot_is_reported_once_and_leaves_nothing(kind: str, shell: st
 
 
 @first_boots
-def test_a_first_boot_gives_up_where_the_collector_stays_away(kind: str, tmp_path: Path) -> None:
+def test_first_boot_gives_up_without_collector(kind: str, tmp_path: Path) -> None:
     system = Installed(kind, Installer(tmp_path, "dash"), "--url", nobody())
     system.boot()
     assert system.pauses.read_text().count("\n") == 29
@@ -661,7 +655,7 @@ def test_a_first_boot_gives_up_where_the_collector_stays_away(kind: str, tmp_pat
     assert len(system.host.entries("first-boot")) == 3, "it is recorded once"
 
 
-def test_a_first_boot_is_reported_when_the_collector_is_back(tmp_path: Path) -> None:
+def test_first_boot_is_reported_after_outage(tmp_path: Path) -> None:
     host = Installer(tmp_path, "busybox")
     system = Installed("kickstart", host, "--url", nobody())
     with step_collector() as collector:
@@ -672,7 +666,7 @@ def test_a_first_boot_is_reported_when_the_collector_is_back(tmp_path: Path) -> 
     assert system.is_clean()
 
 
-def test_an_ipxe_script_fetches_an_address_and_goes_on_without_it() -> None:
+def test_ipxe_script_continues_without_collector() -> None:
     line = snippet_of("ipxe", "--url", "https://collector.example.com/")
     address = "https://collector.example.com/api/v1/boot/${service-record-token}"
     assert line == f"imgfetch --name service-record {address} && imgfree service-record ||\n"
@@ -699,25 +693,25 @@ def test_an_ipxe_script_fetches_an_address_and_goes_on_without_it() -> None:
         (["yast"], "yast"),
     ],
 )
-def test_what_no_template_can_take_is_refused(arguments: list[str], said: str) -> None:
+def test_unquotable_values_are_refused(arguments: list[str], said: str) -> None:
     result = printed(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in " ".join(result.stderr.split())
 
 
 @kinds
-def test_nothing_of_ours_is_taken_for_erb(kind: str) -> None:
+def test_shell_code_has_no_erb_tags(kind: str) -> None:
     assert "<%" not in snippet_of(kind)
     assert "<%%= e %>" in snippet_of(kind, "--erb", "--step", HOSTILE)
 
 
-def test_the_same_shell_on_one_line_is_the_same() -> None:
+def test_one_line_shell_behaves_the_same() -> None:
     line = one_line(read_part("steps.sh"))
     assert "\n" not in line
     assert subprocess.run(["sh", "-n", "-c", line], check=False).returncode == 0
 
 
 @kinds
-def test_each_kind_has_steps_of_its_own(kind: str) -> None:
+def test_each_kind_has_own_steps(kind: str) -> None:
     text = snippet_of(kind)
     assert all(step in text for step in STEPS[kind])

@@ -37,7 +37,7 @@ def settings(unit: Path) -> Iterator[tuple[str, str]]:
 
 
 @services
-def test_the_exposure_of_a_service_is_at_most_what_was_decided(unit: Path) -> None:
+def test_service_exposure_is_within_limit(unit: Path) -> None:
     needs("systemd-analyze")
     threshold = f"--threshold={MOST_EXPOSURE[unit] * 10:.0f}"
     analyze = ["systemd-analyze", "security", "--offline=true", "--no-pager", threshold, str(unit)]
@@ -47,7 +47,7 @@ def test_the_exposure_of_a_service_is_at_most_what_was_decided(unit: Path) -> No
 
 
 @services
-def test_what_the_sandbox_lacks_has_its_reason_in_the_unit(unit: Path) -> None:
+def test_missing_sandbox_options_are_explained(unit: Path) -> None:
     needs("systemd-analyze")
     analyze = ["systemd-analyze", "security", "--offline=true", "--json=short", str(unit)]
     rows = json.loads(subprocess.run(analyze, capture_output=True, text=True, check=True).stdout)
@@ -75,7 +75,7 @@ def test_metrics_are_replaced_whole(tmp_path: Path) -> None:
 
 
 @both
-def test_nothing_of_the_host_waits_for_them_or_needs_them(unit: Path) -> None:
+def test_host_does_not_depend_on_units(unit: Path) -> None:
     found = {name: value for name, value in settings(unit) if name in ORDERINGS | DEMANDS}
     assert found.pop("conflicts") == found.pop("before") == "shutdown.target"
     assert set(found.pop("after", "").split()) <= {"local-fs.target", "systemd-journald.socket"}
@@ -85,7 +85,7 @@ def test_nothing_of_the_host_waits_for_them_or_needs_them(unit: Path) -> None:
 
 
 @both
-def test_no_unit_holds_a_secret_or_takes_one_from_where_everybody_reads(unit: Path) -> None:
+def test_units_have_no_secrets(unit: Path) -> None:
     found = settings(unit)
     assert not {"environment", "environmentfile", "passenvironment"} & {name for name, _ in found}
     stand_ins = {value for name, value in found if name == "setcredential"}
