@@ -10,7 +10,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import IO, Any, Final
 
@@ -161,6 +161,13 @@ class Verbs(click.Group):
         """Run the program without the garbage collection at its end, which takes longer than most verbs."""
         try:
             return super().__call__(*args, **extra)
+        except SystemExit as end:
+            if isinstance(end.code, int) and _has_abandoned_threads():
+                for stream in filter(None, (sys.stdout, sys.stderr)):
+                    with suppress(OSError):
+                        stream.flush()
+                os._exit(end.code)
+            raise
         finally:
             gc.freeze()
 
@@ -219,6 +226,16 @@ class Verbs(click.Group):
             result = super().invoke(ctx)
             _flush_output()
         return result
+
+
+def _has_abandoned_threads() -> bool:
+    """Return True if threads still wait for a network or disk that takes no time limit.
+
+    They are daemon threads. If one uses OpenSSL while the interpreter ends in its usual way, which cleans
+    OpenSSL up, the process crashes.
+    """
+    threading = sys.modules.get("threading")
+    return threading is not None and any(thread.daemon for thread in threading.enumerate())
 
 
 def _add_exit_codes(command: click.Command, name: str) -> None:

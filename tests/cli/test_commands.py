@@ -36,6 +36,30 @@ def test_gc_runs_in_verbs_but_not_at_exit() -> None:
     assert done.stdout.splitlines()[::2] == ["True", "True"]
 
 
+_WITH_BUSY_THREADS = """
+import ssl, sys, threading
+from service_record.cli import main
+
+def use_openssl():
+    while True:
+        ssl.create_default_context()
+
+for _ in range(3):
+    threading.Thread(target=use_openssl, daemon=True).start()
+sys.argv = ["service-record", "--version"]
+main()
+"""
+
+
+@pytest.mark.slow
+def test_abandoned_threads_do_not_crash_the_end() -> None:
+    command = [sys.executable, "-c", _WITH_BUSY_THREADS]
+    for _ in range(20):  # one of six crashed
+        answer = subprocess.run(command, capture_output=True, check=False, text=True, env=environment())
+        assert (answer.returncode, answer.stderr) == (0, "")
+        assert __version__ in answer.stdout
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_begins_with_summary_of_verb(verb: str) -> None:
     command = import_module(f"service_record.cli.{verb}").command
@@ -88,7 +112,7 @@ def test_full_standard_output_gives_one_error_line(tmp_path: Path, arguments: st
         done = subprocess.run(
             [*PROGRAM, *arguments.split()],
             cwd=tmp_path,
-            env=environment() | {"PYTHONUNBUFFERED": ""},  # output stays in the buffer until the exit
+            env={**environment(), "PYTHONUNBUFFERED": ""},  # output stays in the buffer until the exit
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
