@@ -48,7 +48,7 @@ needs_jq = pytest.mark.skipif(not shutil.which("jq"), reason="jq is not installe
 
 
 @needs_jq
-def test_our_shim_is_in_the_config_once_in_the_place_of_upstreams(recorded: dict[str, Any]) -> None:
+def test_config_replaces_the_shim_of_upstream(recorded: dict[str, Any]) -> None:
     (shim,) = [file for file in recorded["storage"]["files"] if file["path"] == SHIM]
 
     assert content(shim) == (REPOSITORY / "shell" / "bootstrap-service-record.sh").read_text()
@@ -56,7 +56,7 @@ def test_our_shim_is_in_the_config_once_in_the_place_of_upstreams(recorded: dict
 
 
 @needs_jq
-def test_what_the_shim_needs_of_systemd_is_in_the_config(recorded: dict[str, Any]) -> None:
+def test_config_has_the_drop_ins(recorded: dict[str, Any]) -> None:
     files = {file["path"]: file for file in recorded["storage"]["files"]}
 
     for path, origin, mode in [
@@ -79,7 +79,7 @@ def test_what_the_shim_needs_of_systemd_is_in_the_config(recorded: dict[str, Any
 
 
 @needs_jq
-def test_all_else_in_the_config_stays_as_it_was(recorded: dict[str, Any]) -> None:
+def test_rest_of_the_config_is_unchanged(recorded: dict[str, Any]) -> None:
     ours = [file for file in recorded["storage"]["files"] if "service-record" in file["path"]]
 
     assert [file for file in recorded["storage"]["files"] if file not in ours] == [ANOTHER]
@@ -88,5 +88,5 @@ def test_all_else_in_the_config_stays_as_it_was(recorded: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("named", sorted(set(re.findall(r"`((?:tests|units|shell)/[^`\s]*)`", PAGE))))
-def test_what_the_page_names_is_there(named: str) -> None:
+def test_paths_of_the_page_exist(named: str) -> None:
     assert (REPOSITORY / named).exists()

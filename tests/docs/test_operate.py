@@ -8,7 +8,7 @@ from tests.programs import REPOSITORY
 PAGE = (REPOSITORY / "docs/operate.md").read_text()
 
 
-def test_the_table_has_every_path_with_its_option_and_mode() -> None:
+def test_table_has_each_installed_path() -> None:
     table = PAGE.partition("<!-- contents -->")[2].partition("<!-- /contents -->")[0]
     rows = re.findall(r"^\| `--([a-z-]+)` \| `(/[^`]+)` \| (\w+) \|$", table, re.MULTILINE)
     assert rows == [

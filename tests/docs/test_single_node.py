@@ -79,18 +79,18 @@ def ship(collector: Served, directory: Path) -> None:
         Sender(client, "sno1", Records(directory)).send()
 
 
-def test_the_page_has_no_commands_but_those_that_are_run_here() -> None:
+def test_all_commands_of_the_page_are_tested() -> None:
     run = [block for heading in IN_ORDER for block in blocks(heading)]
     assert run == re.findall(r"^```bash\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 
 @pytest.mark.parametrize("named", sorted(set(re.findall(r"`((?:tests|units|shell)/[^`\s]*)`", PAGE))))
-def test_what_the_page_names_is_there(named: str) -> None:
+def test_paths_of_the_page_exist(named: str) -> None:
     assert (REPOSITORY / named).exists()
 
 
 @pytest.mark.slow
-def test_its_commands_prepare_install_and_undo(desk: Desk, collector: Served, tmp_path: Path) -> None:
+def test_commands_prepare_install_and_undo(desk: Desk, collector: Served, tmp_path: Path) -> None:
     desk.follow("What it takes")
     desk.follow("Into the discovery image")
     live = json.loads(desk.infra_env.ignition_config_override)
@@ -126,7 +126,7 @@ def test_its_commands_prepare_install_and_undo(desk: Desk, collector: Served, tm
 
 
 @pytest.mark.slow
-def test_its_commands_for_a_bootstrap_in_place_replace_upstreams_shim_and_make_a_machine_config(
+def test_commands_prepare_bootstrap_in_place(
     desk: Desk,
 ) -> None:
     (desk.directory / "sno").mkdir()
@@ -145,11 +145,11 @@ def test_its_commands_for_a_bootstrap_in_place_replace_upstreams_shim_and_make_a
     assert "/etc/ship-records.token" not in files(installed)
 
 
-def test_the_stages_of_the_page_are_those_of_a_single_node() -> None:
+def test_page_has_the_single_node_stages() -> None:
     assert re.findall(r"^\| `([A-Z][^`]+)` \|", PAGE, re.MULTILINE) == STAGES["single node"]
 
 
-def test_the_table_of_modes_is_right() -> None:
+def test_table_of_modes_is_correct() -> None:
     rows = re.findall(r"^\| (\d+) \| 0(\d+) \|", PAGE, re.MULTILINE)
     assert len(rows) == 4
     assert [int(octal, 8) for _, octal in rows] == [int(decimal) for decimal, _ in rows]

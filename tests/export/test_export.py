@@ -32,7 +32,7 @@ def read(content: bytes) -> list[object]:
     return list(read_entries(io.BytesIO(content)))
 
 
-def test_an_array_is_one_that_plain_json_takes_with_upstreams_fields_first(tmp_path: Path) -> None:
+def test_array_is_plain_json_in_upstream_order(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "job.json", *failed_run())
     answer = service_record("export", "--to", "array", "--from", path)
     assert (answer.status, answer.err) == (0, "")
@@ -44,7 +44,7 @@ LEAKING = "401 with X-Secret-Key: aB3dE9fG5iJkLmNoP"
 
 
 @pytest.mark.parametrize("form", ["jsonl", "array", "chrome-trace", "otlp"])
-def test_secrets_are_taken_out_of_an_export_that_is_asked_to(tmp_path: Path, form: str) -> None:
+def test_redacted_export_has_no_secrets(tmp_path: Path, form: str) -> None:
     path = write_lines(tmp_path / "job.json", *failed_run(error_message=LEAKING))
     plain = service_record("export", "--to", form, "--from", path)
     answer = service_record("export", "--redact", "--to", form, "--from", path)
@@ -56,7 +56,7 @@ def test_secrets_are_taken_out_of_an_export_that_is_asked_to(tmp_path: Path, for
 
 
 @pytest.mark.parametrize("verb", ["analyze", "timeline"])
-def test_a_page_for_others_has_no_secrets(tmp_path: Path, verb: str) -> None:
+def test_redacted_page_has_no_secrets(tmp_path: Path, verb: str) -> None:
     path = write_lines(tmp_path / "job.json", *failed_run(error_message=LEAKING))
     answer = service_record(verb, "--output", "html", "--from", path)
     assert "401 with" in answer.out
@@ -73,32 +73,30 @@ SECRETS = {
 
 
 @pytest.mark.parametrize("message", SECRETS)
-def test_a_secret_takes_no_markup_with_it_and_hides_behind_none(tmp_path: Path, message: str) -> None:
+def test_redaction_and_markup_do_not_interfere(tmp_path: Path, message: str) -> None:
     path = write_lines(tmp_path / "job.json", *failed_run(error_message=message))
     answer = service_record("timeline", "--output", "html", "--from", path)
     assert SECRETS[message] in parsed(answer.out).texts("pre")
 
 
-def test_lines_have_an_entry_each_and_no_other_structure() -> None:
+def test_each_line_is_one_entry() -> None:
     lines = exported("jsonl", *RUN).splitlines()
     assert [json.loads(line) for line in lines] == [written.to_json() for written in RUN]
 
 
 @pytest.mark.parametrize(("form", "expected"), [("array", b"[]\n"), ("jsonl", b"")])
-def test_a_record_without_entries_is_one_without_entries(form: str, expected: bytes) -> None:
+def test_empty_record_is_exported_empty(form: str, expected: bytes) -> None:
     assert exported(form) == expected
 
 
 @forms
-def test_nothing_is_cut_and_unknown_fields_stay(form: str) -> None:
+def test_messages_and_unknown_fields_are_kept(form: str) -> None:
     assert read(exported(form, *RUN)) == RUN
 
 
 @forms
 @given(st.lists(entries(), max_size=4))
-def test_entries_that_were_read_are_the_same_when_they_are_read_again(
-    form: str, written: list[Entry]
-) -> None:
+def test_exported_entries_read_back_equal(form: str, written: list[Entry]) -> None:
     known = read(array(*written))  # what a file cannot hold, such as lone surrogates, is gone from here on
     once = exported(form, *known)  # type: ignore[arg-type]
     assert read(once) == known
@@ -109,7 +107,7 @@ def test_entries_that_were_read_are_the_same_when_they_are_read_again(
 
 @forms
 @given(RECORD_BYTES)
-def test_whatever_the_reader_takes_can_be_exported(form: str, content: bytes) -> None:
+def test_any_readable_entry_can_be_exported(form: str, content: bytes) -> None:
     whole = [piece for piece in read(content) if isinstance(piece, Entry)]
     again = exported(form, *whole)
     assert read(again) == whole
@@ -117,20 +115,20 @@ def test_whatever_the_reader_takes_can_be_exported(form: str, content: bytes) ->
 
 
 @forms
-def test_nothing_in_it_acts_on_a_terminal(form: str) -> None:
+def test_control_characters_are_escaped(form: str) -> None:
     hostile = "\x1b[2J\x7f\x85\x9b\u202e"
     content = exported(form, entry(error_message=hostile, extra={hostile: hostile}))
     assert [character for character in hostile[:1] + hostile[4:] if character in content.decode()] == []
 
 
-def test_there_and_back_again_it_is_the_same_file(tmp_path: Path) -> None:
+def test_round_trip_gives_the_same_file(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "job.json", *failed_run())
     as_array = service_record("export", "--to", "array", "--from", path).out
     back = service_record("export", "--to", "jsonl", "--from", "-", stdin=as_array.encode()).out
     assert back.encode() == path.read_bytes()
 
 
-def test_entries_behind_the_array_of_a_writer_are_put_into_it(tmp_path: Path) -> None:
+def test_parked_entries_are_moved_into_the_array(tmp_path: Path) -> None:
     start, *others = failed_run()
     content = our_array(start, behind=others)
     (tmp_path / "job.json").write_bytes(content)
@@ -142,7 +140,7 @@ def test_entries_behind_the_array_of_a_writer_are_put_into_it(tmp_path: Path) ->
     assert "failed in stage second" in shown
 
 
-def test_several_services_become_a_file_each(tmp_path: Path) -> None:
+def test_each_service_has_its_file(tmp_path: Path) -> None:
     write_lines(tmp_path / "one.json", entry())
     write_array(tmp_path / "kube.let.json", upstream_entry())
     out = tmp_path / "new" / "out"
@@ -155,7 +153,7 @@ def test_several_services_become_a_file_each(tmp_path: Path) -> None:
     assert (out / "one.json").stat().st_mode & 0o007 == 0
 
 
-def test_only_the_services_that_were_named_are_exported(tmp_path: Path) -> None:
+def test_only_named_services_are_exported(tmp_path: Path) -> None:
     for name in ("one", "two", "three"):
         write_lines(tmp_path / f"{name}.json", entry(extra={"name": name}))
     answer = service_record("export", "--to", "jsonl", "two", "--from", tmp_path)
@@ -165,7 +163,7 @@ def test_only_the_services_that_were_named_are_exported(tmp_path: Path) -> None:
     assert "give --directory; there are: one, two" in answer.err
 
 
-def test_a_name_from_elsewhere_does_not_lead_out_of_the_directory(tmp_path: Path) -> None:
+def test_service_name_cannot_leave_the_directory(tmp_path: Path) -> None:
     stream = entry(extra={"service": "../../escaped"}).to_line()
     out = tmp_path / "a" / "b"
     answer = service_record("export", "--to", "jsonl", "--from", "-", "--directory", out, stdin=stream)
@@ -174,7 +172,7 @@ def test_a_name_from_elsewhere_does_not_lead_out_of_the_directory(tmp_path: Path
 
 
 @pytest.mark.parametrize("names", [("a.b", "a_b"), ("job", "taken")], ids=["same-name", "taken"])
-def test_where_one_file_cannot_be_made_none_is(tmp_path: Path, names: tuple[str, str]) -> None:
+def test_one_failed_file_prevents_all(tmp_path: Path, names: tuple[str, str]) -> None:
     source, out = tmp_path / "in", tmp_path / "out"
     source.mkdir()
     out.mkdir()
@@ -186,7 +184,7 @@ def test_where_one_file_cannot_be_made_none_is(tmp_path: Path, names: tuple[str,
     assert [(path.name, path.read_text()) for path in out.iterdir()] == [("taken.json", "precious")]
 
 
-def test_the_records_of_this_host_get_no_others_among_them(tmp_path: Path) -> None:
+def test_records_directory_is_refused_as_target(tmp_path: Path) -> None:
     (tmp_path / "live").mkdir()
     path = write_lines(tmp_path / "job.json", entry())
     arguments = "export", "--to", "jsonl", "--from", path, "--directory", tmp_path / "live"
@@ -197,7 +195,7 @@ def test_the_records_of_this_host_get_no_others_among_them(tmp_path: Path) -> No
 
 
 @forms
-def test_damaged_pieces_are_left_out_and_said_to_be(tmp_path: Path, form: str) -> None:
+def test_damaged_pieces_are_left_out_and_named(tmp_path: Path, form: str) -> None:
     path = write_lines(tmp_path / "job.json", entry(), b"{torn\x1b\n", entry(at=1), b"\0\0\0\n")
     answer = service_record("export", "--to", form, "--from", path)
     assert answer.status == 4
@@ -205,7 +203,7 @@ def test_damaged_pieces_are_left_out_and_said_to_be(tmp_path: Path, form: str) -
     assert answer.err == "job: 2 damaged pieces left out: line 2 (a damaged entry), line 4 (3 NUL bytes)\n"
 
 
-def test_much_damage_is_said_in_one_line(tmp_path: Path) -> None:
+def test_much_damage_is_one_line(tmp_path: Path) -> None:
     damage = [piece for _ in range(12) for piece in (b"oops\n", entry())]
     answer = service_record("export", "--to", "jsonl", "--from", write_lines(tmp_path / "job.json", *damage))
     assert answer.err.count("\n") == 1

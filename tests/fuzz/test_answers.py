@@ -96,7 +96,7 @@ def check(outcome: View) -> None:
 @with_seeds("answers/assisted", "said")
 @settings(max_examples=50)
 @given(OF_SERVICE)
-def test_each_call_of_the_reporter_comes_to_something_whatever_is_answered(said: bytes) -> None:
+def test_reporter_calls_survive_any_answer(said: bytes) -> None:
     with saying("answers: to a call of the reporter", said), service() as asked:
         check(asked.host())
         assert len(server.asked) <= AT_ONCE.tries
@@ -134,7 +134,7 @@ SAYS_SO: Final = (b" 401 ", b" 403 ", b" 404 ")
 
 @settings(max_examples=25)
 @given(st.lists(OF_SERVICE, min_size=1, max_size=4))
-def test_rounds_end_and_an_odd_answer_stops_none_of_the_later_ones(said: list[bytes]) -> None:
+def test_odd_answer_stops_no_later_round(said: list[bytes]) -> None:
     chosen = reporter_settings(uploads=4, uploads_per_boot=4)
     with saying("answers: to rounds of the reporter", *said), service() as asked:
         told = OverTheWire()
@@ -180,7 +180,7 @@ FORMS = st.sampled_from(["table", "wide", "json", "jsonl", "yaml", "html"])
 @with_seeds("answers/hosts", "said", form="wide")
 @settings(max_examples=40)
 @given(OF_HOSTS, FORMS)
-def test_hosts_are_listed_or_a_line_says_why_not(said: bytes, form: str) -> None:
+def test_hosts_lists_or_reports_one_error(said: bytes, form: str) -> None:
     with saying("answers: to hosts", said) as url, around() as directory:
         answer = asking(directory, "hosts", "--from", url, "-o", form)
         check_answer(answer, {0, 3})
@@ -189,7 +189,7 @@ def test_hosts_are_listed_or_a_line_says_why_not(said: bytes, form: str) -> None
 @with_seeds("answers/records", "first", second=b"", verb="show")
 @settings(max_examples=25)
 @given(OF_RECORDS, OF_RECORDS, st.sampled_from(["show", "export", "analyze"]))
-def test_records_are_read_or_a_line_says_why_not(first: bytes, second: bytes, verb: str) -> None:
+def test_reading_succeeds_or_reports_one_error(first: bytes, second: bytes, verb: str) -> None:
     more = ("--to", "jsonl") if verb == "export" else ()
     with saying("answers: to readers", first, second) as url, around() as directory:
         answer = asking(directory, verb, *more, "--from", collector(url))
@@ -200,7 +200,7 @@ def test_records_are_read_or_a_line_says_why_not(first: bytes, second: bytes, ve
 @with_seeds("answers/records", "first", second=b"")
 @settings(max_examples=25)
 @given(OF_RECORDS, OF_RECORDS)
-def test_records_are_shipped_or_it_is_said_that_they_are_not(first: bytes, second: bytes) -> None:
+def test_ship_succeeds_or_reports_the_failure(first: bytes, second: bytes) -> None:
     with saying("answers: to ship", first, second) as url, around() as directory:
         (directory / "records").mkdir()
         record = write_lines(directory / "records" / "bootkube.json", *failed_run())
@@ -214,7 +214,7 @@ def test_records_are_shipped_or_it_is_said_that_they_are_not(first: bytes, secon
 @with_seeds("answers/records", "first", second=b"")
 @settings(max_examples=25)
 @given(OF_RECORDS, OF_RECORDS)
-def test_a_round_goes_on_whatever_collectors_say_to_records(first: bytes, second: bytes) -> None:
+def test_round_continues_after_any_collector_answer(first: bytes, second: bytes) -> None:
     with saying("answers: to records of a round", first, second) as url, around() as directory:
         places = Places(directory / "host")
         places.records.mkdir(parents=True)

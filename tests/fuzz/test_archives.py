@@ -32,7 +32,7 @@ def opened(archive: bytes, limits: Limits | None = None) -> Bundle:
 
 @with_seeds("archives", "archive", limits=Limits())
 @given(ARCHIVES, LIMITS)
-def test_an_archive_is_read_within_its_limits(archive: bytes, limits: Limits) -> None:
+def test_archive_is_read_within_limits(archive: bytes, limits: Limits) -> None:
     with bounded("archives: read"):
         bundle = opened(archive, limits)
         kept = [len(one.data) for one in (*bundle.records.values(), *bundle.damaged.values())]
@@ -44,7 +44,7 @@ def test_an_archive_is_read_within_its_limits(archive: bytes, limits: Limits) ->
 
 
 @given(st.sampled_from(list(COMPRESSIONS)), st.lists(MEMBERS, max_size=4))
-def test_hostile_members_take_nothing_from_those_before_them(name: str, hostile: list[bytes]) -> None:
+def test_hostile_members_do_not_hide_earlier_ones(name: str, hostile: list[bytes]) -> None:
     with bounded("archives: with hostile members"):
         archive = tar(record("whole record", *failed_run()), *hostile)
         assert found(opened(COMPRESSIONS[name](archive)))["whole record"] == [
@@ -54,7 +54,7 @@ def test_hostile_members_take_nothing_from_those_before_them(name: str, hostile:
 
 @with_seeds("archives", "archive")
 @given(ARCHIVES)
-def test_what_was_read_can_be_packed_and_read_again(archive: bytes) -> None:
+def test_read_archive_can_be_repacked(archive: bytes) -> None:
     with bounded("archives: packed again"):
         bundle = opened(archive)
         again = BytesIO()
@@ -70,7 +70,7 @@ def test_what_was_read_can_be_packed_and_read_again(archive: bytes) -> None:
 
 @with_seeds("archives", "archive", limits=Limits())
 @given(ARCHIVES, LIMITS)
-def test_all_of_an_archive_is_copied_and_nothing_out_of_it(archive: bytes, limits: Limits) -> None:
+def test_copy_is_complete_and_stays_inside(archive: bytes, limits: Limits) -> None:
     left_out: list[LeftOut] = []
     with bounded("archives: copied"), around() as directory:
         copy = directory / "copy"
@@ -89,9 +89,7 @@ def test_all_of_an_archive_is_copied_and_nothing_out_of_it(archive: bytes, limit
 
 
 @given(ARCHIVES, COMMANDS, TERMINALS, st.sampled_from(["bundle", "-"]))
-def test_a_verb_answers_whatever_the_archive(
-    archive: bytes, command: list[str], terminal: Terminal, place: str
-) -> None:
+def test_verb_answers_any_archive(archive: bytes, command: list[str], terminal: Terminal, place: str) -> None:
     with bounded("archives: through the command line"), around() as directory:
         files = write_all(directory / "files", {"bundle": archive})
         there = place if place == "-" else str(files / place)

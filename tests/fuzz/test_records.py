@@ -27,7 +27,7 @@ def entries(content: bytes) -> list[Entry]:
 
 @with_seeds("records", "content")
 @given(RECORDS)
-def test_every_piece_has_its_line_and_every_entry_can_be_kept(content: bytes) -> None:
+def test_pieces_have_lines_and_entries_round_trip(content: bytes) -> None:
     with bounded("records: read"):
         pieces = list(read_entries(BytesIO(content)))
         numbers = [piece.line for piece in pieces if isinstance(piece, Malformed)]
@@ -41,7 +41,7 @@ def test_every_piece_has_its_line_and_every_entry_can_be_kept(content: bytes) ->
 
 
 @given(RECORDS | STREAMS, RECORDS, COMMANDS, TERMINALS, st.sampled_from(["job.json", "", "-"]))
-def test_a_verb_answers_whatever_the_records(
+def test_verb_answers_any_records(
     content: bytes, other: bytes, command: list[str], terminal: Terminal, place: str
 ) -> None:
     with bounded("records: through the command line"), around() as directory:
@@ -58,7 +58,7 @@ def test_a_verb_answers_whatever_the_records(
 
 @with_seeds("records", "content")
 @given(RECORDS)
-def test_what_is_saved_is_whole_and_is_all_that_was_whole(content: bytes) -> None:
+def test_salvage_keeps_exactly_the_whole_entries(content: bytes) -> None:
     assume(not is_packed(content))
     with bounded("records: saved"), around() as directory:
         records = write_all(directory / "records", {"job.json": content})
@@ -80,7 +80,7 @@ def test_what_is_saved_is_whole_and_is_all_that_was_whole(content: bytes) -> Non
     COMMANDS,
     TERMINALS,
 )
-def test_a_verb_answers_whatever_is_in_a_directory(
+def test_verb_answers_any_directory(
     files: dict[str, bytes], odd: dict[str, str], below: str, command: list[str], terminal: Terminal
 ) -> None:
     with bounded("records: in directories"), around() as directory:

@@ -19,7 +19,7 @@ from tests.fuzz.raw_requests import REQUESTS, understood
 TOKENS = st.sampled_from([*["admin"] * 6, "reader", "host web1", "group dc1", "enrolment", ""])
 
 
-def test_a_collector_answers_whatever_it_is_asked() -> None:
+def test_collector_answers_any_request() -> None:
     with at_work() as asked:
         cookie = signed_in(asked)
 
@@ -43,7 +43,7 @@ def test_a_collector_answers_whatever_it_is_asked() -> None:
         check(reply, asked)
 
 
-def test_a_collector_answers_or_hangs_up_whatever_comes_over_a_connection() -> None:
+def test_collector_survives_any_bytes() -> None:
     with TemporaryDirectory() as folder:
         chosen = CollectorSettings(data=Path(folder), port=0, rates=ANY, guesses=ANY, seconds=0.3)
         with served(chosen) as running:

@@ -76,9 +76,7 @@ def ended_when_it_serves() -> Iterator[None]:
 @example({"--proxy": ""}, b"")
 @example({"--proxy": "10.0.0.0/99"}, b"")
 @given(st.dictionaries(OPTIONS, TEXTS, min_size=1, max_size=2), st.binary(max_size=40) | STEP_FILES)
-def test_a_collector_serves_as_it_is_told_or_says_in_a_line_why_not(
-    options: dict[str, str], given_: bytes
-) -> None:
+def test_collector_starts_or_reports_one_error(options: dict[str, str], given_: bytes) -> None:
     with around() as directory, quiet(), walled(), ended_when_it_serves(), inside(directory / "out"):
         given = directory / "given"
         given.write_bytes(given_)
@@ -103,7 +101,7 @@ def test_a_collector_serves_as_it_is_told_or_says_in_a_line_why_not(
 @settings(max_examples=15)
 @with_seeds("steps", "file")
 @given(STEP_FILES)
-def test_steps_that_are_defined_can_be_reported_and_shown(file: bytes) -> None:
+def test_defined_steps_can_be_reported_and_shown(file: bytes) -> None:
     with around() as directory, bounded("settings: steps that are reported"):
         steps = directory / "steps.toml"
         steps.write_bytes(file)

@@ -72,7 +72,7 @@ def check_lines(faults: tuple[str, ...], root: Path) -> None:
 @with_seeds("settings", "file", credential=b"", token=b"x", variables={}, is_used=True)
 @with_seeds("settings", "credential", file=SERVICE.encode(), token=b"x", variables={}, is_used=True)
 @given(REPORTER_FILES, st.just(b"") | REPORTER_FILES, TOKENS, REPORTER_VARIABLES, ONE_IN_EIGHT)
-def test_each_bad_setting_of_the_reporter_is_a_line_and_the_rest_can_be_used(
+def test_bad_settings_are_one_line_each(
     file: bytes, credential: bytes, token: bytes, variables: dict[str, str], is_used: bool
 ) -> None:
     with bounded("settings: of the reporter"), around() as directory, walled():
@@ -102,7 +102,7 @@ def check_answer(answer: Watched, allowed: set[int]) -> None:
 
 @settings(max_examples=12)
 @given(REPORTER_FILES, REPORTER_VARIABLES)
-def test_a_rehearsal_ends_well_whatever_the_settings(file: bytes, variables: dict[str, str]) -> None:
+def test_dry_run_succeeds_with_any_settings(file: bytes, variables: dict[str, str]) -> None:
     with RawServer([whole([_VIEW])]) as server, around() as directory, walled():
         places = host_with(directory / "host", file, b"", b"raw-token")
         ids = {"CLUSTER_ID": ID, "INFRA_ENV_ID": ID, "HOST_ID": ID, "ASSISTED_SERVICE_URL": server.url}
@@ -121,7 +121,7 @@ def test_a_rehearsal_ends_well_whatever_the_settings(file: bytes, variables: dic
 @settings(max_examples=20)
 @with_seeds("settings", "file")
 @given(REPORTER_FILES)
-def test_settings_for_ignition_are_taken_or_refused_in_a_line(file: bytes) -> None:
+def test_ignition_settings_pass_or_are_one_error(file: bytes) -> None:
     with bounded("settings: given to ignition"), around() as directory:
         given = directory / "given.toml"
         given.write_bytes(file)
@@ -140,7 +140,7 @@ def test_settings_for_ignition_are_taken_or_refused_in_a_line(file: bytes) -> No
     st.just(b"") | st.binary(max_size=40) | st.just(b"-----BEGIN CERTIFICATE-----\nx\n"),
     st.booleans(),
 )
-def test_who_asks_a_collector_says_in_a_line_what_is_wrong_with_its_settings(
+def test_bad_client_settings_are_one_error(
     verb: list[str], url: str, token: bytes, bundle: bytes, is_variable: bool
 ) -> None:
     with bounded("settings: of a collector's clients"), around() as directory, walled():
@@ -164,7 +164,7 @@ def test_who_asks_a_collector_says_in_a_line_what_is_wrong_with_its_settings(
 
 @with_seeds("variables", "variables")
 @given(RECORDER_VARIABLES)
-def test_a_service_is_recorded_in_silence_whatever_its_environment(variables: bytes) -> None:
+def test_any_environment_is_recorded_silently(variables: bytes) -> None:
     with bounded("settings: of recording"), around() as directory, inside(directory):
         chosen = environment_of(variables)
         home = chosen.get("SERVICE_RECORDS_DIR", "")
@@ -186,7 +186,7 @@ def test_a_service_is_recorded_in_silence_whatever_its_environment(variables: by
 
 @with_seeds("steps", "file")
 @given(STEP_FILES)
-def test_steps_are_defined_or_refused_at_their_line(file: bytes) -> None:
+def test_bad_step_definitions_are_refused_with_line(file: bytes) -> None:
     with bounded("settings: definitions of steps"):
         text = file.decode(errors="replace")
         error = refusal_of(text)

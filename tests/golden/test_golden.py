@@ -37,7 +37,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("verb", sorted({arguments[0] for arguments in EXPECTED.values()}))
-def test_an_output_on_an_example_is_what_its_golden_file_has(verb: str) -> None:
+def test_output_equals_golden_file(verb: str) -> None:
     with Faults() as faults:
         for path, arguments in EXPECTED.items():
             if arguments[0] == verb:
@@ -51,7 +51,7 @@ def difference(path: Path, now: str) -> str:
     return "".join(difflib.unified_diff(*lines, str(path.relative_to(REPOSITORY)), "now"))
 
 
-def test_every_example_and_every_golden_file_is_one_that_is_made() -> None:
+def test_golden_files_match_the_list() -> None:
     kept = {f"docs/examples/{path.name}" for path in PLACE.iterdir() if path.suffix != ".md"}
     assert kept == set(sources().values())
     assert {path for path in GOLDEN.glob("*/*") if path.suffix != ".pyc"} == set(EXPECTED)
@@ -64,7 +64,7 @@ NOT_READING = {
 """Verbs that do something on a host, make something for one, or ask a collector; they show no records."""
 
 
-def test_every_verb_that_reads_has_a_golden_file_for_each_of_its_outputs() -> None:
+def test_reading_verbs_have_all_golden_files() -> None:
     golden = {arguments[0]: set[str]() for arguments in EXPECTED.values()}
     for arguments in EXPECTED.values():
         golden[arguments[0]].add(arguments[-1])
@@ -74,7 +74,7 @@ def test_every_verb_that_reads_has_a_golden_file_for_each_of_its_outputs() -> No
         assert set(choices(verb, "output")) <= golden[verb]
 
 
-def test_the_verbs_end_on_each_example_as_the_table_of_exit_codes_has_it() -> None:
+def test_exit_codes_equal_golden_table() -> None:
     assert EXIT_CODES.read_text() == exit_codes()
 
 
@@ -83,6 +83,6 @@ def test_page_of_examples_has_their_first_lines() -> None:
     assert f"<!-- examples -->\n{table()}\n<!-- /examples -->" in text, "make golden writes it"
 
 
-def test_the_page_of_the_examples_says_how_each_was_made() -> None:
+def test_page_of_examples_describes_each_host() -> None:
     text = (PLACE / "README.md").read_text()
     assert [name for name in sources() if f"\n- **{name}**" not in text] == []

@@ -329,7 +329,7 @@ def test_fields_decide_where_text_has_no_name(form: str) -> None:
     assert (b.facts.service_result, b.started) == ("dependency", None)
 
 
-def test_line_before_the_message_of_the_start_belongs_to_the_run() -> None:
+def test_line_before_start_message_belongs_to_run() -> None:
     """A process can log before systemd logs that it was started."""
     history = read(
         exported(

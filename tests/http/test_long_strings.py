@@ -38,6 +38,6 @@ def test_document_keeps_its_shape_and_short_strings(document: object, piece: int
 
 
 @given(st.binary(max_size=60).filter(lambda data: data.count(b'"') == 0))
-def test_text_without_quotes_comes_out_as_it_is(data: bytes) -> None:
+def test_text_without_quotes_is_unchanged(data: bytes) -> None:
     shortener = StringShortener(LONGEST)
     assert shortener.feed(data) + shortener.finish() == data

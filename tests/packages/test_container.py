@@ -43,11 +43,11 @@ def mounts() -> dict[str, str]:
     return found
 
 
-def test_every_key_is_known_to_the_first_podman_with_quadlet() -> None:
+def test_first_podman_with_quadlet_knows_each_key() -> None:
     assert {name for name, _ in values(QUADLET, "Container")} <= KEYS_OF_4_4
 
 
-def test_records_and_journal_are_read_only_and_what_it_writes_is_not() -> None:
+def test_records_and_journal_are_mounted_read_only() -> None:
     assert {path for path, mode in mounts().items() if mode == "rw"} == {
         "/etc",
         str(Places().state_directory),
@@ -57,13 +57,13 @@ def test_records_and_journal_are_read_only_and_what_it_writes_is_not() -> None:
     assert ("ReadOnly", "true") in values(QUADLET, "Container")
 
 
-def test_it_goes_behind_everything_else_as_the_unit_does() -> None:
+def test_container_has_the_priority_of_the_unit() -> None:
     ours = dict(values(QUADLET, "Service"))
     unit = dict(values(REPOSITORY / "units/boot-reporter.service", "Service"))
     assert {name: ours[name] for name in IN_COMMON} == {name: unit[name] for name in IN_COMMON}
 
 
-def test_it_has_the_capabilities_of_the_unit_and_runs_what_the_unit_runs() -> None:
+def test_container_has_capabilities_and_command_of_unit() -> None:
     container = dict(values(QUADLET, "Container"))
     unit = dict(values(REPOSITORY / "units/boot-reporter.service", "Service"))
     assert container["DropCapability"] == "all"
@@ -71,13 +71,13 @@ def test_it_has_the_capabilities_of_the_unit_and_runs_what_the_unit_runs() -> No
     assert unit["ExecStart"] == f"-/usr/local/bin/service-record {container['Exec']}"
 
 
-def test_it_leaves_the_host_to_the_executable_where_there_is_one() -> None:
+def test_container_does_nothing_beside_the_executable() -> None:
     assert ("ConditionPathExists", "!/usr/local/bin/service-record") in values(QUADLET, "Unit")
     unit = dict(values(REPOSITORY / "units/boot-reporter.service", "Unit"))
     assert unit["ConditionFileIsExecutable"] == "/usr/local/bin/service-record"
 
 
-def test_the_containerfile_builds_on_ubi_what_the_quadlet_runs() -> None:
+def test_containerfile_builds_the_image_of_the_quadlet() -> None:
     text = (REPOSITORY / "Containerfile").read_text()
     bases = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
     assert all(base == "scratch" or base.startswith("registry.access.redhat.com/ubi9/") for base in bases)
@@ -109,7 +109,7 @@ def generator(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_quadlet_makes_a_service_of_it(generator: Path, tmp_path: Path) -> None:
+def test_quadlet_generates_a_service(generator: Path, tmp_path: Path) -> None:
     units = tmp_path / "units"
     units.mkdir()
     shutil.copy(QUADLET, units)
@@ -124,7 +124,7 @@ def test_quadlet_makes_a_service_of_it(generator: Path, tmp_path: Path) -> None:
     assert "ExecStart=/usr/bin/podman run" in done.stdout
 
 
-def test_what_compose_starts_is_a_collector_that_finds_its_database_and_objects() -> None:
+def test_compose_collector_has_database_and_objects() -> None:
     composed = yaml.safe_load((REPOSITORY / "packages/container/compose.yaml").read_text())["services"]
     text = (REPOSITORY / "Containerfile").read_text()
     page = (REPOSITORY / "docs/collector-operation.md").read_text()

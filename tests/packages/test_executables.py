@@ -87,20 +87,20 @@ def run(root: Path, *arguments: str) -> Answer:
     return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def test_it_starts_and_says_its_version_and_its_verbs(root: Path) -> None:
+def test_executable_prints_version_and_verbs(root: Path) -> None:
     assert run(root, "--version").out == f"service-record, version {__version__}\n"
     helped = run(root, "--help")
     assert (helped.status, helped.err) == (0, "")
     assert {"analyze", "show", "report", "snippet"} <= set(re.findall(r"^  (\w+)", helped.out, re.MULTILINE))
 
 
-def test_it_shows_records(root: Path) -> None:
+def test_executable_shows_records(root: Path) -> None:
     shown = run(root, "show")
     assert (shown.status, shown.err) == (0, "")
     assert "cvo-bootstrap" in shown.out
 
 
-def test_it_says_what_a_round_would_report(root: Path) -> None:
+def test_executable_runs_a_dry_round(root: Path) -> None:
     (root / "etc/service-record").mkdir(parents=True)
     (root / "etc/service-record/reporter.toml").write_text('ship_to = ["/usb"]\n')
     told = run(root, "report", "--dry-run")
@@ -111,7 +111,7 @@ def test_it_says_what_a_round_would_report(root: Path) -> None:
 
 
 @architectures
-def test_it_is_of_its_architecture_and_needs_no_newer_glibc(architecture: str) -> None:
+def test_executable_has_architecture_and_glibc_limit(architecture: str) -> None:
     executable = MADE / f"service-record-{architecture}"
     header = subprocess.run(
         ["readelf", "--file-header", executable], capture_output=True, text=True, check=True
@@ -121,7 +121,7 @@ def test_it_is_of_its_architecture_and_needs_no_newer_glibc(architecture: str) -
     assert parsed("2.9") < OLDEST_GLIBC
 
 
-def test_the_checksums_are_those_of_both(tmp_path: Path) -> None:
+def test_checksums_cover_both_executables(tmp_path: Path) -> None:
     lines = (MADE / "SHA256SUMS").read_text().splitlines()
     sums = {f"service-record-{name}": MADE / f"service-record-{name}" for name in ROOTS}
     assert lines == [

@@ -96,7 +96,7 @@ def content(path: Path) -> bytes:
     return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
 
 
-def test_each_file_is_in_one_package_and_each_man_page_beside_its_program() -> None:
+def test_files_and_man_pages_are_in_one_package() -> None:
     assert sorted([*ITEMS[Package.SHIM], *ITEMS[Package.COMMAND]], key=lambda item: item.path) == list(
         contents([Option.SHIM, Option.REPORTER], LAYOUT, PAGES)
     )
@@ -110,7 +110,7 @@ def test_each_file_is_in_one_package_and_each_man_page_beside_its_program() -> N
 
 @needs_dpkg
 @pytest.mark.parametrize("debian", BOTH, indirect=True)
-def test_a_debian_package_has_its_files(tmp_path: Path, debian: Path) -> None:
+def test_debian_package_has_its_files(tmp_path: Path, debian: Path) -> None:
     run("dpkg-deb", "--extract", debian, tmp_path)
     package = package_of(debian)
     found = {
@@ -130,36 +130,32 @@ def test_a_debian_package_has_its_files(tmp_path: Path, debian: Path) -> None:
 
 @needs_dpkg
 @pytest.mark.parametrize("debian", BOTH, indirect=True)
-def test_a_debian_package_names_the_maintainer_of_pyproject(debian: Path) -> None:
+def test_debian_package_names_the_maintainer(debian: Path) -> None:
     (author,) = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["authors"]
     assert run("dpkg-deb", "--field", debian, "Maintainer") == f"{author['name']} <{author['email']}>\n"
 
 
 @needs_dpkg
 @pytest.mark.parametrize("debian", BOTH, indirect=True)
-def test_lintian_has_nothing_to_say_and_nothing_is_overridden(debian: Path) -> None:
+def test_lintian_passes_without_overrides(debian: Path) -> None:
     needs("lintian")
     assert run("lintian", "--allow-root", "--no-override", "--fail-on", "error,warning", debian) == ""
 
 
 @needs_dpkg
-def test_a_debian_package_is_the_same_each_time(tmp_path: Path, shim: Path) -> None:
+def test_debian_package_is_reproducible(tmp_path: Path, shim: Path) -> None:
     assert deb.build_shim(tmp_path).read_bytes() == shim.read_bytes()
 
 
 @needs_rpm
 @pytest.mark.slow
-def test_rpm_packages_are_the_same_each_time(
-    tmp_path: Path, fedora: dict[Package, Path], program: Path
-) -> None:
+def test_rpm_packages_are_reproducible(tmp_path: Path, fedora: dict[Package, Path], program: Path) -> None:
     again = rpm.build(tmp_path, program)
     assert [each.read_bytes() for each in again] == [each.read_bytes() for each in fedora.values()]
 
 
 @needs_dpkg
-def test_dpkg_installs_the_shim_into_a_root_and_removes_all_but_the_records(
-    tmp_path: Path, shim: Path
-) -> None:
+def test_dpkg_removes_all_but_the_records(tmp_path: Path, shim: Path) -> None:
     root, dpkg = empty_debian(tmp_path)
     before = files(root)
     run(*dpkg, "--install", shim)
@@ -179,7 +175,7 @@ def test_dpkg_installs_the_shim_into_a_root_and_removes_all_but_the_records(
 
 @needs_dpkg
 @pytest.mark.slow
-def test_both_debian_packages_record_and_show_with_what_they_depend_on(
+def test_debian_packages_work_with_their_dependencies(
     tmp_path: Path, shim: Path, command: Path, program: Path
 ) -> None:
     root, dpkg = empty_debian(tmp_path)
@@ -212,7 +208,7 @@ def test_both_debian_packages_record_and_show_with_what_they_depend_on(
 
 @needs_dpkg
 @pytest.mark.slow
-def test_the_reporters_unit_runs_the_program_of_its_package(tmp_path: Path, command: Path) -> None:
+def test_reporter_unit_runs_the_packaged_program(tmp_path: Path, command: Path) -> None:
     run("dpkg-deb", "--extract", command, tmp_path)
     unit = (tmp_path / "usr/lib/systemd/system/boot-reporter.service").read_text()
     programs = re.findall(r"^(?:ExecStart|ConditionFileIsExecutable)=(\S+)", unit, re.MULTILINE)
@@ -222,7 +218,7 @@ def test_the_reporters_unit_runs_the_program_of_its_package(tmp_path: Path, comm
 
 
 @pytest.mark.slow
-def test_only_a_library_that_is_there_is_left_out(tmp_path: Path, program: Path) -> None:
+def test_only_installed_libraries_are_left_out(tmp_path: Path, program: Path) -> None:
     with pytest.raises(StandaloneError, match=r"does not hold libnone\.so\.1"):
         leave_out("libnone.so.1", program, tmp_path / "made")
 
@@ -268,7 +264,7 @@ def files(root: Path) -> set[str]:
 
 @needs_rpm
 @pytest.mark.slow
-def test_the_rpm_packages_name_the_maintainer_of_pyproject(fedora: dict[Package, Path]) -> None:
+def test_rpm_packages_name_the_maintainer(fedora: dict[Package, Path]) -> None:
     (author,) = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["authors"]
     for package in fedora.values():
         assert query(package, "%{PACKAGER}") == f"{author['name']} <{author['email']}>"
@@ -277,7 +273,7 @@ def test_the_rpm_packages_name_the_maintainer_of_pyproject(fedora: dict[Package,
 @needs_rpm
 @pytest.mark.slow
 @pytest.mark.parametrize("package", Package)
-def test_an_rpm_package_has_its_files(package: Package, fedora: dict[Package, Path]) -> None:
+def test_rpm_package_has_its_files(package: Package, fedora: dict[Package, Path]) -> None:
     listed = query(fedora[package], "[%{FILENAMES} %{FILEMODES:octal} %{FILELINKTOS}\n]").splitlines()
     rows = [line.split(" ") for line in listed if not line.startswith("/usr/share/licenses/")]
     directories = {path: int(mode, 8) & 0o7777 for path, mode, _ in rows if stat.S_ISDIR(int(mode, 8))}
@@ -302,9 +298,7 @@ def test_rpmlint_finds_no_error(fedora: dict[Package, Path]) -> None:
 
 @needs_rpm
 @pytest.mark.slow
-def test_the_rpm_command_needs_the_glibc_of_its_executable(
-    program: Path, fedora: dict[Package, Path]
-) -> None:
+def test_rpm_requires_the_glibc_of_its_executable(program: Path, fedora: dict[Package, Path]) -> None:
     needed = query(fedora[Package.COMMAND], "[%{REQUIRENEVRS}\n]").splitlines()
     assert f"glibc >= {written(needs_of(program)[0].version)}" in needed
     assert f"service-record-shim = {__version__}" in needed
@@ -312,7 +306,7 @@ def test_the_rpm_command_needs_the_glibc_of_its_executable(
 
 @needs_rpm
 @pytest.mark.slow
-def test_rpm_installs_both_into_a_root_and_removes_them(tmp_path: Path, fedora: dict[Package, Path]) -> None:
+def test_rpm_installs_and_removes_both_packages(tmp_path: Path, fedora: dict[Package, Path]) -> None:
     if os.geteuid() != 0:
         pytest.skip("rpm wants to be root")
     root = tmp_path / "root"
@@ -333,7 +327,7 @@ def test_rpm_installs_both_into_a_root_and_removes_them(tmp_path: Path, fedora: 
 @pytest.mark.parametrize(
     ("versions_left", "told"), [(1, ""), (0, "--no-reload disable --now boot-reporter.timer\n")]
 )
-def test_rpm_disables_the_timer_with_the_last_version_and_not_with_an_upgrade(
+def test_rpm_disables_timer_only_on_removal(
     versions_left: int, told: str, tmp_path: Path, fedora: dict[Package, Path]
 ) -> None:
     script = query(fedora[Package.COMMAND], "%{PREUN}")

@@ -72,7 +72,7 @@ def test_damaged_executable_is_refused(host: Path) -> None:
     assert not (host / "usr/local/bin/service-record").exists()
 
 
-def test_host_with_neither_is_told_what_to_install(host: Path) -> None:
+def test_missing_python_and_executable_is_an_error(host: Path) -> None:
     for program in (host / "release").glob("service-record-*"):
         program.unlink()
 

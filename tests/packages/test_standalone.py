@@ -73,13 +73,13 @@ def inside(root: Path, *arguments: object) -> Answer:
     return run("unshare", "--mount", "--pid", "--fork", "sh", "-c", enter, root, *arguments)
 
 
-def test_it_is_at_most_25_mib_and_links_to_libc_alone(executable: Path) -> None:
+def test_executable_is_small_and_needs_only_libc(executable: Path) -> None:
     assert executable.stat().st_size <= MOST_BYTES
     linked = run("readelf", "--dynamic", executable).out
     assert set(re.findall(r"\(NEEDED\).*\[(.+)\]", linked)) <= {"libc.so.6", "libdl.so.2"}
 
 
-def test_make_says_which_glibc_it_needs_and_a_program_says_what_for(tmp_path: Path, executable: Path) -> None:
+def test_make_names_required_glibc_and_its_symbols(tmp_path: Path, executable: Path) -> None:
     parts = inside_of(executable, tmp_path)
     found = {
         version for part in parts for version in re.findall(rb"\0GLIBC_([0-9.]+)(?=\0)", part.read_bytes())
@@ -97,12 +97,12 @@ def test_make_says_which_glibc_it_needs_and_a_program_says_what_for(tmp_path: Pa
     assert parsed(newest) <= parsed(str(os.confstr("CS_GNU_LIBC_VERSION")).removeprefix("glibc "))
 
 
-def test_it_has_the_examples(executable: Path) -> None:
+def test_executable_has_the_examples(executable: Path) -> None:
     for example, services in {"example:failed-stage": 6, "example:upstream": 5}.items():
         assert run(executable, "show", example).out.startswith(f"{services} services: ")
 
 
-def test_it_is_not_made_for_hosts_whose_glibc_is_older(tmp_path: Path, executable: Path) -> None:
+def test_build_refuses_an_older_glibc(tmp_path: Path, executable: Path) -> None:
     parts = inside_of(executable, tmp_path)
     newest = needs(parts)[0]
     assert oldest_libc(parts, written(newest.version)) == written(newest.version)
@@ -110,7 +110,7 @@ def test_it_is_not_made_for_hosts_whose_glibc_is_older(tmp_path: Path, executabl
         oldest_libc(parts, "2.2")
 
 
-def test_it_starts_quickly(executable: Path) -> None:
+def test_executable_starts_quickly(executable: Path) -> None:
     taken = []
     for _ in range(5):
         began = time.monotonic()
@@ -119,7 +119,7 @@ def test_it_starts_quickly(executable: Path) -> None:
     assert statistics.median(taken) < MOST_SECONDS
 
 
-def test_what_it_does_not_hold_is_told_in_a_line(executable: Path) -> None:
+def test_missing_feature_is_one_error(executable: Path) -> None:
     for extra, *arguments in (
         ("otlp", "ship", "--to", "otlp+https://127.0.0.1:1"),
         ("triage", "triage", "."),
@@ -131,14 +131,14 @@ def test_what_it_does_not_hold_is_told_in_a_line(executable: Path) -> None:
         assert f"service-record[{extra}]" in answer.err
 
 
-def test_where_there_is_only_libc_it_says_what_is_wrong(bare: Path) -> None:
+def test_executable_analyzes_with_only_libc(bare: Path) -> None:
     answer = inside(bare, "analyze", "--from", "/records")
     assert (answer.status, answer.err) == (1, "")
     assert "bootkube in stage cvo-bootstrap" in answer.out
     assert "dns-no-such-name" in answer.out
 
 
-def test_where_there_is_only_libc_it_runs_a_round_and_stops_for_good(bare: Path) -> None:
+def test_executable_completes_reporting_with_only_libc(bare: Path) -> None:
     (bare / "var/log/openshift").mkdir(parents=True, exist_ok=True)
     shutil.copytree(EXAMPLE, bare / "var/log/openshift", dirs_exist_ok=True)
     (bare / "usb").mkdir(exist_ok=True)
@@ -157,7 +157,7 @@ def test_where_there_is_only_libc_it_runs_a_round_and_stops_for_good(bare: Path)
     assert (bare / "var/lib/service-record/reporter.stopped").exists()
 
 
-def test_it_bundles_and_delivers_what_the_checkout_does(tmp_path: Path, executable: Path) -> None:
+def test_executable_bundles_and_delivers_like_the_checkout(tmp_path: Path, executable: Path) -> None:
     bundled = run(executable, "bundle", "--redact", EXAMPLE, "-o", tmp_path / "bundle.tar.gz")
     assert bundled.status == 0, bundled.err
     with tarfile.open(tmp_path / "bundle.tar.gz") as archive:
@@ -174,16 +174,14 @@ def test_it_bundles_and_delivers_what_the_checkout_does(tmp_path: Path, executab
     assert "bootstrap-service-record.sh" in made.out
 
 
-def test_its_pages_are_those_of_the_checkout(executable: Path) -> None:
+def test_executable_has_the_pages_of_the_checkout(executable: Path) -> None:
     page = ("analyze", "--utc", "--output", "html", "--from", EXAMPLE)
     answer = run("env", "SOURCE_DATE_EPOCH=1795564800", executable, *page)
     assert (answer.status, answer.err) == (1, "")
     assert answer.out == service_record(*page, SOURCE_DATE_EPOCH="1795564800").out
 
 
-def test_nothing_is_unpacked_and_no_library_of_ours_is_given_to_its_children(
-    tmp_path: Path, executable: Path
-) -> None:
+def test_executable_unpacks_nothing_and_cleans_environment(tmp_path: Path, executable: Path) -> None:
     if shutil.which("strace") is None:
         pytest.skip("no strace")
     trace = tmp_path / "trace"

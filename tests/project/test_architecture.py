@@ -98,7 +98,7 @@ def is_pure(path: Path) -> bool:
     return any(re.search(r"\bPure\.$", text, re.MULTILINE) for text in texts)
 
 
-def test_nothing_is_loose_at_the_top() -> None:
+def test_modules_are_in_rooms() -> None:
     assert {path.name for path in PACKAGE.glob("*.py")} == LOOSE
 
 
@@ -110,11 +110,11 @@ def test_imports_between_rooms_point_one_way() -> None:
     assert not circle(needs)
 
 
-def test_no_modules_import_each_other_in_a_circle_not_even_within_functions() -> None:
+def test_modules_have_no_import_cycles() -> None:
     assert not circle(module_needs(PACKAGE))
 
 
-def test_a_circle_within_functions_is_seen(tmp_path: Path) -> None:
+def test_cycle_of_lazy_imports_is_detected(tmp_path: Path) -> None:
     house = tmp_path / "house"
     house.mkdir()
     (house / "__init__.py").touch()
@@ -124,7 +124,7 @@ def test_a_circle_within_functions_is_seen(tmp_path: Path) -> None:
     assert circle(module_needs(house)) == {"house.first", "house.second"}
 
 
-def test_evidence_imports_nothing_of_the_diagnosis() -> None:
+def test_evidence_does_not_import_diagnosis() -> None:
     wrong = [
         f"{name_of(path)}: {name}"
         for path in (PACKAGE / "diagnosis/evidence").glob("*.py")
@@ -134,7 +134,7 @@ def test_evidence_imports_nothing_of_the_diagnosis() -> None:
     assert not wrong
 
 
-def test_nobody_imports_the_command_line() -> None:
+def test_no_room_imports_the_command_line() -> None:
     assert not [name_of(path) for path in MODULES if room_of(path) != "cli" and "cli" in rooms_imported(path)]
 
 
@@ -168,7 +168,7 @@ def test_pages_are_made_in_one_way() -> None:
     assert not [name_of(path) for path in MODULES if any("etree" in name for name in imported(path))]
 
 
-def test_threads_of_the_collector_are_one_class_but_for_those_that_the_page_names() -> None:
+def test_collector_threads_have_one_class() -> None:
     making = {
         name_of(path).removesuffix(".py")
         for path in MODULES
@@ -179,7 +179,7 @@ def test_threads_of_the_collector_are_one_class_but_for_those_that_the_page_name
     assert making == set(re.findall(r"`(collector/\w+/\w+)`", section("Threads of the collector")))
 
 
-def test_nothing_imports_the_tests_and_the_package_no_testing() -> None:
+def test_package_does_not_import_tests_or_testing() -> None:
     others = [REPOSITORY / name for name in ("testing", "bench", "demo", "examples", "packages")]
     forbidden = {path: {"tests"} for folder in others for path in folder.rglob("*.py")}
     forbidden |= {path: {"tests", "testing"} for path in MODULES}
@@ -192,7 +192,7 @@ def test_nothing_imports_the_tests_and_the_package_no_testing() -> None:
     assert not wrong
 
 
-def test_what_calls_itself_pure_imports_no_way_out() -> None:
+def test_pure_modules_do_no_input_or_output() -> None:
     wrong = [
         f"{name_of(path)}: {door}"
         for path in MODULES
@@ -209,7 +209,7 @@ def test_rooms_that_compute_are_pure() -> None:
         assert is_pure(PACKAGE / module), module
 
 
-def test_every_module_and_every_type_has_a_name_of_its_own() -> None:
+def test_module_and_type_names_are_unique() -> None:
     modules = Counter(path.stem if path.name != "__init__.py" else path.parent.name for path in MODULES)
     types = Counter(
         node.name for path in MODULES for node in parsed(path).body if isinstance(node, ast.ClassDef)
@@ -218,7 +218,7 @@ def test_every_module_and_every_type_has_a_name_of_its_own() -> None:
     assert not twice | {name for name, times in types.items() if times > 1}
 
 
-def test_a_recorded_service_does_not_load_what_it_may_never_need() -> None:
+def test_recording_loads_few_modules() -> None:
     program = f"""
 import sys
 sys.path.append({str(PACKAGE.parent)!r})
@@ -234,7 +234,7 @@ print(*sys.modules)
     assert unneeded.isdisjoint(done.stdout.split())
 
 
-def test_showing_does_not_load_what_only_judging_needs() -> None:
+def test_show_does_not_load_the_diagnosis() -> None:
     program = """
 import sys
 from service_record.cli import main
@@ -260,7 +260,7 @@ print(*sys.modules)
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_verb_loads_no_library_that_it_does_not_use(verb: str, unneeded: set[str], tmp_path: Path) -> None:
+def test_verbs_load_only_their_libraries(verb: str, unneeded: set[str], tmp_path: Path) -> None:
     program = """
 import sys
 from service_record.cli import main
@@ -273,7 +273,7 @@ print(*sys.modules, file=sys.stderr)
     assert unneeded.isdisjoint(done.stderr.decode().split())
 
 
-def test_plain_records_in_a_directory_load_nothing_that_only_damage_and_archives_need(tmp_path: Path) -> None:
+def test_plain_records_load_few_modules(tmp_path: Path) -> None:
     program = f"""
 import sys
 from service_record.cli import main
@@ -287,7 +287,7 @@ print(*sys.modules)
     assert "service_record.record.layout" in loaded
 
 
-def test_the_page_on_the_architecture_has_every_room_with_modules_that_exist() -> None:
+def test_architecture_page_lists_rooms_and_modules() -> None:
     rooms = {
         folder.relative_to(PACKAGE).as_posix(): folder
         for marker in (*PACKAGE.glob("*/__init__.py"), *PACKAGE.glob("*/*/__init__.py"))
@@ -306,7 +306,7 @@ def test_the_page_on_the_architecture_has_every_room_with_modules_that_exist() -
     assert not [path for path in paths if not any((PACKAGE / file).exists() for file in (f"{path}.py", path))]
 
 
-def test_the_page_on_the_architecture_draws_the_imports_that_there_are() -> None:
+def test_architecture_page_draws_the_imports() -> None:
     drawing = re.sub(r",\n +", ", ", section("Imports point one way"))
     drawn = {
         room: set(needs.split(", ")) if needs else set()
@@ -320,7 +320,7 @@ def test_the_page_on_the_architecture_draws_the_imports_that_there_are() -> None
     assert not [room for room in drawn for need in drawn[room] if places.index(need) > places.index(room)]
 
 
-def test_the_page_on_dependencies_names_every_module_that_uses_jsonlines() -> None:
+def test_dependencies_page_names_modules_using_jsonlines() -> None:
     page = (PACKAGE.parent / "docs" / "project" / "dependencies.md").read_text()
     section = page.partition("## Where jsonlines is used")[2].partition("\n| where |")[0]
     users = {
@@ -331,7 +331,7 @@ def test_the_page_on_dependencies_names_every_module_that_uses_jsonlines() -> No
     assert users == set(re.findall(r"`(service_record/\S+\.py)`", section))
 
 
-def test_recording_imports_nothing_but_the_standard_library() -> None:
+def test_recording_imports_only_the_standard_library() -> None:
     program = """
 import sys
 before = set(sys.modules)

@@ -26,14 +26,14 @@ def of_class(name: str) -> list[ET.Element]:
     return [each for each in DRAWN.iter() if name in each.get("class", "").split()]
 
 
-def test_every_line_has_its_name_and_no_name_stands_upon_another() -> None:
+def test_line_labels_do_not_overlap() -> None:
     assert [each.text for each in of_class("name")] == list(NAMES)
     heights = sorted(float(each.get("y", "0")) for each in of_class("name"))
     apart = [below - above for above, below in pairwise(heights)]
     assert min(apart) >= NAME_HEIGHT - 0.1
 
 
-def test_every_point_is_within_the_axes_and_nothing_at_all_is_left_of_the_least() -> None:
+def test_points_are_within_the_axes() -> None:
     places = [(float(each.get("cx", "0")), float(each.get("cy", "0"))) for each in of_class("dot")]
     assert len(places) == 8
     assert all(x <= X_MAX and y >= Y_MIN for x, y in places)
@@ -41,13 +41,13 @@ def test_every_point_is_within_the_axes_and_nothing_at_all_is_left_of_the_least(
     assert places[1][0] - places[0][0] == pytest.approx(places[2][0] - places[1][0])
 
 
-def test_a_dark_page_has_colours_of_its_own() -> None:
+def test_plots_have_dark_colours() -> None:
     light, dark = PLOT.svg().split("prefers-color-scheme: dark")
     for text in (light, dark):
         assert len(re.findall(r"\.line\.c\d+ { stroke", text)) >= len(NAMES)
 
 
-def test_the_page_shows_every_plot_that_is_drawn() -> None:
+def test_page_shows_each_plot() -> None:
     drawn = {path.name for path in PLOTS.glob("*.svg")}
     shown = set(re.findall(r"]\(performance/([a-z]+\.svg)\)", PAGE.read_text()))
     assert drawn == shown

@@ -69,7 +69,7 @@ def test_actions_are_pinned_by_hash(workflow: Path) -> None:
     assert not [each for each in actions if not re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40}", each)]
 
 
-def test_a_release_is_attested_with_the_rights_that_this_takes() -> None:
+def test_release_has_attestation_permissions() -> None:
     release = yaml.safe_load((REPOSITORY / ".github/workflows/release.yml").read_text())
     (job,) = release["jobs"].values()
 
@@ -91,7 +91,7 @@ def test_commit_hooks_use_installed_programs() -> None:
         assert os.access(REPOSITORY / hook["entry"].split()[0], os.X_OK)
 
 
-def test_the_changelog_has_the_version_and_its_day() -> None:
+def test_changelog_has_version_and_date() -> None:
     assert f"\n## {__version__} - {RELEASED}\n" in (REPOSITORY / "CHANGELOG.md").read_text()
 
 
@@ -102,7 +102,7 @@ def released(tree: Path) -> str:
     return answer.stderr
 
 
-def test_a_release_refuses_what_was_not_made_ready(tmp_path: Path) -> None:
+def test_unprepared_release_is_refused(tmp_path: Path) -> None:
     def git(*arguments: str) -> None:
         who = ("-c", "user.name=N", "-c", "user.email=n@example.com")
         subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True)
@@ -125,7 +125,7 @@ def test_a_release_refuses_what_was_not_made_ready(tmp_path: Path) -> None:
     assert f"the tag v{__version__} exists" in released(tmp_path)
 
 
-def test_the_frozen_words_are_there_and_no_other_is_promised() -> None:
+def test_stability_page_lists_the_frozen_names() -> None:
     """docs/stability.md. A word that is new is added here; one that goes takes a major version."""
     assert set(service_record.__all__) == FROZEN_NAMES
     assert set(VERBS) == FROZEN_VERBS

@@ -37,7 +37,7 @@ def rows() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("lock", LOCKS)
-def test_what_is_asked_for_is_locked_within_its_range(lock: str) -> None:
+def test_locked_versions_are_within_bounds(lock: str) -> None:
     pins = dependencies.locked(REPOSITORY / f"requirements/{lock}.txt")
     wanted = asked_for(lock)
     wrong = [name for name, each in wanted.items() if not each.specifier.contains(pins.get(name, "0"))]
@@ -45,21 +45,21 @@ def test_what_is_asked_for_is_locked_within_its_range(lock: str) -> None:
 
 
 @pytest.mark.parametrize("lock", LOCKS)
-def test_every_locked_library_has_its_hashes(lock: str) -> None:
+def test_locked_libraries_have_hashes(lock: str) -> None:
     text = (REPOSITORY / f"requirements/{lock}.txt").read_text()
     pins = re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE)[1:]
     assert len(pins) > len(asked_for(lock))
     assert [pin for pin in pins if "    --hash=sha256:" not in pin] == []
 
 
-def test_every_library_that_is_named_has_a_row_with_its_reason() -> None:
+def test_libraries_have_a_row_with_reason() -> None:
     told = rows()
     assert {name: told[name][2] for name in asked_for("dev")} == {
         name: dependencies.reasons()[name] for name in asked_for("dev")
     }
 
 
-def test_the_page_tells_what_the_installed_libraries_say_of_themselves() -> None:
+def test_dependencies_page_matches_installed_libraries() -> None:
     """What is installed in another version than is locked has no say; sizes differ between platforms."""
     shipped = dependencies.direct(
         "runtime", "reporter", "collector", "notices", "triage", "dask", "otlp", "mcp"
@@ -73,7 +73,7 @@ def test_the_page_tells_what_the_installed_libraries_say_of_themselves() -> None
         assert same, f"{told[name]} is {cells}: make dependencies"
 
 
-def test_what_is_installed_with_ours_has_a_licence_that_allows_it() -> None:
+def test_licences_of_libraries_are_allowed() -> None:
     shipped = dependencies.direct(
         "runtime", "reporter", "collector", "notices", "triage", "dask", "otlp", "mcp"
     )
@@ -92,7 +92,7 @@ def test_what_is_installed_with_ours_has_a_licence_that_allows_it() -> None:
     ],
     ids=["clean", "known", "no answer"],
 )
-def test_the_audit_is_clean_only_when_each_library_was_judged(
+def test_audit_fails_for_an_unchecked_library(
     tmp_path: Path, said: str, its_status: int, status: int, told: str
 ) -> None:
     for directory in (".ci", "requirements"):

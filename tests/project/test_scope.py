@@ -10,11 +10,11 @@ TEXT = PAGE.read_text()
 PICTURE = PAGE.with_name("scope.svg")
 
 
-def test_nothing_is_wrong_with_the_page() -> None:
+def test_scope_page_is_consistent() -> None:
     assert faults(TEXT) == []
 
 
-def test_the_picture_is_on_the_page_and_has_colours_for_dark_pages() -> None:
+def test_scope_picture_has_dark_colours() -> None:
     assert f"]({PICTURE.name})" in TEXT
     ET.parse(PICTURE)
     light, dark = (
@@ -24,5 +24,5 @@ def test_the_picture_is_on_the_page_and_has_colours_for_dark_pages() -> None:
     assert light == dark != set()
 
 
-def test_the_readme_leads_to_the_page() -> None:
+def test_readme_links_to_scope() -> None:
     assert "](docs/project/scope.md)" in (REPOSITORY / "README.md").read_text()

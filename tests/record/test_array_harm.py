@@ -125,7 +125,7 @@ def test_what_cannot_be_copied_is_not_written_over(
 @pytest.mark.parametrize(
     "limit", ["-f 0", "-f 1", "-f 2", "-f 4", "-S -f 3", "-n 5", "-n 6", "-n 8", "-n 12"]
 )
-def test_a_limit_of_the_shell_harms_no_service(bash: Bash, service: str, limit: str, tmp_path: Path) -> None:
+def test_shell_limits_are_harmless(bash: Bash, service: str, limit: str, tmp_path: Path) -> None:
     limited = f"ulimit {limit}\n{service}"
 
     recorded = run(bash, limited, tmp_path)

@@ -80,7 +80,7 @@ KEY_RULES = {
 }
 
 
-def test_a_call_is_taken_with_the_key_that_its_kind_of_authentication_asks_for() -> None:
+def test_call_needs_key_of_its_authentication() -> None:
     with Faults() as faults:
         for name, rule in KEY_RULES.items():
             rules = AssistedRules(auth_type=rule.auth_type)
@@ -106,7 +106,7 @@ STORED: list[tuple[str, dict[str, Any], int, str]] = [
 ]
 
 
-def test_words_that_cannot_be_stored_are_a_500() -> None:
+def test_unstorable_text_is_500() -> None:
     for info, state, status, reason in STORED:
         rules = AssistedRules()
         for name, value in state.items():
@@ -128,7 +128,7 @@ UPLOADS = {
 }
 
 
-def test_an_upload_is_answered_by_the_rules_of_logs() -> None:
+def test_upload_answers_follow_the_rules() -> None:
     with Faults() as faults:
         for query, status in UPLOADS.items():
             with faults.of(query):
@@ -145,7 +145,7 @@ def test_an_upload_is_answered_by_the_rules_of_logs() -> None:
     assert must_be(Told, upload(rules, host)).status == 404
 
 
-def test_logs_of_a_host_that_failed_are_collecting_for_two_minutes_unless_somebody_completes_them() -> None:
+def test_collecting_logs_time_out_after_two_minutes() -> None:
     rules = AssistedRules()
     host = rules.add_host(status="error")
     upload(rules, host)
@@ -155,7 +155,7 @@ def test_logs_of_a_host_that_failed_are_collecting_for_two_minutes_unless_somebo
     assert host.logs_info == "timeout"
 
 
-def test_an_event_that_is_too_long_is_dropped_in_silence() -> None:
+def test_long_event_is_dropped_silently() -> None:
     rules = AssistedRules()
     event = {"severity": "info", "event_time": "1970-01-01T00:00:00Z"}
     for size in (4096, 4097):
@@ -166,7 +166,7 @@ def test_an_event_that_is_too_long_is_dropped_in_silence() -> None:
 # On the network
 
 
-def test_a_form_may_come_in_chunks_and_one_without_the_file_is_answered_by_nobody() -> None:
+def test_chunked_form_needs_its_file() -> None:
     with AssistedServer() as server:
         host = server.rules.add_host()
         target = f"{BASE_PATH}/v2/clusters/{host.cluster_id}/logs?logs_type=host&host_id={host.id}"
@@ -203,7 +203,7 @@ def override(rules: AssistedRules, host: Host, text: str, key: str = "") -> int:
     ).status
 
 
-def test_an_override_of_a_host_is_ignition_of_two_versions_and_an_empty_one_removes_it() -> None:
+def test_host_override_accepts_two_versions_or_empty() -> None:
     for text, status in OVERRIDES.items():
         rules = AssistedRules()
         host = rules.add_host(ignition_config_overrides="before")
@@ -211,7 +211,7 @@ def test_an_override_of_a_host_is_ignition_of_two_versions_and_an_empty_one_remo
         assert host.ignition_config_overrides == (text if status == 201 else "before")
 
 
-def test_an_override_of_the_discovery_image_has_room_for_256_kib_and_an_empty_one_changes_nothing() -> None:
+def test_discovery_override_is_limited_to_256_kib() -> None:
     rules = AssistedRules()
     infra_env = rules.add_infra_env()
     large = json.loads(CONFIG)
@@ -222,7 +222,7 @@ def test_an_override_of_the_discovery_image_has_room_for_256_kib_and_an_empty_on
         assert infra_env.ignition_config_override == CONFIG
 
 
-def test_overrides_are_a_users_business() -> None:
+def test_overrides_need_a_user_key() -> None:
     rules = AssistedRules(auth_type="rhsso")
     host = rules.add_host()
     keys = (rules.user_key, "", "another")

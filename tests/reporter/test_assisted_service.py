@@ -421,7 +421,7 @@ def test_tries_and_limits_are_documented() -> None:
 # Headers and URLs
 
 
-def test_requests_of_a_round_share_an_id_and_have_no_agent_version(server: AssistedServer) -> None:
+def test_requests_of_a_round_share_an_id(server: AssistedServer) -> None:
     talk = client(server)
     talk.host()
     talk.complete_logs()
@@ -486,7 +486,7 @@ def test_retry_after_is_obeyed(server: AssistedServer) -> None:
     assert time.monotonic() - begin >= 1
 
 
-def test_retry_after_beyond_the_budget_is_left_to_the_next_round(server: AssistedServer) -> None:
+def test_long_retry_after_waits_for_next_round(server: AssistedServer) -> None:
     server.fail(Says(503, headers={"Retry-After": "900"}))
     assert client(server).complete_logs() == Answered(503, retry_after=900.0)
     assert len(server.journal) == 1

@@ -38,7 +38,7 @@ def said(directory: Path, stream: str | None) -> str:
     return path.read_text()
 
 
-def test_lines_for_a_journal_that_does_not_answer_have_their_priority(tmp_path: Path) -> None:
+def test_lines_without_a_journal_have_priorities(tmp_path: Path) -> None:
     assert said(tmp_path, "FILE") == "<3>first\n<4>second\\x1b[2J\\x0aline\n<5>third\n<6>fourth\n"
 
 

@@ -823,7 +823,7 @@ def test_day_two_verdict_is_sent_with_stage_done() -> None:
 
 
 @pytest.mark.parametrize(("status", "is_sent"), [("installed", True), ("installing-in-progress", False)])
-def test_verdict_is_sent_with_stage_done_once_the_host_is_installed(status: str, is_sent: bool) -> None:
+def test_verdict_of_installed_host_has_stage_done(status: str, is_sent: bool) -> None:
     view = replace(WITH_LOGS, stage="Done", status=status)
     plan = Case(state=with_bundle(TOLD, WRONG), evidence=WRONG, view=view).plan()
     assert some(plan.stop).name == "installed"

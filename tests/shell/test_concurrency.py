@@ -43,7 +43,7 @@ def stages_of(entries: list[Entry]) -> Counter[str]:
 
 
 @pytest.mark.slow
-def test_every_entry_of_many_writers_is_there_once_and_whole(tmp_path: Path) -> None:
+def test_concurrent_writers_lose_no_entry(tmp_path: Path) -> None:
     prepare(tmp_path)
 
     with writers(tmp_path, [f"w{n}" for n in range(WRITERS)], ENTRIES) as running:
@@ -61,7 +61,7 @@ def test_every_entry_of_many_writers_is_there_once_and_whole(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_killed_writers_tear_at_most_the_entry_that_they_were_writing(tmp_path: Path) -> None:
+def test_killed_writers_tear_at_most_one_entry(tmp_path: Path) -> None:
     prepare(tmp_path)
     chance = random.Random(20261121)
 
@@ -86,7 +86,7 @@ def test_killed_writers_tear_at_most_the_entry_that_they_were_writing(tmp_path: 
 
 @needs_strace
 @pytest.mark.parametrize("bash", bashes(), ids=str)
-def test_a_long_entry_is_one_write_where_blocks_are_small(bash: Bash, tmp_path: Path) -> None:
+def test_long_entry_is_one_write(bash: Bash, tmp_path: Path) -> None:
     """In more than one, another writer's may come between."""
     (tmp_path / "tried").mkdir()
     tried = ["unshare", "--mount", "sh", "-ec", SMALL_BLOCKS]

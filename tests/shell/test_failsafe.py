@@ -47,7 +47,7 @@ def run_pytest(directory: Path, cases: str) -> subprocess.CompletedProcess[str]:
         pytest.param("", 5, "no tests ran", id="no case at all is no success"),
     ],
 )
-def test_the_test_run_tells_how_the_cases_ended(tmp_path: Path, cases: str, status: int, said: str) -> None:
+def test_run_reports_case_results(tmp_path: Path, cases: str, status: int, said: str) -> None:
     run = run_pytest(tmp_path, cases)
 
     assert said in run.stdout

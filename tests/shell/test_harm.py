@@ -41,7 +41,7 @@ def assert_whole(completed: Completed, torn: int = 0) -> None:
 @each_bash
 @each_service
 @pytest.mark.parametrize("obstacle", OBSTACLES.values(), ids=OBSTACLES)
-def test_an_obstacle_in_the_place_of_the_record_harms_no_service(
+def test_obstacle_in_place_of_record_is_harmless(
     bash: Bash, service: str, obstacle: Callable[[Path], None], tmp_path: Path
 ) -> None:
     obstacle(tmp_path / "records")
@@ -53,7 +53,7 @@ def test_an_obstacle_in_the_place_of_the_record_harms_no_service(
 @each_bash
 @each_service
 @pytest.mark.parametrize("limit", ["-f 0", "-f 1", "-S -f 0", "-n 5", "-n 8", "-n 11", "-n 12", "-n 13"])
-def test_a_limit_of_the_shell_harms_no_service(bash: Bash, service: str, limit: str, tmp_path: Path) -> None:
+def test_shell_limits_are_harmless(bash: Bash, service: str, limit: str, tmp_path: Path) -> None:
     limited = f"ulimit {limit}\n{service}"
 
     recorded = run_script(bash, limited, tmp_path)
@@ -64,7 +64,7 @@ def test_a_limit_of_the_shell_harms_no_service(bash: Bash, service: str, limit: 
 
 @each_bash
 @each_service
-def test_a_service_without_descriptors_runs_on(bash: Bash, service: str, tmp_path: Path) -> None:
+def test_service_without_descriptors_continues(bash: Bash, service: str, tmp_path: Path) -> None:
     """With four, bash itself cannot redirect, and says so: neither can the shim hide what bash says."""
     limited = f"ulimit -n 4\n{service}"
 
@@ -78,9 +78,7 @@ def test_a_service_without_descriptors_runs_on(bash: Bash, service: str, tmp_pat
 @each_service
 @needs_mount
 @pytest.mark.parametrize("entries", range(6))
-def test_a_file_system_that_is_full_after_some_entries_harms_no_service(
-    bash: Bash, service: str, entries: int, tmp_path: Path
-) -> None:
+def test_full_file_system_is_harmless(bash: Bash, service: str, entries: int, tmp_path: Path) -> None:
     """The file's last block has room for so many entries of some 300 bytes; the next is torn."""
     room = 300 * entries + 10
 
@@ -92,7 +90,7 @@ def test_a_file_system_that_is_full_after_some_entries_harms_no_service(
 
 @each_bash
 @needs_mount
-def test_what_a_full_file_system_swallowed_is_counted_once_there_is_room(bash: Bash, tmp_path: Path) -> None:
+def test_entries_lost_to_full_disk_are_counted(bash: Bash, tmp_path: Path) -> None:
     fill = 'head -c 4096 /dev/zero >>"records/service.json" 2>/dev/null\n'
     lost = "record_service_stage_start lost\nrecord_service_stage_success\nrm records/ballast\n"
 
@@ -127,7 +125,7 @@ def ended_without_on_a_full_file_system(bash: Bash, service: str) -> Completed:
 
 @needs_strace
 @pytest.mark.parametrize(("bash", "service", "error"), FAILING_WRITES.values(), ids=FAILING_WRITES)
-def test_a_write_that_fails_harms_no_service(bash: Bash, service: str, error: str, tmp_path: Path) -> None:
+def test_failed_write_is_harmless(bash: Bash, service: str, error: str, tmp_path: Path) -> None:
     """Each write to the record in turn fails, alone and with all that follow, until a run makes fewer."""
     for turn in count(1):
         alone, failed = run_with_failing_writes(bash, service, tmp_path / f"{turn}", f"{error}:when={turn}")

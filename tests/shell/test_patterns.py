@@ -68,7 +68,7 @@ def place(entry: Entry) -> tuple[int, str, str]:
     return int(line), function, Path(path).stem
 
 
-def test_bootkube_is_a_success_of_one_attempt_although_it_sources_the_shim_twice(host: BootstrapHost) -> None:
+def test_bootkube_sourcing_twice_is_one_attempt(host: BootstrapHost) -> None:
     assert host.run("bootkube") == 0
 
     assert story(host.entries("bootkube")) == [
@@ -85,7 +85,7 @@ def test_bootkube_is_a_success_of_one_attempt_although_it_sources_the_shim_twice
     assert upstream.attempts("bootkube") == 1
 
 
-def test_bootkube_fails_in_the_stage_and_at_the_line_in_which_it_does(host: BootstrapHost) -> None:
+def test_bootkube_failure_has_stage_and_line(host: BootstrapHost) -> None:
     assert host.run("bootkube", FAIL_AT="render-api") == FAILED
 
     judgement = host.read_by_upstream().judge("bootkube")
@@ -94,7 +94,7 @@ def test_bootkube_fails_in_the_stage_and_at_the_line_in_which_it_does(host: Boot
     assert place(host.entries("bootkube")[-1]) == (line_of("bootkube", "render-$1"), "render", "bootkube")
 
 
-def test_bootkube_succeeds_at_its_second_attempt_without_the_stages_of_the_first(host: BootstrapHost) -> None:
+def test_second_bootkube_attempt_skips_done_stages(host: BootstrapHost) -> None:
     host.run("bootkube", FAIL_AT="render-api")
     time.sleep(1)  # as systemd waits before a restart: bash 4.4 records whole seconds
 
@@ -107,7 +107,7 @@ def test_bootkube_succeeds_at_its_second_attempt_without_the_stages_of_the_first
     assert upstream.attempts("bootkube") == 2
 
 
-def test_a_stage_that_one_function_opens_and_its_caller_leaves_open_fails_with_the_script(
+def test_stage_left_open_fails_with_the_script(
     host: BootstrapHost,
 ) -> None:
     """And its message is what was said last: what the script gathers before it exits."""
@@ -124,7 +124,7 @@ def test_a_stage_that_one_function_opens_and_its_caller_leaves_open_fails_with_t
     assert place(host.entries("bootkube")[-1]) == (line_of("bootkube", "exit "), "main", "bootkube")
 
 
-def test_a_stage_of_a_sourced_file_that_fails_in_vain_leaves_the_service_a_success(
+def test_handled_stage_failure_keeps_service_success(
     host: BootstrapHost,
 ) -> None:
     assert host.run("bootkube", FAIL_AT="API_URL") == 0
@@ -137,9 +137,7 @@ def test_a_stage_of_a_sourced_file_that_fails_in_vain_leaves_the_service_a_succe
     assert (judgement.starts, judgement.successful) == (1, True)
 
 
-def test_records_that_a_service_gathers_in_its_own_stage_end_in_that_stage(
-    host: BootstrapHost, tmp_path: Path
-) -> None:
+def test_gathered_own_record_ends_in_open_stage(host: BootstrapHost, tmp_path: Path) -> None:
     """So upstream calls bootkube failed, and knows of no stage in which."""
     assert host.run("bootkube", IN_PLACE="yes") == 0
 
@@ -149,7 +147,7 @@ def test_records_that_a_service_gathers_in_its_own_stage_end_in_that_stage(
     assert host.read_by_upstream().judge("bootkube") == SUCCEEDED
 
 
-def test_a_loop_that_tries_again_without_a_pause_has_a_stage_for_each_try(host: BootstrapHost) -> None:
+def test_retry_loop_has_a_stage_per_try(host: BootstrapHost) -> None:
     assert host.run("release-image", "release-image-download", FAIL_AT="pull", FAIL_TIMES="20") == 0
 
     told = story(host.entries("release-image"))
@@ -161,7 +159,7 @@ def test_a_loop_that_tries_again_without_a_pause_has_a_stage_for_each_try(host: 
     assert upstream.attempts("release-image") == 1
 
 
-def test_the_first_service_that_upstream_judges_is_to_blame_before_bootkube(host: BootstrapHost) -> None:
+def test_upstream_blames_earlier_service_before_bootkube(host: BootstrapHost) -> None:
     assert host.run("release-image", "release-image-download", FAIL_AT="inspect") == FAILED
 
     upstream = host.read_by_upstream()
@@ -169,7 +167,7 @@ def test_the_first_service_that_upstream_judges_is_to_blame_before_bootkube(host
     assert upstream.complaint() == "release-image failed"
 
 
-def test_a_service_without_stages_is_recorded_with_its_end(host: BootstrapHost) -> None:
+def test_service_without_stages_has_an_end(host: BootstrapHost) -> None:
     assert host.run("crio-configure") == 0
     assert host.read_by_upstream().judge("crio-configure") == SUCCEEDED
 
@@ -179,7 +177,7 @@ def test_a_service_without_stages_is_recorded_with_its_end(host: BootstrapHost) 
     assert judgement.last_error.endswith("podman: error: pause-image failed")
 
 
-def test_a_pre_command_and_its_service_share_a_record(host: BootstrapHost) -> None:
+def test_pre_command_and_service_share_a_record(host: BootstrapHost) -> None:
     assert host.run("kubelet", "kubelet-pause-image") == 0
     assert host.run("kubelet") == 0
 
@@ -194,7 +192,7 @@ def test_a_pre_command_and_its_service_share_a_record(host: BootstrapHost) -> No
     assert upstream.judge("kubelet") == SUCCEEDED
 
 
-def test_a_pre_command_that_fails_is_the_error_of_a_service_that_never_started(host: BootstrapHost) -> None:
+def test_failed_pre_command_is_the_service_error(host: BootstrapHost) -> None:
     assert host.run("kubelet", "kubelet-pause-image", FAIL_AT="pause-image") == FAILED
 
     upstream = host.read_by_upstream()
@@ -204,7 +202,7 @@ def test_a_pre_command_that_fails_is_the_error_of_a_service_that_never_started(h
     assert upstream.entries("kubelet")[-1]["precommand"] == "kubelet-pause-image"
 
 
-def test_a_service_ends_as_the_child_ends_that_it_runs_in_the_foreground(host: BootstrapHost) -> None:
+def test_service_ends_like_its_foreground_child(host: BootstrapHost) -> None:
     assert host.run("kubelet", FAIL_AT="run-kubelet") == FAILED
 
     (_, end) = host.entries("kubelet")
@@ -214,14 +212,14 @@ def test_a_service_ends_as_the_child_ends_that_it_runs_in_the_foreground(host: B
     assert (judgement.starts, judgement.successful) == (1, False)
 
 
-def test_commands_that_fail_unheeded_are_not_recorded(host: BootstrapHost) -> None:
+def test_ignored_failures_are_not_recorded(host: BootstrapHost) -> None:
     assert host.run("approve-csr", FAIL_AT="clusterversion", FAIL_TIMES="3") == 0
 
     assert story(host.entries("approve-csr")) == ["service start", "service end success"]
     assert host.read_by_upstream().judge("approve-csr") == SUCCEEDED
 
 
-def test_stages_that_a_function_opens_and_closes_are_recorded_as_they_wait(host: BootstrapHost) -> None:
+def test_stages_within_functions_are_recorded(host: BootstrapHost) -> None:
     assert host.run("progress", "report-progress", FAIL_AT="get", FAIL_TIMES="5") == 0
 
     assert story(host.entries("progress")) == [
@@ -241,16 +239,14 @@ def test_stages_that_a_function_opens_and_closes_are_recorded_as_they_wait(host:
         pytest.param("--reboot", "reboot", id="the last stage"),
     ],
 )
-def test_each_stage_of_an_installation_can_be_the_one_that_failed(
-    host: BootstrapHost, failing: str, stage: str
-) -> None:
+def test_any_installation_stage_can_fail(host: BootstrapHost, failing: str, stage: str) -> None:
     assert host.run("install-to-disk", FAIL_AT=failing) == FAILED
 
     judgement = host.read_by_upstream().judge("install-to-disk")
     assert (judgement.successful, judgement.failing_stage) == (False, stage)
 
 
-def test_the_words_of_a_unit_that_sh_runs_are_recorded(host: BootstrapHost) -> None:
+def test_sh_command_of_a_unit_is_recorded(host: BootstrapHost) -> None:
     assert host.run("chown-gatewayd-key") == 0
     assert host.read_by_upstream().judge("chown-gatewayd-key") == SUCCEEDED
 
@@ -260,13 +256,13 @@ def test_the_words_of_a_unit_that_sh_runs_are_recorded(host: BootstrapHost) -> N
     assert judgement.last_error.endswith("podman: error: chown failed")
 
 
-def test_a_host_on_which_all_goes_well_gives_upstream_nothing_to_say(host: BootstrapHost) -> None:
+def test_upstream_reports_nothing_for_healthy_host(host: BootstrapHost) -> None:
     run_everything(host)
 
     assert host.read_by_upstream().complaint() is None
 
 
-def test_a_host_whose_bootkube_fails_is_told_with_the_stage(host: BootstrapHost) -> None:
+def test_upstream_names_failed_bootkube_stage(host: BootstrapHost) -> None:
     host.run("release-image", "release-image-download")
     host.run("bootkube", FAIL_AT="start-cluster")
 
@@ -295,7 +291,7 @@ def test_jq_reads_what_is_recorded_exported_and_packed(host: BootstrapHost, tmp_
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="to be somebody else takes root")
-def test_a_user_gathers_arrays_who_is_root_only_to_copy_them(bash: Bash) -> None:
+def test_user_gathers_arrays_with_root_copy(bash: Bash) -> None:
     """As upstream does: user core looks for the records and packs the copies, root copies."""
     with TemporaryDirectory() as place:
         directory = Path(place)
@@ -320,7 +316,7 @@ def as_user(*command: str | Path) -> bytes:
 
 
 @pytest.mark.parametrize("begun", [array(upstream_entry()), b"[]\n"], ids=["with an entry", "empty"])
-def test_a_record_that_upstream_began_stays_an_array(bash: Bash, begun: bytes, tmp_path: Path) -> None:
+def test_array_begun_by_upstream_stays_an_array(bash: Bash, begun: bytes, tmp_path: Path) -> None:
     host = BootstrapHost(tmp_path, bash, "lines")
     host.records.mkdir()
     (host.records / "bootkube.json").write_bytes(begun)

@@ -51,7 +51,7 @@ LIMITS = {
 
 
 @pytest.mark.parametrize(("limits", "answer"), LIMITS.values(), ids=LIMITS)
-def test_each_group_up_to_the_root_is_asked(
+def test_parent_control_groups_are_read(
     limits: Mapping[str, tuple[str, int]], answer: str, group: Path, tmp_path: Path
 ) -> None:
     own = tmp_path / group.parent.name / group.name

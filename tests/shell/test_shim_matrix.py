@@ -18,7 +18,7 @@ PAGE = Path(__file__).parents[2] / "docs/project/shim-matrix.md"
     [(name, bash) for name in NAMES for bash in (every_bash() if name == "endings" else bashes())],
     ids=str,
 )
-def test_each_case_is_recorded_as_in_the_table(bash: Bash, dimension: str) -> None:
+def test_cases_are_recorded_as_in_the_table(bash: Bash, dimension: str) -> None:
     """A version of bash that the table does not have is checked for false records only."""
     found = outcomes(bash, dimension)
     lines = list(map(str, found))

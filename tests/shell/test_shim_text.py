@@ -18,14 +18,14 @@ def test_lines_are_narrow() -> None:
     assert [line for line in LINES if len(line) > MAX_COLUMNS] == []
 
 
-def test_its_contents_are_its_sections_in_order() -> None:
+def test_contents_list_the_sections_in_order() -> None:
     sections = [found[1] for line in LINES if (found := re.fullmatch(r"# --- (.+?) -+", line)) is not None]
     listed = [line.removeprefix("#   ") for line in LINES if line.startswith("#   ")]
     assert [each for each in listed if each in sections] == sections
     assert sections[0] == "The public API"
 
 
-def test_second_half_is_kept_from_its_first_line() -> None:
+def test_failure_half_is_found_by_its_first_line() -> None:
     """With a wrong distance, bash would parse the whole file at sourcing."""
     [(number, distance)] = [
         (number, int(found[1]))
@@ -51,12 +51,12 @@ def test_call_needs_only_the_first_lines_of_the_failure_file() -> None:
     assert failure[number].startswith("# --- 1. exit")
 
 
-def test_no_function_stands_twice() -> None:
+def test_functions_are_defined_once() -> None:
     functions = sorted(found[1] for line in LINES if (found := re.match(r"(\w+)\(\) \{", line)) is not None)
     assert [one for one, other in pairwise(functions) if one == other] == []
 
 
-def test_every_variable_that_is_expanded_without_a_default_is_declared() -> None:
+def test_variables_expanded_without_default_are_declared() -> None:
     """Under `set -u`, another one would end the service."""
     text = "\n".join(line for line in LINES if not line.lstrip().startswith("#"))
     expanded = set(re.findall(r"\$\{?#?(__sr_\w+)(?![\w:+-])(?!\[\w+\][:+-])", text))

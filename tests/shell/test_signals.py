@@ -284,7 +284,7 @@ def test_fatal_signal_while_sourcing_is_no_success(
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("bash", every_bash(), ids=str)
 @pytest.mark.parametrize(("before", "signal_name"), [("", "TERM"), ("trap 'exit 5' USR1", "USR1")])
-def test_service_that_ends_while_its_record_is_created_has_its_umask(
+def test_service_ending_at_record_creation_has_umask(
     bash: Bash, before: str, signal_name: str, tmp_path: Path
 ) -> None:
     text = CREATES.format(before=f"{before}\n[[ -e /sourcing ]] || :")

@@ -35,7 +35,7 @@ def came_of(files: dict[str, bytes]) -> dict[str, str]:
     return {row["name"]: f"{row['status']} {row.get('reason', '')}" for row in rows}
 
 
-def test_what_is_gathered_inside_is_what_is_gathered_outside(tmp_path: Path) -> None:
+def test_sandbox_does_not_change_gathered_files(tmp_path: Path) -> None:
     machine = Machine(tmp_path, wants=("multi-user.target", "dbus.socket"))
     machine.program("service-record", PROGRAM)
     machine.program("podman", PODMAN)

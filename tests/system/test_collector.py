@@ -61,7 +61,7 @@ journalctl --unit=collector --output=cat | grep -c '"level": "error"' || true
 
 
 @pytest.mark.skipif(postgresql.programs() is None, reason="no PostgreSQL is installed")
-def test_the_unit_serves_on_postgresql_over_a_restart_a_kill_and_an_orderly_end(machine: Machine) -> None:
+def test_unit_on_postgresql_survives_restart_and_kill(machine: Machine) -> None:
     programs = postgresql.programs()
     python = "/opt/python/bin/python3"
     if sys.base_prefix.startswith("/usr"):

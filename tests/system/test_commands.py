@@ -101,7 +101,7 @@ def test_unstarted_service_is_recorded_without_process(machine: Machine) -> None
     assert run.facts.service_result == "exit-code"
 
 
-def test_a_service_whose_program_is_missing_is_recorded(machine: Machine) -> None:
+def test_service_with_missing_program_is_recorded(machine: Machine) -> None:
     (run,) = machine.runs("missing")
 
     assert machine.phases("missing") == ["service start", "service end"]

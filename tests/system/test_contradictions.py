@@ -162,7 +162,7 @@ def test_end_that_agrees_with_systemd_stays(machine: Machine, name: str) -> None
     assert len(ends) == case.ends
 
 
-def test_a_condition_that_is_not_met_leaves_no_record(machine: Machine) -> None:
+def test_unmet_condition_leaves_no_record(machine: Machine) -> None:
     assert "unmet" not in machine.records.services()
 
 

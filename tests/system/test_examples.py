@@ -33,7 +33,7 @@ def verdict(source: str) -> dict[str, object]:
         if name not in TOO_LONG
     ],
 )
-def test_an_example_made_anew_has_the_same_cause(name: str, tmp_path: Path) -> None:
+def test_remade_example_has_the_same_cause(name: str, tmp_path: Path) -> None:
     make(name, tmp_path)
 
     (made,) = tmp_path.iterdir()

@@ -103,9 +103,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         pytest.param("named", "■ stopped: bootkube.service is not active, and systemd knows of no", 0),
     ],
 )
-def test_the_verdict_knows_what_systemd_knows(
-    answers: dict[str, str], name: str, line: str, status: int
-) -> None:
+def test_verdict_agrees_with_systemd(answers: dict[str, str], name: str, line: str, status: int) -> None:
     first, *rest = answers[name].splitlines()
     assert first.startswith(line)
     assert f"= {status}" in rest

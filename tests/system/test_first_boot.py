@@ -48,7 +48,7 @@ def test_systemd_runs_it_once_and_it_removes_itself(machine: Machine) -> None:
     ]
 
 
-def test_the_unit_is_one_to_systemd(tmp_path: Path, machine: Machine) -> None:
+def test_systemd_loads_the_unit(tmp_path: Path, machine: Machine) -> None:
     (machine.observed / "post").write_text(post(nobody()))
     said = machine.boot(
         f"bash /observed/post\nsystemd-analyze verify --man=no /{UNIT} 2>&1\n"

@@ -93,7 +93,7 @@ def test_poor_host_causes_no_failure(machine: Machine, name: str) -> None:
     assert [each for each in collectors if each["status"] in {"failed", "timed-out", "cut"}] == []
 
 
-def test_what_every_host_has_is_given(whole: Gathered) -> None:
+def test_facts_of_any_host_are_gathered(whole: Gathered) -> None:
     of_systemd = ("failed-units", "unit-status", "unit-properties", "jobs", "units", "unit-files", "boots")
     of_journal = ("journal-bootkube", "journal-kubelet", "journal")
     of_network = ("reachability", "ip-addr", "sockets")
@@ -103,7 +103,7 @@ def test_what_every_host_has_is_given(whole: Gathered) -> None:
     assert whole.statuses(*of_systemd, *of_journal, *of_network, *of_disks, *others) == {"given"}
 
 
-def test_what_the_host_does_not_have_is_absent(whole: Gathered) -> None:
+def test_missing_facts_are_absent(whole: Gathered) -> None:
     names = (
         "crictl-ps",
         "container-logs",
@@ -123,7 +123,7 @@ def test_unfinished_boot_has_no_timings(whole: Gathered) -> None:
     assert "Id=kubelet.service" in whole.text("bootstrap/systemd/unit-times.txt")
 
 
-def test_a_failed_unit_has_its_status_and_its_journal(whole: Gathered) -> None:
+def test_failed_unit_has_status_and_journal(whole: Gathered) -> None:
     assert "kubelet.service" in whole.text("failed-units.txt")
     assert "status=3" in whole.text("unit-status/kubelet.service.txt")
     assert "the node has no address" in whole.text("unit-status/kubelet.service.log")
@@ -148,14 +148,14 @@ def test_bundle_has_the_records_of_the_host(machine: Machine, whole: Gathered) -
         assert gathered == [entry.to_json() for entry in machine.entries(service)]
 
 
-def test_without_a_network_that_is_what_is_told(whole: Gathered) -> None:
+def test_missing_network_is_reported(whole: Gathered) -> None:
     told = whole.text("bootstrap/network/reachability.txt")
 
     assert "https://api.cluster.example:6443\n  name     " in told
     assert "  connect  192.0.2.1: Network is unreachable" in told
 
 
-def test_after_a_cursor_only_what_is_new_is_given(whole: Gathered, news: Gathered) -> None:
+def test_only_entries_after_the_cursor_are_gathered(whole: Gathered, news: Gathered) -> None:
     assert "said after the cursor" not in whole.text("bootstrap/journals/journal.log")
     assert "said after the cursor" in news.text("bootstrap/journals/journal.log")
     assert "the node has no address" not in news.text("bootstrap/journals/journal.log")

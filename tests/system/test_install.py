@@ -61,7 +61,7 @@ def output(machine: Machine) -> list[str]:
     return machine.boot(SCENARIO).splitlines()
 
 
-def test_systemd_knows_at_once_what_came_and_what_went(machine: Machine, output: list[str]) -> None:
+def test_install_and_uninstall_reload_systemd(machine: Machine, output: list[str]) -> None:
     stops = [line for line in output if line.startswith("{ path=")]
     assert len(stops) == 2
     assert all(stop.startswith("{ path=/usr/bin/timeout ;") for stop in stops)
@@ -98,11 +98,11 @@ def test_uninstall_collects_what_root_left_in_the_inbox(machine: Machine, output
     ]
 
 
-def test_a_service_that_knows_nothing_of_it_is_recorded(machine: Machine, output: list[str]) -> None:
+def test_unaware_service_is_recorded(machine: Machine, output: list[str]) -> None:
     (run,) = machine.runs("killed")
     assert (run.outcome, run.facts.signal) == (Outcome.FAILURE, "KILL")
     assert (machine.records.directory / "killed.json").read_text().startswith("[")
 
 
-def test_afterwards_the_host_is_as_it_was(output: list[str]) -> None:
+def test_uninstall_restores_the_running_host(output: list[str]) -> None:
     assert output[-1] == "as it was", output

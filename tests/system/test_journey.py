@@ -164,7 +164,7 @@ def on_the_disk(root: Path, text: str) -> bool:
     return found.returncode == 0
 
 
-def test_a_host_without_python_has_none(host: DebianMachine) -> None:
+def test_host_has_no_python(host: DebianMachine) -> None:
     names = ("python*", "libpython*", "pypy*")
     found = {path for name in names for path in host.disk.rglob(name)}
     assert {path for path in found if path.is_file()} == set()

@@ -14,7 +14,7 @@ def said(shared_machine: Machine) -> dict[str, tuple[Answer, str]]:
 
 
 @pytest.mark.parametrize("name", LIVES)
-def test_show_and_analyze_say_what_a_life_came_to(said: dict[str, tuple[Answer, str]], name: str) -> None:
+def test_show_and_analyze_state_the_outcome(said: dict[str, tuple[Answer, str]], name: str) -> None:
     life = LIVES[name]
     answer, shown = said[name]
     if not life.word:

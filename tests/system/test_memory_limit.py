@@ -54,7 +54,7 @@ def test_memory_limit_kill_is_a_failure(machine: Machine, limit: str) -> None:
     assert run.facts.service_result == limit
 
 
-def test_a_kill_by_the_oom_daemon_is_called_so(machine: Machine) -> None:
+def test_kill_by_oomd_is_named(machine: Machine) -> None:
     machine.python_service("greedy", MARKED)
     machine.drop_in("greedy")
     machine.boot("start greedy; rest greedy")

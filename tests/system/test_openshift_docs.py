@@ -81,7 +81,7 @@ def recorded(said: list[str], shared_machine: Machine) -> Path:
     return shared_machine.records.directory.with_name("observed") / "recorded"
 
 
-def test_the_commands_put_our_shim_there_and_upstreams_back(said: list[str]) -> None:
+def test_commands_replace_and_restore_upstream_shim(said: list[str]) -> None:
     assert said == [
         "555 /usr/local/bin/bootstrap-service-record.sh",
         "755 /var/log/openshift",
@@ -104,7 +104,7 @@ def test_exit_helper_closes_run_of_upstream_shim(
     assert UpstreamReader.of_gathered(recorded).judge("bootkube").starts == 2
 
 
-def test_upstreams_shim_goes_on_with_every_record_of_ours(said: list[str], machine: Machine) -> None:
+def test_upstream_shim_continues_our_records(said: list[str], machine: Machine) -> None:
     upstream = UpstreamReader.of_gathered(machine.records.directory)
 
     units = ("release-image", "approve-csr", "progress")

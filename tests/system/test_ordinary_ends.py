@@ -182,7 +182,7 @@ def test_doubled_service_suffix_has_one_record(machine: Machine) -> None:
     assert [e.stage for e in machine.entries("aware_service") if e.phase == "stage end"] == ["work"]
 
 
-def test_shutdown_is_the_request_where_the_host_goes_down(machine: Machine) -> None:
+def test_shutdown_of_host_is_the_request(machine: Machine) -> None:
     run = machine.runs("restarted")[1]
 
     assert (run.outcome, run.facts.stop_request) == (Outcome.STOPPED, "shutdown")

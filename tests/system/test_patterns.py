@@ -80,13 +80,13 @@ def test_each_unit_has_only_its_record(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("unit", STARTED_ONCE)
-def test_a_unit_that_was_started_once_is_one_attempt(upstream: UpstreamReader, unit: str) -> None:
+def test_unit_started_once_is_one_attempt(upstream: UpstreamReader, unit: str) -> None:
     assert upstream.judge(unit).starts == 1
     assert upstream.attempts(unit) == 1
 
 
 @pytest.mark.parametrize("unit", ENDED_WELL)
-def test_a_unit_that_ended_well_is_a_success(upstream: UpstreamReader, unit: str) -> None:
+def test_successful_unit_is_a_success(upstream: UpstreamReader, unit: str) -> None:
     assert upstream.judge(unit).successful
 
 
@@ -107,7 +107,7 @@ def test_stop_in_a_stage_is_a_failure_to_upstream(upstream: UpstreamReader, mach
     assert machine.runs("stopped")[0].in_stage == "api-bootstrap"
 
 
-def test_a_service_that_systemd_stopped_is_no_success(upstream: UpstreamReader, machine: Machine) -> None:
+def test_stopped_unit_is_no_success(upstream: UpstreamReader, machine: Machine) -> None:
     assert not upstream.judge("kubelet").successful
     assert [entry.signal for entry in service_ends(machine, "kubelet")][-1] == "TERM"
 
@@ -124,7 +124,7 @@ def test_script_of_a_pre_command_records_as_its_unit(machine: Machine) -> None:
     assert told.count("service end") == 1
 
 
-def test_every_entry_of_an_attempt_names_the_same_invocation(machine: Machine) -> None:
+def test_entries_of_an_attempt_share_the_invocation(machine: Machine) -> None:
     for unit in UNITS:
         invocations = {entry.invocation_id for entry in machine.entries(unit)}
         assert len(invocations) == (2 if unit == "bootkube" else 1), unit

@@ -38,7 +38,7 @@ def test_verdict_names_it_before_any_record(machine: Machine) -> None:
     assert "verdict: interrupted: service in stage work: the host went down meanwhile" in found
 
 
-def test_the_next_boot_shows_what_was_interrupted(machine: Machine) -> None:
+def test_next_boot_shows_interrupted_services(machine: Machine) -> None:
     shown = machine.boot("""
         touch /observed/second-boot
         start service; rest service

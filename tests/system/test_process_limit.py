@@ -73,7 +73,7 @@ def seconds(machine: Machine, name: str) -> float:
 
 
 @pytest.mark.parametrize("layout", ["lines", "array"])
-def test_a_failure_at_the_limit_is_recorded_as_ever(
+def test_failure_at_process_limit_is_recorded(
     machine: Machine, settings: tuple[str, ...], layout: str
 ) -> None:
     run = booted(machine, "full", FILL + FAIL, *settings, f"Environment=SERVICE_RECORDS_LAYOUT={layout}")
@@ -84,7 +84,7 @@ def test_a_failure_at_the_limit_is_recorded_as_ever(
     assert seconds(machine, "full") < 10
 
 
-def test_what_cannot_be_recorded_at_the_limit_is_counted(machine: Machine, settings: tuple[str, ...]) -> None:
+def test_entries_lost_at_process_limit_are_counted(machine: Machine, settings: tuple[str, ...]) -> None:
     """An entry whose directory is missing needs mkdir, for which there is no process."""
     directory = f"Environment=SERVICE_RECORDS_DIR={DIRECTORY}"
     machine.bash_service("losing", f"{ENTER}rm -r {DIRECTORY}\n{FILL}{LOSE}", *settings, directory)

@@ -54,7 +54,7 @@ def machine(shared_machine: Machine) -> Machine:
     return shared_machine
 
 
-def test_the_unit_gives_the_service_its_name(machine: Machine) -> None:
+def test_unit_name_is_the_service_name(machine: Machine) -> None:
     assert machine.phases("good") == [
         "service start",
         *("stage start first", "stage end first"),
@@ -63,7 +63,7 @@ def test_the_unit_gives_the_service_its_name(machine: Machine) -> None:
     ]
 
 
-def test_an_exception_is_recorded_with_its_line_and_journal(machine: Machine) -> None:
+def test_exception_has_line_and_journal(machine: Machine) -> None:
     (run,) = machine.runs("failing")
 
     assert (run.outcome, run.in_stage) == (Outcome.FAILURE, "fetch")

@@ -60,7 +60,7 @@ def machine(shared_machine: Machine) -> Machine:
     return shared_machine
 
 
-def test_every_stage_is_recorded_with_its_tries(machine: Machine) -> None:
+def test_stages_are_recorded_with_their_tries(machine: Machine) -> None:
     assert machine.phases("at-top-level") == [
         "service start",
         *("stage start render", "stage end render"),
@@ -70,7 +70,7 @@ def test_every_stage_is_recorded_with_its_tries(machine: Machine) -> None:
     ]
 
 
-def test_the_third_stage_fails_at_that_very_line(machine: Machine) -> None:
+def test_third_stage_fails_at_its_line(machine: Machine) -> None:
     (run,) = machine.runs("at-top-level")
 
     assert (run.outcome, run.in_stage) == (Outcome.FAILURE, "apply")
@@ -79,7 +79,7 @@ def test_the_third_stage_fails_at_that_very_line(machine: Machine) -> None:
     assert run.facts.command == "ls /manifests"
 
 
-def test_within_a_function_the_stack_leads_to_that_line(machine: Machine) -> None:
+def test_stack_leads_to_line_in_function(machine: Machine) -> None:
     (run,) = machine.runs("in-function")
 
     path = "/usr/local/bin/in-function.sh"

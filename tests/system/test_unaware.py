@@ -56,30 +56,30 @@ def shown(shared_machine: Machine) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "name", ["daemon", "oneshot", "of-many@1", "of-many@2", "dotted_name", "waiting", "prepared", "again"]
 )
-def test_it_is_running_until_it_ends(shown: dict[str, Any], name: str) -> None:
+def test_service_is_running_until_its_end(shown: dict[str, Any], name: str) -> None:
     assert shown["now"][name]["outcome"] == "running"
     assert shown["after"][name]["outcome"] in {"stopped", "success"}
     assert len(shown["after"][name]["runs"]) == len(shown["now"][name]["runs"])
 
 
-def test_the_run_before_it_is_told_too(shown: dict[str, Any]) -> None:
+def test_previous_run_is_shown(shown: dict[str, Any]) -> None:
     runs = shown["now"]["again"]["runs"]
 
     assert [(run["attempt"], run["outcome"]) for run in runs] == [(1, "stopped"), (2, "running")]
 
 
-def test_a_service_that_records_itself_is_one_run(shown: dict[str, Any]) -> None:
+def test_self_recording_service_is_one_run(shown: dict[str, Any]) -> None:
     (run,) = shown["now"]["aware"]["runs"]
 
     assert (run["outcome"], run["inStage"]) == ("running", "work")
     assert run["recorder"].startswith("bash/")
 
 
-def test_what_is_over_is_not_running(shown: dict[str, Any]) -> None:
+def test_ended_service_is_not_running(shown: dict[str, Any]) -> None:
     assert shown["now"]["over"]["outcome"] == "success"
 
 
-def test_it_is_found_by_its_name(shown: dict[str, Any]) -> None:
+def test_service_is_found_by_name(shown: dict[str, Any]) -> None:
     assert "daemon running" in shown["named"]
 
 

@@ -174,7 +174,7 @@ def test_nothing_is_left_in_the_inbox(machine: Machine) -> None:
     assert (machine.observed / "left").read_text() == ""
 
 
-def test_the_journal_says_that_stages_could_not_be_recorded(machine: Machine) -> None:
+def test_journal_reports_unrecorded_stages(machine: Machine) -> None:
     journal = (machine.observed / "journal").read_text()
 
     assert "hidden.service ran as user 65534 and may not see" in journal

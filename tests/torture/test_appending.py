@@ -14,14 +14,14 @@ each_append = pytest.mark.parametrize("append", APPENDS, ids=str)
 
 
 @each_append
-def test_a_system_call_that_fails_harms_neither_the_service_nor_its_record(append: Append) -> None:
+def test_failed_system_call_is_harmless(append: Append) -> None:
     tally = tortured(append, most=SAMPLE)
     assert not tally.findings, "\n".join(tally.findings)
     assert tally.cases > SAMPLE / 2
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_an_entry_is_written_once_where_the_lock_cannot_be_given_back(error: str) -> None:
+def test_failed_unlock_writes_entry_once(error: str) -> None:
     append = Append("python", "array")
     unlock = Fault("flock", 2, error)
     assert unlock in faults_of(append)

@@ -12,7 +12,7 @@ each_append = pytest.mark.parametrize("append", APPENDS, ids=str)
 
 
 @each_append
-def test_a_write_that_is_cut_short_harms_neither_the_service_nor_its_record(append: Append) -> None:
+def test_truncated_write_is_harmless(append: Append) -> None:
     tally = tortured(append, most=SAMPLE)
     assert not tally.findings, "\n".join(tally.findings)
     assert tally.cases > SAMPLE / 2
@@ -20,14 +20,12 @@ def test_a_write_that_is_cut_short_harms_neither_the_service_nor_its_record(appe
 
 @each_append
 @pytest.mark.parametrize("lacking", [1, 2, 3])
-def test_an_entry_that_lacks_only_its_newline_or_bracket_counts_as_written(
-    append: Append, lacking: int
-) -> None:
+def test_entry_without_newline_counts_as_written(append: Append, lacking: int) -> None:
     assert judged(append, Cut(extent(append)[0] - lacking, is_lifted=True))[1] == []
 
 
 @pytest.mark.parametrize("writer", ["shell", "python"])
-def test_an_entry_that_lacks_only_the_blanks_behind_its_array_is_there_once(writer: str) -> None:
+def test_entry_without_padding_is_written_once(writer: str) -> None:
     append = Append(writer, "array")
     for blanks in 10, 500, 1000:
         assert judged(append, Cut(extent(append)[0] + blanks, is_lifted=True))[1] == []

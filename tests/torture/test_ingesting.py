@@ -20,9 +20,7 @@ def collectors_to_break(tracing: None) -> Iterator[Collectors]:
 
 
 @pytest.mark.parametrize("ingest", [STEP, RECORDS, BUNDLE, AGAIN], ids=str)
-def test_what_fails_costs_nothing_acknowledged_and_the_client_may_try_again(
-    of: Collectors, ingest: Ingest
-) -> None:
+def test_failed_call_loses_nothing_acknowledged(of: Collectors, ingest: Ingest) -> None:
     tally = tortured(ingest, of, most=SAMPLE)
     assert not tally.findings, "\n".join(tally.findings)
     assert tally.cases, "no call of an ingest failed"
@@ -33,7 +31,7 @@ def test_what_fails_costs_nothing_acknowledged_and_the_client_may_try_again(
     [(STEP, "collector.sqlite-wal"), (BUNDLE, "collector.sqlite-wal"), (BUNDLE, "/objects/web1/*")],
     ids=str,
 )
-def test_what_cannot_be_synced_is_not_acknowledged(of: Collectors, ingest: Ingest, about: str) -> None:
+def test_unsynced_data_is_not_acknowledged(of: Collectors, ingest: Ingest, about: str) -> None:
     sync = next(
         case
         for case in cases_of(ingest, of, about)
@@ -43,17 +41,13 @@ def test_what_cannot_be_synced_is_not_acknowledged(of: Collectors, ingest: Inges
 
 
 @pytest.mark.parametrize("ingest", [STEP, BUNDLE], ids=str)
-def test_a_page_of_the_database_that_cannot_be_read_is_told_as_what_it_is(
-    of: Collectors, ingest: Ingest
-) -> None:
+def test_unreadable_database_page_is_reported(of: Collectors, ingest: Ingest) -> None:
     read = Case(Fault("pread64", 1, "EIO", persistent=True), "")
     assert judged(ingest, of, read) == (True, [])
 
 
 @pytest.mark.parametrize("ingest", [BUNDLE, AGAIN], ids=str)
-def test_a_bundle_is_acknowledged_although_what_is_left_of_it_cannot_be_removed(
-    of: Collectors, ingest: Ingest
-) -> None:
+def test_failed_cleanup_does_not_fail_upload(of: Collectors, ingest: Ingest) -> None:
     removal = Case(Fault("unlink", 1, "EIO", persistent=True), "")
     with of.copy(ingest) as data, of.serving(data) as (running, client):
         with broken(running, data.parent / "trace", removal):
@@ -62,7 +56,7 @@ def test_a_bundle_is_acknowledged_although_what_is_left_of_it_cannot_be_removed(
         assert injected(data.parent / "trace", removal.fault)
 
 
-def test_the_judge_sees_what_is_lost_or_there_twice(of: Collectors) -> None:
+def test_checker_detects_lost_and_doubled_data(of: Collectors) -> None:
     """The torture itself: a collector that had lost something would be found."""
     with of.copy(STEP) as data, of.serving(data) as (_, client):
         before = of.kept_before(STEP)

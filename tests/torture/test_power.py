@@ -11,8 +11,6 @@ LOSSES = 60
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("writer", ["shell", "python"])
 @pytest.mark.parametrize("is_lasting", [False, True], ids=["", "synced"])
-def test_what_sectors_keep_of_what_was_written_is_whole_entries_and_no_others(
-    writer: str, layout: str, is_lasting: bool
-) -> None:
+def test_power_loss_leaves_only_whole_entries(writer: str, layout: str, is_lasting: bool) -> None:
     tally = tortured(writer, layout, LOSSES, is_lasting=is_lasting)
     assert not tally.findings, "\n".join(tally.findings)

@@ -5,21 +5,21 @@ from tests.torture.reading import ENTRIES, Flip, Truncation, flips, judged, reco
 SAMPLE = 2500
 
 
-def test_damage_in_one_place_costs_at_most_the_entry_there_and_invents_none() -> None:
+def test_damage_loses_at_most_one_entry() -> None:
     for record in records():
         tally = tortured(record, SAMPLE)
         assert not tally.findings, "\n".join(tally.findings)
         assert tally.cases == SAMPLE
 
 
-def test_every_bit_and_every_length_is_among_the_cases() -> None:
+def test_cases_cover_each_bit_and_length() -> None:
     for record in records():
         assert len(record.entries) == ENTRIES
         assert len(flips(record)) == 8 * len(record.content)
         assert len(truncations(record)) == len(record.content)
 
 
-def test_the_judge_of_the_reader_sees_what_is_lost_invented_or_left_out() -> None:
+def test_checker_detects_lost_and_invented_entries() -> None:
     whole = records()[0]
     begin, end = whole.places[3]
     empty = type(whole)(whole.name, whole.content[:begin] + whole.content[end:], whole.entries, whole.places)

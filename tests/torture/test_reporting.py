@@ -17,20 +17,18 @@ def rounds_of_one_service(reporting: None) -> Iterator[Rounds]:
         yield made
 
 
-def test_a_system_call_that_fails_ends_no_round_badly_and_the_next_makes_it_good(of: Rounds) -> None:
+def test_failed_system_call_is_recovered_next_round(of: Rounds) -> None:
     tally = tortured(of, most=2)
     assert not tally.findings, "\n".join(tally.findings)
 
 
-def test_a_file_that_is_cut_short_ends_no_round_badly_and_the_next_makes_it_good(of: Rounds) -> None:
+def test_truncated_file_is_recovered_next_round(of: Rounds) -> None:
     tally = cut_short(of, most=3)
     assert not tally.findings, "\n".join(tally.findings)
 
 
 @pytest.mark.parametrize("name", ["/etc/service-record/token", "/reporter.json"])
-def test_a_token_or_state_that_cannot_be_read_for_once_is_there_in_the_next_round(
-    of: Rounds, name: str
-) -> None:
+def test_temporary_read_error_keeps_token_and_state(of: Rounds, name: str) -> None:
     """A round without the token would be refused, and stop for good; one without the state must save none."""
     reads = [fault for fault in of.faults(name) if (fault.call, fault.what) == ("openat", "EIO")]
     read = min(reads, key=attrgetter("number", "persistent"))
@@ -38,18 +36,18 @@ def test_a_token_or_state_that_cannot_be_read_for_once_is_there_in_the_next_roun
 
 
 @pytest.mark.parametrize("name", ["encapsulated.json.bak", "reporter.stopped", "service-ca-cert.crt"])
-def test_a_file_that_the_disk_does_not_tell_of_ends_no_round(of: Rounds, name: str) -> None:
+def test_unlisted_file_ends_no_round(of: Rounds, name: str) -> None:
     look = next(fault for fault in of.faults(name) if str(fault).startswith("EIO at newfstatat"))
     assert of.judged(look) == (True, [])
 
 
-def test_known_causes_that_cannot_be_read_end_no_round(of: Rounds) -> None:
+def test_unreadable_causes_end_no_round(of: Rounds) -> None:
     """They are opened right behind the record."""
     record = min(fault.number for fault in of.faults("/bootkube.json") if fault.call == "openat")
     assert of.judged(Fault("openat", record + 1, "EIO")) == (True, [])
 
 
-def test_a_spool_that_the_disk_does_not_tell_of_is_emptied_by_the_next_round(of: Rounds) -> None:
+def test_unlisted_spool_is_emptied_next_round(of: Rounds) -> None:
     looks = [fault for fault in of.faults("/spool") if fault.call == "getdents64" and fault.what != KILL]
     look = max(looks, key=attrgetter("number"))
     assert of.judged(look) == (True, [])

@@ -5,7 +5,7 @@ from tests.torture.together import tortured
 ENTRIES = 60
 
 
-def test_writers_readers_followers_bundles_and_cleanup_do_not_get_in_each_others_way() -> None:
+def test_concurrent_programs_do_not_interfere() -> None:
     tally = tortured(seconds=0, entries=ENTRIES)
     assert not tally.findings, "\n".join(tally.findings)
     assert tally.cases == 2 * 4 * ENTRIES

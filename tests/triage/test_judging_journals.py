@@ -153,12 +153,12 @@ BOTH_KEYS = (
 )
 
 
-def test_module_that_failed_in_an_excerpt_of_cloud_init_is_a_failure(tmp_path: Path) -> None:
+def test_failed_module_in_cloud_init_excerpt_fails(tmp_path: Path) -> None:
     row = judged(tmp_path, CLOUD_INIT)
     assert row.says.startswith("failed: cloud-init in stage config-scripts-user: ")
 
 
-def test_events_of_cloud_init_need_no_warning_to_be_counted_twice(tmp_path: Path) -> None:
+def test_cloud_init_debug_events_do_not_count(tmp_path: Path) -> None:
     events = "".join(
         f"2026-11-21 10:00:0{number},430 - handlers.py[DEBUG]: {event}\n"
         for number, event in enumerate(
@@ -232,7 +232,7 @@ def test_commands_for_a_line_of_a_file_name_no_unit(tmp_path: Path) -> None:
         ("snap.moon.daemon.service", "moon.daemon[9]: error: the moon is missing"),
     ],
 )
-def test_program_of_a_unit_may_have_the_name_of_its_template(tmp_path: Path, unit: str, line: str) -> None:
+def test_unit_program_may_be_named_after_template(tmp_path: Path, unit: str, line: str) -> None:
     assert "the moon is missing" in judged(tmp_path, journal(line, *failed(unit))).says
 
 
@@ -302,7 +302,7 @@ def test_address_is_known_from_a_journal(tmp_path: Path, lines: tuple[str, ...],
     assert (cause["name"] == "own-address-refuses") == is_own
 
 
-def test_interface_without_lease_is_only_likely_beside_one_with_an_address(tmp_path: Path) -> None:
+def test_interface_without_lease_is_only_likely(tmp_path: Path) -> None:
     lost = "NetworkManager[5]: <warn>  [1.3] dhcp4 (ens4): request timed out"
     lease = "NetworkManager[5]: <info>  [1.2] dhcp4 (ens3): state changed new lease, address=192.0.2.7"
     for lines, is_likely in (((lost,), False), ((lost, lease), True)):
@@ -322,7 +322,7 @@ def test_facts_of_an_earlier_boot_do_not_count(tmp_path: Path) -> None:
     assert "the memory cgroup" not in analyzed(tmp_path, kernels + NO_MEMORY)["root"]["cause"]["explains"]
 
 
-def test_output_of_a_script_says_more_than_the_module_that_ran_it(tmp_path: Path) -> None:
+def test_script_output_outranks_its_module(tmp_path: Path) -> None:
     text = "/var/lib/cloud/instance/scripts/part-001: line 7: /etc/moon.sh: No such file or directory\n"
     assert "/etc/moon.sh, which is not there" in analyzed(tmp_path, text + CLOUD_INIT)["says"]
 
