@@ -1,4 +1,4 @@
-"""A host, an assisted-service, and rounds between them, in values: what the reporter's rules come to."""
+"""Simulates a host, an assisted-service and the rounds between them, by calling the policy directly."""
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -34,7 +34,7 @@ from service_record.reporter.state import ReporterState
 MINUTE = 60.0
 DAY = 86400.0
 FIRST_ROUND = 20.0
-"""Seconds after its boot that a host is that far."""
+"""Uptime of the first round in each boot, in seconds."""
 _MOST_PLANS = 10
 ID = "01234567-89ab-cdef-0123-456789abcdef"
 
@@ -49,13 +49,17 @@ def settings(**others: object) -> Settings:
 
 @dataclass
 class Answering:
-    """Keeps the assisted-service's rules as far as the reporter's traffic goes, and counts what it gets."""
+    """Answers the reporter's calls as the assisted-service does, and counts them.
+
+    It takes and returns the reporter's own types, without HTTP, because simulations make thousands of calls.
+    A test compares its answers with those of `tests.assisted_rules`.
+    """
 
     knows_stages: bool = False
     knows_host_boot: bool = False
     view: View = field(default_factory=lambda: HostView(stage="Rebooting", status="installing-in-progress"))
     faults: Callable[[str], Outcome | None] = lambda _call: None
-    """Answer to a call in the service's place; None stands for the service's own answer."""
+    """Return the answer to a call, "GET", "PUT" or "POST". None lets the rules answer."""
     calls: Counter[str] = field(default_factory=Counter)
     accepted: list[StageReport] = field(default_factory=list)
     uploads: list[Shipment] = field(default_factory=list)
@@ -84,7 +88,7 @@ class Answering:
         fault = self.faults("POST")
         if fault is not None:
             self.bytes += fault.sent
-            if fault.sent > PROBE_BYTES:  # less is no bundle, but the question whether one is taken
+            if fault.sent > PROBE_BYTES:  # fewer bytes are a probe, not a bundle
                 self.uploads.extend([shipment] * max(1, -(-fault.sent // size)))
             return fault
         if shipment.kind == "host_boot" and not self.knows_host_boot:
@@ -93,7 +97,7 @@ class Answering:
         self.uploads.append(shipment)
         self.bytes += size
         if shipment.kind == "host" and isinstance(self.view, HostView):
-            self.view = replace(self.view, logs_info="completed")
+            self.view = replace(self.view, logs_info="collecting")
         return Answered(204, sent=size)
 
 
@@ -172,8 +176,9 @@ def live(
     evidence: Callable[[int, float], HostEvidence],
     size: int,
 ) -> tuple[ReporterState, RoundPlan | None]:
-    """Live through boots of so many seconds each, until the reporter stops. The plan is None if it never
-    does.
+    """Simulate boots that last so many seconds, until the reporter stops.
+
+    Return the last state, and the plan that stopped the reporter or None.
     """
     state = ReporterState()
     for boot, uptime in wakes(boots):

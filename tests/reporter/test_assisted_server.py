@@ -13,7 +13,11 @@ from typing import Any
 
 import pytest
 
-from tests.assisted_installation import Host, new_id
+from bench.simulated import Answering
+from service_record.http.answers import Answered
+from service_record.reporter.host_view import HostView
+from service_record.reporter.policy.round_context import Shipment, StageReport
+from tests.assisted_installation import LOCAL_IGNITION, Host, new_id
 from tests.assisted_rules import BASE_PATH, Asked, AssistedRules, HungUp, Told
 from tests.assisted_server import AssistedServer
 from tests.builders import must_be
@@ -113,6 +117,27 @@ def test_unstorable_text_is_500() -> None:
             setattr(rules, name, value)
         told = put(rules, rules.add_host(), "Rebooting", info)
         assert (told.status, reason in json.loads(told.body or b'{"reason": ""}')["reason"]) == (status, True)
+
+
+@pytest.mark.parametrize("knows_boots", [False, True])
+def test_simulated_service_answers_like_the_rules(knows_boots: bool) -> None:
+    rules = AssistedRules(knows_boot_stages=knows_boots, knows_host_boot=knows_boots)
+    host = rules.add_host()
+    simulated = Answering(knows_stages=knows_boots, knows_host_boot=knows_boots)
+    with Faults() as faults:
+        for fact, stage in [("words", "Rebooting"), (LOCAL_IGNITION, LOCAL_IGNITION), ("late", "Installing")]:
+            with faults.of(fact):
+                answer = must_be(Answered, simulated.put(StageReport(fact=fact, stage=stage, info=fact)))
+                assert answer.status == put(rules, host, stage, fact).status
+                seen = must_be(HostView, simulated.view)
+                assert (seen.stage, seen.info) == (host.stage, host.info)
+        for kind in ("host_boot", "host"):
+            with faults.of(kind):
+                shipment = Shipment(kind=kind, most=1 << 20, fingerprint="")
+                answer = must_be(Answered, simulated.upload(shipment, 1 << 20))
+                told = must_be(Told, upload(rules, host, f"logs_type={kind}&host_id={{host}}"))
+                assert answer.status == told.status
+                assert must_be(HostView, simulated.view).logs_info == host.logs_info
 
 
 UPLOADS = {
