@@ -78,7 +78,7 @@ def read_criteria(budget: Path | None, baseline: str | None, rules: Sequence[Pat
         # Lines that a good host logged as well do not stand out.
         evidence = read_evidence(causes, good, (), host_files(source) or ()).evidence
         known_lines = frozenset(line.template for line in evidence.notable)
-    return Criteria(Budgets(file=file, baseline=good), Causes(causes.rules, known_lines=known_lines))
+    return Criteria(Budgets(file=file, baseline=good), Causes(causes.book, known_lines=known_lines))
 
 
 def _read(path: Path, read: Callable[[str, str], _T]) -> _T:

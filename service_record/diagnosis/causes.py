@@ -43,12 +43,12 @@ class Causes:
 
     def __init__(
         self,
-        rules: Iterable[CauseRule],
+        rules: Iterable[CauseRule] | RuleBook,
         evidence: Evidence = NO_EVIDENCE,
         history: History | None = None,
         known_lines: frozenset[str] = frozenset(),
     ) -> None:
-        self.rules = tuple(rules)
+        self.book = rules if isinstance(rules, RuleBook) else RuleBook(lambda: rules)
         self.known_lines = known_lines
         """Templates of error lines that a healthy host logged: they do not stand out."""
         self.evidence = evidence
@@ -61,9 +61,12 @@ class Causes:
 
     def with_evidence(self, evidence: Evidence, history: History) -> "Causes":
         """Return the same rules, compiled patterns included, for the evidence of another host."""
-        causes = Causes(self.rules, evidence, history, self.known_lines)
-        causes.book = self.book
-        return causes
+        return Causes(self.book, evidence, history, self.known_lines)
+
+    @property
+    def rules(self) -> Sequence[CauseRule]:
+        """Return the rules, which are read on first use. Raises OSError if the disk cannot read them."""
+        return self.book.rules
 
     def without_evidence(self, history: History) -> "Causes":
         """Return the same rules for another host that has only records."""
@@ -73,11 +76,6 @@ class Causes:
     def host(self) -> JudgedHost:
         """Return the roles, programs and check findings of the host."""
         return JudgedHost(self.evidence, self.history)
-
-    @cached_property
-    def book(self) -> RuleBook:
-        """Return the rules with their indexes."""
-        return RuleBook.from_rules(self.rules)
 
     def prepare(self) -> None:
         """Compile the patterns before worker processes are forked, so that they share the memory."""
@@ -271,4 +269,4 @@ def _read_data(name: str) -> bytes:
 @cache
 def built_in_causes() -> Causes:
     """Return the built-in rules without evidence."""
-    return Causes(built_in_rules())
+    return Causes(RuleBook(built_in_rules))

@@ -35,8 +35,7 @@ from service_record.diagnosis.services import (
 from service_record.diagnosis.units import often_fails
 from service_record.history import History
 from service_record.history.build import Now, boot_times, latest_entry
-from service_record.history.from_journal import RECORDER
-from service_record.history.outcome import Outcome, order
+from service_record.history.outcome import JOURNAL_RECORDER, Outcome, order
 from service_record.history.results import Handled, handled_failure
 
 LEAST_STEP_SECONDS: Final = 10.0
@@ -122,9 +121,9 @@ def diagnose(
             case Trouble():
                 troubles.append(replace(judgement, ahead=service.utc_offset or timedelta()))
             # A daemon known only from a journal is not expected to end.
-            case Running() if judgement.run.recorder != RECORDER:
+            case Running() if judgement.run.recorder != JOURNAL_RECORDER:
                 running.append(judgement)
-            case Stopped() if judgement.run.recorder != RECORDER:
+            case Stopped() if judgement.run.recorder != JOURNAL_RECORDER:
                 stopped.append(judgement)
             case Recovered():
                 recovered.append(judgement)

@@ -5,9 +5,10 @@ failed service. `causes` ranks the matches.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import IntEnum
+from functools import cached_property
 from itertools import chain, islice
 from typing import Any, Final
 
@@ -147,8 +148,10 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class RuleBook(msgspec.Struct, frozen=True):
+class RuleBook:
     """Rules with indexes. All patterns are searched at once, and only the rules with a hit are tested.
+
+    Rules and indexes are made on first use, because a host without a failure and without files needs none.
 
     The way of a line from a file to a cause:
 
@@ -161,42 +164,49 @@ class RuleBook(msgspec.Struct, frozen=True):
     4. `causes` ranks the rules that fit. `ranking` chooses the likely cause if none is certain.
     """
 
-    rules: Mapping[str, CauseRule]
-    numbers: Mapping[int, int]
-    """`id()` of each line test -> its number, which `Evidence.lines` uses."""
-    patterns: LineSet
-    """The patterns of all rules, of error lines, and of lines that show that something works."""
-    orders: Mapping[int, int]
-    """Number of each line test -> the position of the rule whose main condition it belongs to."""
-    always: Sequence[int]
-    """Positions of the rules that do not need a line."""
+    def __init__(self, read_rules: Callable[[], Iterable[CauseRule]]) -> None:
+        """Take a function that returns the rules, ordered from deep causes to symptoms. It is called once."""
+        self._read_rules = read_rules
 
-    @classmethod
-    def from_rules(cls, rules: Sequence[CauseRule]) -> "RuleBook":
-        """Index the rules, which are ordered from deep causes to symptoms."""
-        tests = [test for rule in rules for test in rule.list_line_tests()]
-        numbers = {id(test): number for number, test in enumerate(tests)}
-        numbered = ((number, one) for number, test in enumerate(tests) for one in test.patterns)
-        main = ((order, rule.condition.lines) for order, rule in enumerate(rules))
+    @cached_property
+    def rules(self) -> Sequence[CauseRule]:
+        """Return the rules, deepest first."""
+        return tuple(self._read_rules())
+
+    @cached_property
+    def by_name(self) -> Mapping[str, CauseRule]:
+        return {rule.name: rule for rule in self.rules}
+
+    @cached_property
+    def numbers(self) -> Mapping[int, int]:
+        """Return `id()` of each line test -> its number, which `Evidence.lines` uses."""
+        tests = (test for rule in self.rules for test in rule.list_line_tests())
+        return {id(test): number for number, test in enumerate(tests)}
+
+    @cached_property
+    def patterns(self) -> LineSet:
+        """Return the patterns of all rules, of error lines, and of lines that show that something works."""
+        tests = [(rule, test) for rule in self.rules for test in rule.list_line_tests()]
+        numbered = ((number, one) for number, (_, test) in enumerate(tests) for one in test.patterns)
         # Below `cause`, a test that names no other source counts only in the failed service's own lines.
         # Healthy hosts log many such lines, such as refused connections: files are not searched for them.
         own_only = frozenset(
-            numbers[id(test)]
-            for rule in rules
-            if rule.rank is not Rank.CAUSE
-            for test in rule.list_line_tests()
-            if not test.elsewhere
+            number
+            for number, (rule, test) in enumerate(tests)
+            if rule.rank is not Rank.CAUSE and not test.elsewhere
         )
-        return cls(
-            rules={rule.name: rule for rule in rules},
-            numbers=numbers,
-            patterns=LineSet(
-                chain(numbered, list_evidence_patterns()),
-                own_only,
-            ),
-            orders={numbers[id(test)]: order for order, test in main if test is not None},
-            always=[order for order, rule in enumerate(rules) if rule.condition.lines is None],
-        )
+        return LineSet(chain(numbered, list_evidence_patterns()), own_only)
+
+    @cached_property
+    def orders(self) -> Mapping[int, int]:
+        """Return number of each line test -> the position of the rule whose main condition it belongs to."""
+        main = ((order, rule.condition.lines) for order, rule in enumerate(self.rules))
+        return {self.numbers[id(test)]: order for order, test in main if test is not None}
+
+    @cached_property
+    def always(self) -> Sequence[int]:
+        """Return the positions of the rules that do not need a line."""
+        return [order for order, rule in enumerate(self.rules) if rule.condition.lines is None]
 
 
 class CauseMatcher:
@@ -365,7 +375,7 @@ class CauseMatcher:
         """
         if name not in self._known:
             self._known[name] = None
-            rule = self._book.rules.get(name)
+            rule = self._book.by_name.get(name)
             match, lost = self.fit(rule) if rule is not None else (None, None)
             is_certain = match is not None and lost is None and match.doubt is None
             self._known[name] = match if is_certain else None

@@ -20,8 +20,7 @@ from service_record.display.phrases import VERBS, headline, is_rough, name, seco
 from service_record.history import History, ServiceHistory
 from service_record.history.build import Now, true_time
 from service_record.history.critical_chain import Link, critical_chain, startup_end, startup_seconds
-from service_record.history.from_journal import RECORDER
-from service_record.history.outcome import Outcome, Run, Span, Stage, alike, order
+from service_record.history.outcome import JOURNAL_RECORDER, Outcome, Run, Span, Stage, alike, order
 from service_record.history.results import ClockStep
 
 _LONGEST: Final = 1e10
@@ -328,7 +327,8 @@ def charts(
     for service in history.services:
         for run in service.runs:
             if run.first_entry is None and is_drawn(run):
-                log = service.name if run.is_derived and not (run.recorder or "").startswith(RECORDER) else ""
+                is_of_log = run.is_derived and not (run.recorder or "").startswith(JOURNAL_RECORDER)
+                log = service.name if is_of_log else ""
                 place = boots.get(run.boot_id) if run.boot_id is not None and not log else None
                 has_uptimes = place and any(believable(one.last_uptime) is not None for one, _ in place)
                 if place is not None and has_uptimes:

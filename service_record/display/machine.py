@@ -4,6 +4,7 @@ Only YAML cannot hold everything: it loses bytes that are not UTF-8, which file 
 """
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Annotated, Any, Final
@@ -136,7 +137,7 @@ def format_yaml(document: object) -> str:
 
 def _represent_text(dumper: "yaml.SafeDumper", any_text: str) -> "yaml.Node":
     text = make_encodable(any_text)
-    if UNSEEN.search(text):
+    if re.search(UNSEEN, text):
         return dumper.represent_scalar(_TEXT, text, '"')  # so that `format_yaml` may write escapes
     return dumper.represent_scalar(_TEXT, text, "|" if "\n" in text else None)
 

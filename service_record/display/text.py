@@ -30,7 +30,7 @@ def escape_invisible(document: str) -> str:
 
     They may only be inside quoted strings: elsewhere the escape would be invalid.
     """
-    return UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", document)
+    return re.sub(UNSEEN, lambda match: f"\\u{ord(match[0]):04x}", document)
 
 
 def split_lines(text: str) -> list[str]:

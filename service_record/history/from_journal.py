@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from service_record.history.outcome import STARTUP
+from service_record.history.outcome import JOURNAL_RECORDER, STARTUP
 from service_record.history.unit_events import (
     MESSAGE_IDS,
     TARGET,
@@ -31,8 +31,7 @@ from service_record.record.entry import Entry, Phase, Piece, Result, RunsLeftOut
 if TYPE_CHECKING:
     from service_record.history.from_installers import InstallerLine
 
-RECORDER: Final = "derived/journal"
-YEARS_ASSUMED: Final = f"{RECORDER}, years assumed"
+YEARS_ASSUMED: Final = f"{JOURNAL_RECORDER}, years assumed"
 """Recorder of entries whose year is a guess: neither the times nor other lines of the journal have it."""
 
 _SERVICE: Final = ".service"
@@ -617,7 +616,7 @@ class JournalRuns:
         has_no_end = self.is_kernel_log or (self.is_boot_log and not is_latest)
         if has_no_end and not run.outcome and run.ready is None:
             return
-        recorder = YEARS_ASSUMED if self.years_assumed else RECORDER
+        recorder = YEARS_ASSUMED if self.years_assumed else JOURNAL_RECORDER
         startup = run.ready.since(run.began) if run.ready is not None and run.began is not None else None
         if run.began is not None:
             yield Entry(

@@ -311,6 +311,7 @@ class Run(Span, frozen=True, kw_only=True, gc=False):
 
 DERIVED: Final = "derived/"
 """Prefix of `Entry.recorder` in entries that were derived, not recorded."""
+JOURNAL_RECORDER: Final = f"{DERIVED}journal"
 
 
 class Repeat(msgspec.Struct, frozen=True):

@@ -3,10 +3,10 @@
 import re
 from typing import Final
 
-UNSEEN: Final = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+UNSEEN: Final = "[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
 """C1 controls, which act on terminals; bidirectional overrides; and invisible marks."""
 
-_UNSAFE: Final = re.compile(f"{UNSEEN.pattern}|[\x00-\x1f\ud800-\udfff\U000e0000-\U000e007f]")
+_UNSAFE: Final = f"{UNSEEN}|[\x00-\x1f\ud800-\udfff\U000e0000-\U000e007f]"
 
 
 def visible(text: str) -> str:
@@ -21,7 +21,7 @@ class _Escapes(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
-        if not _UNSAFE.match(character):
+        if not re.match(_UNSAFE, character):
             escape = character
         elif character.isascii():
             escape = f"\\x{code:02x}"

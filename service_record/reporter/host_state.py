@@ -17,7 +17,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from service_record.diagnosis import Diagnosis, Verdict
-from service_record.diagnosis.causes import Causes, built_in_causes
+from service_record.diagnosis.causes import Causes, built_in_causes, built_in_rules
 from service_record.diagnosis.evidence.error_lines import telling_line
 from service_record.diagnosis.failures import signature
 from service_record.diagnosis.findings import Trouble
@@ -214,9 +214,10 @@ def _read_end(record: Path, most: int) -> Iterator[Entry | Malformed]:
 def _load_causes() -> Causes:
     """Return the built-in causes; none if the disk cannot read them. The verdict does not need them."""
     try:
-        return built_in_causes()
+        built_in_rules()  # `built_in_causes` reads them on first use, when an error is too late
     except OSError:
         return Causes(())
+    return built_in_causes()
 
 
 def _end_rows(runs: Iterable[Run]) -> Iterator[tuple[str, ...]]:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.diagnosis.budget import Basis, BudgetFile, Budgets
+from service_record.diagnosis.causes import Causes
 from service_record.diagnosis.comparison import find_moved
 from service_record.diagnosis.diagnose import Explain
 from service_record.diagnosis.evidence.unit_logs import Hindrance
@@ -27,6 +28,8 @@ from service_record.diagnosis.findings import (
     host_commands,
     next_commands,
 )
+from service_record.diagnosis.judgement import judge
+from service_record.diagnosis.matching import RuleBook
 from service_record.diagnosis.services import find_running_spans
 from service_record.diagnosis.units import Unit
 from service_record.display.sentences import recovered_sentence
@@ -1005,3 +1008,16 @@ def test_new_boot_marks_open_runs_as_rebooted() -> None:
     nowhere = [replace(one, boot_id=None) for one in running("a")]
     later = [*nowhere, *attempt(2, [entry(at=50)], boot_id=None)]
     assert diagnosis(60, a=later).verdict is Verdict.RUNNING
+
+
+def test_rules_are_read_at_the_first_failure() -> None:
+    reads: list[tuple[()]] = []
+
+    def read_rules() -> tuple[()]:
+        reads.append(())
+        return ()
+
+    causes = Causes(RuleBook(read_rules))
+    for record, count in ((succeeded(), 0), (failed_run(), 1), (failed_run(), 1)):
+        assert judge(history(a=record), causes).diagnosis is not None
+        assert len(reads) == count

@@ -3,8 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from service_record.history.critical_chain import critical_chain, startup_end
-from service_record.history.from_journal import RECORDER
-from service_record.history.outcome import STARTUP, Outcome, Run
+from service_record.history.outcome import JOURNAL_RECORDER, STARTUP, Outcome, Run
 
 BOOT = datetime(2026, 11, 21, 1, 5, tzinfo=UTC)
 
@@ -16,7 +15,7 @@ def unit(
     *,
     outcome: Outcome = Outcome.RUNNING,
     has_uptime: bool = True,
-    recorder: str = RECORDER,
+    recorder: str = JOURNAL_RECORDER,
 ) -> Run:
     """Return the run of a unit that started and became ready at these seconds after the boot."""
     started = BOOT + timedelta(seconds=start)

@@ -22,8 +22,8 @@ import msgspec
 if TYPE_CHECKING:
     import ahocorasick_rs
 
-_GROUP: Final = re.compile(r"\(\?P?<([A-Za-z_]\w*)>")
-_UNUSUAL: Final = re.compile(r"(?a)\[:\^?[a-z]+:\]|\\[QpPxC\d]|\(\?\w*x")
+_GROUP: Final = r"\(\?P?<([A-Za-z_]\w*)>"
+_UNUSUAL: Final = r"(?a)\[:\^?[a-z]+:\]|\\[QpPxC\d]|\(\?\w*x"
 """Syntax that `_parse` does not know: [[:alpha:]], \\Q..\\E, \\p{Greek}, \\x{41}, (?x)."""
 _LEAST_NEEDLE_CHARACTERS: Final = 3
 _MOST_NEEDLES: Final = 12
@@ -33,6 +33,10 @@ _MOST_REMEMBERED: Final = 4096
 """The most combinations of needles whose patterns are cached."""
 _USES_BEFORE_SET: Final = 20
 """The number of lines with the same needles whose patterns are tried one by one."""
+_TEXTS_BEFORE_AUTOMATON: Final = 8
+_SHORT_TEXT_BYTES: Final = 1024
+"""So many short texts are searched for one needle after the other, which takes 0.2 to 1 ms each. A host that
+has only records needs no more, and the automaton takes 8 ms to make."""
 _AUTOMATON_BYTES: Final = 64 << 20
 
 
@@ -50,7 +54,7 @@ class Pattern(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
     @classmethod
     def parse(cls, text: str) -> Self:
         """Make a pattern from its text. The text is not checked here; `compiled` raises if it is invalid."""
-        return cls(text, tuple(_GROUP.findall(text)), find_needles(text))
+        return cls(text, tuple(re.findall(_GROUP, text)), find_needles(text))
 
     @cached_property
     def compiled(self) -> Any:
@@ -74,14 +78,23 @@ class LineSet:
         self._patterns = tuple(patterns)
         self._own_only = own_only
         self._groups: dict[frozenset[int], _PatternGroup] = {}
+        self._texts = 0
 
     def prepare(self) -> None:
         """Compile the search before worker processes are forked, so that they share the memory."""
-        self.tests(b"")
+        self._automaton  # noqa: B018  # a cached property
 
     def tests(self, text: bytes) -> set[int]:
         """Return the numbers of the tests with a pattern that matches the text."""
-        return self._try_patterns(text, frozenset(word for word, _, _ in self._find_needles(text.lower())))
+        lowered = text.lower()
+        self._texts += 1
+        is_early = self._texts <= _TEXTS_BEFORE_AUTOMATON and "_automaton" not in vars(self)
+        if is_early and len(text) <= _SHORT_TEXT_BYTES:
+            characters = lowered.decode("latin-1")  # str.__contains__ is faster than that of bytes
+            words = {number for number, word in enumerate(self._by_word) if word in characters}
+        else:
+            words = {word for word, _, _ in self._find_needles(lowered)}
+        return self._try_patterns(text, frozenset(words))
 
     def lines(self, block: bytes, longest: int) -> Iterator[tuple[int, int, set[int]]]:
         """Yield the start and the end of each line that matches, and the numbers of its tests.
@@ -210,9 +223,9 @@ def _options() -> Any:
 
 def find_needles(pattern: str) -> tuple[str, ...]:
     """Return lower-case words of which every match contains at least one; empty if there are none."""
-    if _UNUSUAL.search(pattern):
+    if re.search(_UNUSUAL, pattern):
         return ()
-    return max(_find_needles(_parse(_TOKENS.finditer(pattern))), key=_rate, default=())
+    return max(_find_needles(_parse(re.finditer(_TOKENS, pattern))), key=_rate, default=())
 
 
 _RARE_LENGTH: Final = 5
@@ -252,13 +265,13 @@ def _rate(needles: Sequence[str]) -> tuple[bool, int]:
     return is_rare, shortest
 
 
-_TOKENS: Final = re.compile(
-    r"""(?xs) (?P<none> \(\?[A-Za-z-]+\) | [\^$] | \\[bBAzZ] )  # flags and positions match no character
+_TOKENS: Final = r"""(?xs)
+        (?P<none> \(\?[A-Za-z-]+\) | [\^$] | \\[bBAzZ] )  # flags and positions match no character
       | (?P<group> \( (?: \?P?<\w+> | \?[a-z-]*: )? )
       | (?P<gap> \. | \\[dDsSwWantrfv] | \[ \^? \]? (?: \\. | [^\]\\] )* \] )
       | (?P<repeat> [*+?]\?? | \{ (?P<least>\d+) (?:,\d*)? \} \?? )
-      | \\? (?P<literal> . )"""
-)
+      | \\? (?P<literal> . )
+    """
 _Sequence: TypeAlias = "list[str | list[_Sequence] | None]"
 """Literal characters, None for anything else, and groups with their alternatives."""
 

@@ -88,6 +88,23 @@ def test_empty_set_finds_nothing() -> None:
     LineSet(()).prepare()
 
 
+def test_short_texts_are_searched_like_any_other() -> None:
+    """The first short texts are searched without the automaton, which takes long to make."""
+    rules = [
+        *map(Pattern.parse, ["disk", "dis[ck]", "ÄRGER", "disk full$"]),
+        Pattern.parse("[[:digit:]]{3}$"),
+    ]
+    text = b"DISK \xff full\n\xc3\x84rger 100"
+    early, late = LineSet(enumerate(rules)), LineSet(enumerate(rules))
+    late.prepare()
+    assert early.tests(text) == late.tests(text) == early.tests_by_set(text)
+    assert "_automaton" not in vars(early)
+    for _ in range(100):
+        assert early.tests(text) == late.tests(text)
+    assert "_automaton" in vars(early)
+    assert LineSet(enumerate(rules)).tests(text * 1000) == late.tests(text * 1000)
+
+
 TWELVE = tuple(f"{letter}of" for letter in "abcdefghijkl")
 
 
