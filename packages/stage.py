@@ -13,7 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from service_record.deploy.delivered import HOST, SCRIPTS, Item, Layout, Option, below, contents
+from service_record.deploy.delivered import HOST, SCRIPTS, Item, Layout, Option, choose_layout, contents
 
 _PAGES_OF_THE_SHIM: Final = (*(f"man/man1/{name}.1" for name in SCRIPTS), "man/man5/service-record.5")
 
@@ -39,7 +39,7 @@ def items_of(package: Package, layout: Layout, pages: Iterable[tuple[str, str]])
 
 def place_package(package: Package, root: Path, executable: Path | None = None) -> None:
     """Write the files of a package below /usr in a tree, and the executable if it is given."""
-    layout = below("/usr")
+    layout = choose_layout("/usr")
     for item in items_of(package, layout, made_of_the_command_line()):
         place(_compressed(item) if "/man/" in item.path else item, root)
     if executable:
@@ -96,7 +96,7 @@ def main(arguments: list[str]) -> None:
         place_package(chosen.package, chosen.root, chosen.executable)
         return
     options = {Option.SHIM, *(chosen.options or ())}
-    for item in contents(options, below(chosen.prefix), made_of_the_command_line()):
+    for item in contents(options, choose_layout(chosen.prefix), made_of_the_command_line()):
         place(item, chosen.root)
 
 

@@ -29,10 +29,10 @@ from service_record.deploy.ignition.making import (
     PROGRAM,
     SETTINGS,
     DeliveryRequest,
+    add_file,
     items_to_deliver,
     make,
     settings_text,
-    with_file,
 )
 from service_record.deploy.ignition.reading import BadConfigError, Config, items
 from service_record.record.visible import visible
@@ -114,7 +114,7 @@ def prepare_command(
       service-record assisted prepare --url … --cluster-id … --token-file … --discovery --add live.ign
     """
     require_extra("reporter")
-    from service_record.deploy.assisted.overrides import Override, plan, prepared  # needs the extra
+    from service_record.deploy.assisted.overrides import Override, add_to_override, plan  # needs the extra
 
     used = [name for name in _REPORTER_OPTIONS if options[name]]
     if discovery and used:
@@ -139,7 +139,7 @@ def prepare_command(
         replacing = options["replacing"]
         changes = plan(
             in_time,
-            lambda each: Override(prepared(each.override, delivery.config_for(each), replacing)),
+            lambda each: Override(add_to_override(each.override, delivery.config_for(each), replacing)),
         )
         _send(installer, changes, "prepared", dry_run=dry_run, delivery=delivery)
     if size := sum(each.size for each in changes if each.size > _LARGE_OVERRIDE_BYTES):
@@ -174,11 +174,11 @@ def undo_command(
       service-record assisted undo --url https://api.openshift.com --cluster-id UUID --token-file user-token
     """
     require_extra("reporter")
-    from service_record.deploy.assisted.overrides import plan, undone  # needs the extra
+    from service_record.deploy.assisted.overrides import plan, remove_from_override  # needs the extra
 
     with _installer(url, _user_token(token_file), ca_bundle) as installer:
         recipients = (*installer.hosts(cluster_id), *installer.infra_envs(cluster_id))
-        changes = plan(recipients, lambda each: undone(each.override))
+        changes = plan(recipients, lambda each: remove_from_override(each.override))
         for change in changes:
             for path in change.kept:
                 notice = f"{change.recipient}: {path} was changed since, and stays"
@@ -346,7 +346,7 @@ class _Delivery:
         if self._settings is None:
             return self._common
         text = settings_text(self._settings, _ids(recipient))
-        return with_file(self._common, Item(SETTINGS, Option.REPORTER, text.encode(), 0o600))
+        return add_file(self._common, Item(SETTINGS, Option.REPORTER, text.encode(), 0o600))
 
 
 def _ids(recipient: "Recipient") -> dict[str, object]:

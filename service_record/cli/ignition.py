@@ -19,7 +19,7 @@ import click
 from service_record.cli import Unreadable
 from service_record.cli.options import all_options, unit_names
 from service_record.deploy.ignition import other_forms, reading, urls
-from service_record.deploy.ignition.checking import insist, insist_on_assisted_service
+from service_record.deploy.ignition.checking import require_assisted_service_version, require_valid
 from service_record.deploy.ignition.making import (
     CA_BUNDLE,
     PROGRAM,
@@ -31,7 +31,7 @@ from service_record.deploy.ignition.making import (
     settings_text,
 )
 from service_record.deploy.ignition.merging import merge
-from service_record.deploy.ignition.other_forms import POOLS, VARIANTS, butane
+from service_record.deploy.ignition.other_forms import POOLS, VARIANTS, make_butane
 from service_record.deploy.ignition.reading import (
     DEFAULT,
     DEFAULT_FOR_ASSISTED_SERVICE,
@@ -158,7 +158,7 @@ def read_program(place: str | None, hash_text: str | None) -> ReporterProgram:
             "name the executable that make standalone makes"
         )
     if hash_text is not None:
-        _check_value(lambda: urls.check_verified(data, hash_text), visible(place))
+        _check_value(lambda: urls.check_data_hash(data, hash_text), visible(place))
     return ReporterProgram(data)
 
 
@@ -258,7 +258,7 @@ def merge_inputs(ours: Config, added: Iterable[str]) -> Config:
     for path in added:
         try:
             theirs = read_config(read_file(path))
-            insist(theirs)
+            require_valid(theirs)
             ours = merge(ours, theirs)
         except BadConfigError as error:
             raise BadConfigError(
@@ -372,7 +372,7 @@ def command(
     request, program = read_request(role, options, values, is_object=wanted_form.is_object)
     try:
         ours = merge_inputs(make(items_to_deliver(request), spec, program.remote), options["added"])
-        insist(ours)
+        require_valid(ours)
         config = ours if base is None else _merge_base(base, ours, replacing)
         text = _encode(config, wanted_form)
     except BadConfigError as error:
@@ -431,7 +431,7 @@ def _merge_base(base: str, ours: Config, replacing: Iterable[str]) -> Config:
     """Merge our config into the file `base`, and print warnings about that file."""
     data = read_file(base)
     theirs = read_config(data)
-    insist(theirs)
+    require_valid(theirs)
     for warning in reading.validate(data):
         click.echo(f"Warning: {_input_name(base)}: {visible(warning)}", err=True)
     return merge(theirs, ours, replacing)
@@ -441,18 +441,20 @@ def _encode(config: Config, form: _ConfigForm) -> str:
     """Return a config as text in the output format. Raises BadConfigError if invalid or too large."""
     reading.validate(json.dumps(config).encode())
     if form.name == "butane":
-        text = format_yaml(butane(config, form.role, form.variant))
+        text = format_yaml(make_butane(config, form.role, form.variant))
         reading.validate_butane(text.encode())
         return text
     if form.name == "machineconfig":
-        text = format_yaml(other_forms.machine_config(config, form.role))
-        if len(text) > other_forms.MOST:
-            what = f"{len(text):,} bytes; a MachineConfig has room for {other_forms.MOST:,}"
+        text = format_yaml(other_forms.make_machine_config(config, form.role))
+        if len(text) > other_forms.MAX_MACHINE_CONFIG_BYTES:
+            what = (
+                f"{len(text):,} bytes; a MachineConfig has room for {other_forms.MAX_MACHINE_CONFIG_BYTES:,}"
+            )
             raise BadConfigError((ConfigFault("", what),))
         return text
     text = json.dumps(config, ensure_ascii=False, separators=(",", ":"))
     if form.is_patch:
-        insist_on_assisted_service(config)
+        require_assisted_service_version(config)
         text = json.dumps({"config": text}, ensure_ascii=False, separators=(",", ":"))
     return f"{text}\n"
 

@@ -1,4 +1,4 @@
-"""Steps of a plan, done to a host: what is about to be there is written down before it is."""
+"""Applies a plan to a host. The list of files is saved first, so an interrupted run can be undone."""
 
 import errno
 import os
@@ -12,32 +12,33 @@ from service_record.deploy.root import Root
 
 
 def apply(root: Root, steps: Sequence[DeployStep], before: Installed, after: Installed) -> bool:
-    """Do the steps and store what is installed; return whether anything changed.
+    """Apply the steps and save the list of installed files. Return whether anything changed.
 
-    Nothing is changed when the rights for one of them are missing. When it is cut short later, the next
-    `install` goes on, and `uninstall` knows all that was done. Raises OSError.
+    Changes nothing if a directory is not writable. After an interruption, the next `install` completes the
+    plan, and `uninstall` undoes it. Raises OSError.
     """
     changing = [step for step in steps if step.changes]
     if not changing and after == before:
         return False
-    missing = _missing(root, [FILE, *(step.writes for step in changing if step.writes)])
+    missing = _find_missing_directories(root, [FILE, *(step.writes for step in changing if step.writes)])
     touched = existing_parents(root, [FILE, *missing, *(step.path for step in changing)])
     check_rights(root, touched)
-    home = parent(root, FILE)
+    home = real_parent(root, FILE)
     ours = [directory for directory in missing if f"{home}/".startswith(f"{directory}/")]
-    _note(root, replace(after, directories=before.directories | set(missing)), ours)
+    # Before the first change: without the list, an interrupted installation could not be undone.
+    _save_installed(root, replace(after, directories=before.directories | set(missing)), ours)
     for directory in missing:
         if directory not in ours:
             root.make_directory(directory)
     for step in changing:
-        do(root, step)
+        apply_step(root, step)
     for directory in {*touched, *missing}:
         root.sync(directory)
     return True
 
 
-def do(root: Root, step: DeployStep) -> None:
-    """Do one step. Raises OSError."""
+def apply_step(root: Root, step: DeployStep) -> None:
+    """Apply one step. Raises OSError."""
     if step.action is Action.REPLACE:
         root.keep_as(step.path, step.other)
     if step.writes and step.item is not None:
@@ -51,19 +52,19 @@ def do(root: Root, step: DeployStep) -> None:
         root.put_back(step.other, step.path)
 
 
-def parent(root: Root, path: str) -> str:
-    """Return the real directory of a path."""
+def real_parent(root: Root, path: str) -> str:
+    """Return the directory of a path, without links."""
     return root.real(path).rpartition("/")[0] or "/"
 
 
 def existing_parents(root: Root, paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the real directories of these paths, of those that are there."""
-    parents = {parent(root, path) for path in paths}
+    """Return the directories of these paths that exist, without links."""
+    parents = {real_parent(root, path) for path in paths}
     return tuple(sorted(path for path in parents if root.see(path).kind == "directory"))
 
 
 def check_rights(root: Root, directories: Iterable[str]) -> None:
-    """Raise PermissionError, or OSError of a read-only file system, unless each of these is writable."""
+    """Raise OSError if a directory is not writable: PermissionError, or EROFS of a read-only file system."""
     for directory in directories:
         place = root.at(directory)
         if os.statvfs(place).f_flag & os.ST_RDONLY:
@@ -72,8 +73,8 @@ def check_rights(root: Root, directories: Iterable[str]) -> None:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), place)
 
 
-def _missing(root: Root, paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the real directories that these paths need and that are missing, outer ones first."""
+def _find_missing_directories(root: Root, paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the missing directories of these paths, outer ones first."""
     missing: set[str] = set()
     for path in paths:
         parts = root.real(path).split("/")[1:-1]
@@ -87,12 +88,12 @@ def _missing(root: Root, paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(missing))
 
 
-def _note(root: Root, noted: Installed, directories: Sequence[str]) -> None:
-    """Store what is about to be installed, making the directories for that; or leave nothing."""
+def _save_installed(root: Root, installed: Installed, directories: Sequence[str]) -> None:
+    """Save the list of files to install, and make its directories. After an error nothing is left."""
     try:
         for directory in directories:
             root.make_directory(directory)
-        write(root, noted)
+        write(root, installed)
     except BaseException:
         for directory in reversed(directories):
             root.remove_directory(directory)

@@ -1,8 +1,8 @@
-"""Files and links delivered to a host, with mode and owner, and the option that selects each.
+"""The files and links that are delivered to a host, with mode, owner and the option that selects each.
 
-This is the one list. `service-record install`, the Ignition config, `make install` and the packages all take
-it from here. The files travel in the wheel, in `service_record/host`; a checkout has them where they are
-written. Nothing beyond the standard library is needed.
+`service-record install`, the Ignition config, `make install` and the packages use this list. A wheel has the
+files in `service_record/host`, a checkout in `shell`, `units` and `packages`. Imports only the standard
+library.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,19 +17,18 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 CLOSING: Final = "10-service-record.conf"
-"""The drop-in with which systemd closes the record of a service."""
+"""The drop-in by which systemd closes the record of a service."""
 _CLOSING_FOR_USERS: Final = "10-service-record-user-manager.conf"
-"""Its substitute for service managers of users, under the same name in `user@.service.d`."""
+"""The drop-in for the service managers of users. In `user@.service.d` it is named like `CLOSING`."""
 _PROGRAM: Final = 0o755
 _FILE: Final = 0o644
 _ARRAY: Final = "20-service-record-array.conf"
 _WRITTEN_FOR: Final = "/usr/local/bin"
-"""The directory in which our units look for our programs."""
+"""The directory of our programs in the units of the repository; see `_unit`."""
 SCRIPTS: Final = ("bootstrap-service-record.sh", "service-record-exit.sh")
-"""The shim, which is sourced, and the exit helper, which is run."""
+"""The shim, which is sourced, and the exit helper, which is executed."""
 _PARTS: Final = ("service-record-failure.sh", "service-record-close.sh")
-"""The files that these scripts read or run when a service has failed; they look for them in `templates`."""
-
+"""The files in `templates` that these scripts read or run when a service has failed."""
 
 MODULE_FILES: Final = (
     "service-record-initramfs.sh",
@@ -53,15 +52,15 @@ class Option(StrEnum):
     """The parts that can be installed; the values are the options of the command line."""
 
     SHIM = "shim"
-    """The shim, the exit helper and all that makes them of use: drop-ins to copy, the records directory."""
+    """The shim, the exit helper, drop-ins to copy, and the records directory."""
     ALL_SERVICES = "all-services"
-    """systemd closes the record of every service. It calls the exit helper: the shim has to come, too."""
+    """systemd closes the record of every service, with the exit helper. Needs SHIM."""
     ARRAY = "array"
-    """Every service records a closed JSON array, as OpenShift's tools read it."""
+    """Every service records a closed JSON array, which OpenShift's tools can read."""
     REPORTER = "reporter"
     """The units of the boot reporter, enabled."""
     COLLECTOR = "collector"
-    """The unit of the collector, for the one machine that receives; it is not enabled."""
+    """The unit of the collector. It is not enabled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +71,9 @@ class Layout:
     units: str
     tmpfiles: str
     is_package: bool
-    """A package enables no unit: that is left to the administrator. Its scripts are beside the templates,
-    with links in `programs`: distributions allow neither extension nor missing interpreter there."""
+    """True for a package, which enables no unit: that is the administrator's decision. Its scripts are in
+    `templates`, with links in `programs`: distributions allow no file extension there, and no script without
+    an interpreter."""
 
     @property
     def programs(self) -> str:
@@ -81,20 +81,16 @@ class Layout:
 
     @property
     def templates(self) -> str:
-        """Return the directory of drop-ins that are not in force, to be copied or linked, and of what the
-        shim reads.
-        """
+        """Return the directory of drop-ins to copy or link, and of files that the shim reads."""
         return f"{self.prefix}/share/service-record"
 
 
 HOST: Final = Layout("/usr/local", "/etc/systemd/system", "/etc/tmpfiles.d", is_package=False)
-"""A host without a package manager of its own for us: all in directories that are the administrator's."""
+"""The layout of `service-record install`: the directories that belong to the administrator."""
 
 
-def below(prefix: str) -> Layout:
-    """Return the layout for a prefix: HOST for `/usr/local`, else that of a package, all of it below the
-    prefix.
-    """
+def choose_layout(prefix: str) -> Layout:
+    """Return HOST for the prefix `/usr/local`, else the layout of a package below the prefix."""
     if prefix == HOST.prefix:
         return HOST
     return Layout(prefix, f"{prefix}/lib/systemd/system", f"{prefix}/lib/tmpfiles.d", is_package=True)
@@ -102,7 +98,7 @@ def below(prefix: str) -> Layout:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One file or link on a host. It belongs to root, as do missing directories, which get mode 0755."""
+    """One file or link on a host. It belongs to root. Missing directories get mode 0755."""
 
     path: str
     """Absolute, as the host sees it."""
@@ -110,7 +106,7 @@ class Item:
     data: bytes = b""
     mode: int = _FILE
     target: str | None = None
-    """The target of a symbolic link, relative in a package; a link has neither data nor mode."""
+    """The target of a symbolic link, which has neither data nor mode. In a package it is relative."""
 
 
 def contents(
@@ -118,8 +114,8 @@ def contents(
 ) -> tuple[Item, ...]:
     """Return the items that these options select, by path.
 
-    `pages` are man pages and completions: path below `PREFIX/share`, and text. They come with the shim.
-    Raises FileNotFoundError where this installation of service-record has lost one of its files.
+    `pages` are man pages and completions: path below `PREFIX/share`, and text. SHIM selects them.
+    Raises FileNotFoundError if this installation of service-record lacks one of its files.
     """
     chosen = set(options)
     items = [item for item in _everything(layout, pages) if item.option in chosen]
@@ -127,9 +123,9 @@ def contents(
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """Yield the man pages and completions that came with this installation, none where there are none.
+    """Yield path and text of the man pages and completions; nothing if this installation has none.
 
-    The wheel and the executable have them from the time when they were made; a checkout from `make man`.
+    A wheel and an executable contain them. In a checkout, `make man` makes them.
     """
     installed = Path(str(files("service_record"))) / "host/share"
     directory = installed if installed.is_dir() else Path(__file__).resolve().parents[2] / "build/share"
@@ -138,8 +134,8 @@ def pages() -> Iterator[tuple[str, str]]:
             yield path.relative_to(directory).as_posix(), path.read_text(encoding="utf-8")
 
 
-def closing(services: Iterable[str]) -> Iterator[Item]:
-    """Yield the drop-in of each of these services: systemd closes its record. They come with the shim."""
+def closing_drop_ins(services: Iterable[str]) -> Iterator[Item]:
+    """Yield a drop-in for each service, by which systemd closes its record. SHIM selects it."""
     for name in dict.fromkeys(name.removesuffix(".service") for name in services):
         path = f"{HOST.units}/{name}.service.d/{CLOSING}"
         yield Item(path, Option.SHIM, _unit(CLOSING, HOST))
@@ -189,7 +185,7 @@ def _scripts(layout: Layout) -> Iterator[Item]:
 
 
 def _script(path: str, name: str, layout: Layout) -> Item:
-    """Return a script; a program is executable, and in a package its interpreter is a fixed one."""
+    """Return a script. In a package its interpreter is `/bin/bash`, as distributions demand."""
     data = source(f"shell/{name}")
     if layout.is_package:
         data = data.replace(b"#!/usr/bin/env bash", b"#!/bin/bash", 1)
@@ -197,7 +193,7 @@ def _script(path: str, name: str, layout: Layout) -> Item:
 
 
 def _dracut_module(layout: Layout) -> Iterator[Item]:
-    """Yield dracut's module. Only packages have it: dracut looks for modules below `/usr/lib` alone."""
+    """Yield dracut's module. Only packages have it: dracut reads modules only from `/usr/lib`."""
     directory = f"{layout.prefix}/lib/dracut/modules.d/95service-record"
     for name in MODULE_FILES:
         yield Item(f"{directory}/{name}", Option.SHIM, source(f"shell/initramfs/{name}"), _PROGRAM)
@@ -224,7 +220,7 @@ def _reporter(layout: Layout) -> Iterator[Item]:
 
 
 def _unit(name: str, layout: Layout) -> bytes:
-    """Return a unit or drop-in that finds our programs in the layout's directories."""
+    """Return a unit or drop-in with the layout's directory of programs."""
     return source(f"units/{name}").replace(_WRITTEN_FOR.encode(), layout.programs.encode())
 
 

@@ -1,4 +1,4 @@
-"""Checks of the recorder on a host: its files, systemd's drop-ins, records, journal, reporter, servers."""
+"""Checks the recorder on a host: its files, systemd's drop-ins, records, journal, reporter, servers."""
 
 import os
 import socket
@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from service_record.deploy.delivered import CLOSING, HOST, SCRIPTS, below, pages
+from service_record.deploy.delivered import CLOSING, HOST, SCRIPTS, choose_layout, pages
 from service_record.deploy.installed import DamagedError
 from service_record.deploy.installing import install
 from service_record.deploy.planning import Action
@@ -24,17 +24,17 @@ from service_record.reporter.settings import Settings, read_settings
 
 _CONNECT_SECONDS: Final = 5.0
 _INBOX_MODE: Final = 0o1733
-"""Everybody may make a file in it, only root may list it; see units/tmpfiles.d/service-record.conf."""
+"""Every user may create a file, only root may list them; see units/tmpfiles.d/service-record.conf."""
 _IN_MEMORY: Final = frozenset({"tmpfs", "ramfs"})
-_LEAST_FREE: Final = 64 << 20
-"""Bytes that a disk should have left: a round of the boot reporter takes as much."""
+_MIN_FREE_BYTES: Final = 64 << 20
+"""A round of the boot reporter needs as much."""
 _REPORTER_MODULES: Final = ("httpx2", "stamina")
 
 
 def examine(root: Root, environ: Mapping[str, str]) -> Iterator[CheckResult]:
-    """Yield a result for each part of the recorder. What only a running host shows needs this host's root.
+    """Yield a result for each part of the recorder. Some checks need a running host, and so the root `/`.
 
-    A part that nobody asked for, such as the boot reporter, is "not checked".
+    An optional part that is not installed, such as the boot reporter, is "not checked".
     """
     places = Places.of_environment(Path(root.at("/")), environ)
     yield _check_files(root)
@@ -58,17 +58,12 @@ def _failed(check: str, detail: str, advice: str) -> CheckResult:
     return CheckResult(check, CheckState.FAILED, detail, advice)
 
 
-def _package_shim(root: Root) -> str | None:
-    """Return the shim that a package of ours has installed."""
-    path = f"{below('/usr').programs}/{SCRIPTS[0]}"
-    return path if root.see(path).kind != "nothing" else None
-
-
 def _check_files(root: Root) -> CheckResult:  # noqa: PLR0911  # one for each fault
     """Compare the files on the host with those that this version would install."""
     check = "files"
     if root.see(f"{HOST.programs}/{SCRIPTS[0]}").kind == "nothing":
-        if (packaged := _package_shim(root)) is not None:
+        packaged = f"{choose_layout('/usr').programs}/{SCRIPTS[0]}"
+        if root.see(packaged).kind != "nothing":
             return _passed(check, f"{packaged}, of a package")
         return _failed(check, "the shim is not installed", "Install it: `service-record install`.")
     try:
@@ -93,7 +88,7 @@ def _check_files(root: Root) -> CheckResult:  # noqa: PLR0911  # one for each fa
 
 
 def _check_drop_ins(root: Root) -> CheckResult:
-    """Tell for which services systemd records the end, and whether a running systemd has read that."""
+    """Check for which services systemd records the end, and that a running systemd has read the drop-ins."""
     check = "drop-ins"
     found: dict[str, str] = {}
     for directory in UNIT_DIRECTORIES:
@@ -114,7 +109,7 @@ def _check_drop_ins(root: Root) -> CheckResult:
 
 
 def _check_records(places: Places) -> CheckResult:  # noqa: PLR0911  # one for each fault
-    """Tell whether the records directory is there, survives a reboot and has room."""
+    """Check that the records directory exists, survives a reboot and has free space."""
     check, directory = "records", places.records
     try:
         status = directory.stat()
@@ -136,14 +131,14 @@ def _check_records(places: Places) -> CheckResult:  # noqa: PLR0911  # one for e
     if room.f_flag & os.ST_RDONLY:
         advice = "Entries wait in the inbox; see docs/read-only.md."
         return _failed(check, f"{directory} is read-only", advice)
-    if free < _LEAST_FREE:
+    if free < _MIN_FREE_BYTES:
         return _failed(check, f"{directory}: {free >> 20} MiB are free", "Make room there.")
     number = "1 record" if records == 1 else f"{records} records"
     return _passed(check, f"{directory}: {number}, {free >> 20} MiB free")
 
 
 def _check_inbox(inbox: Path) -> CheckResult:
-    """Check the directory in which services leave their entries that may not write their record."""
+    """Check the directory for the entries of services that may not write their record."""
     check = "inbox"
     settings = f"{HOST.tmpfiles}/service-record.conf"
     program = f"systemd-tmpfiles --create {settings}" if Path(settings).exists() else "service-record install"
@@ -163,7 +158,7 @@ def _check_inbox(inbox: Path) -> CheckResult:
 
 
 def _check_journal(places: Places) -> CheckResult:
-    """Tell whether the journal survives a reboot: it has the lines that explain a failure."""
+    """Check that the journal survives a reboot: its lines explain failures."""
     check = "journal"
     kept, volatile = places.at("/var/log/journal"), places.at("/run/log/journal")
     try:
@@ -181,7 +176,7 @@ def _check_journal(places: Places) -> CheckResult:
 
 
 def _check_reporter(places: Places, settings: Settings) -> CheckResult:  # noqa: PLR0911  # one for each fault
-    """Tell whether the boot reporter will run, and whether it can."""
+    """Check that the boot reporter is enabled and can run."""
     check = "boot reporter"
     if is_there(places.tombstone):
         return _passed(check, f"it has finished here ({places.tombstone})")
@@ -209,7 +204,7 @@ def _check_reporter(places: Places, settings: Settings) -> CheckResult:  # noqa:
 
 
 def _check_destinations(settings: Settings, environ: Mapping[str, str]) -> Iterator[CheckResult]:
-    """Try to reach each server that something on this host sends to."""
+    """Connect to each server to which this host sends."""
     urls = [*([settings.service.url] if settings.service else []), *settings.ship_to, *settings.records_to]
     named = environ.get(URL_VARIABLE)
     urls += [named] if named else []

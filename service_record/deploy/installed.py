@@ -1,4 +1,4 @@
-"""The list of what an installation put onto a host, which `install` writes and `uninstall` follows."""
+"""The list of installed files. `install` writes it, `uninstall` reads it."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal, TypeAlias
@@ -15,7 +15,7 @@ _Path: TypeAlias = Annotated[str, msgspec.Meta(pattern="^/")]
 
 
 class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The properties by which we recognise a file or link that we put there."""
+    """The properties by which an installed file or link is recognized."""
 
     link: str = ""
     """The target of a link."""
@@ -26,18 +26,18 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Installed(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything of ours on a host."""
+    """All installed files and directories of a host."""
 
     version: Literal[1]
     options: frozenset[Option]
     files: Mapping[_Path, Mark]
-    """The delivered files, links too."""
+    """The delivered files and links."""
     beside: Mapping[_Path, Mark]
-    """The files delivered beside a file that somebody edited: `PATH.new`."""
+    """Files that were delivered as `PATH.new`, beside a foreign or edited file."""
     aside: Mapping[_Path, _Path]
-    """Replaced files: each path, and the place where the earlier file is kept until removal."""
+    """Path of each replaced file -> the path where the earlier file is kept."""
     directories: frozenset[_Path]
-    """The directories that were missing."""
+    """The directories that the installation made."""
 
 
 NOTHING_INSTALLED: Final = Installed(
@@ -46,11 +46,11 @@ NOTHING_INSTALLED: Final = Installed(
 
 
 class DamagedError(ValueError):
-    """A file that is not as we write it; the text names it, and says what to do."""
+    """The list is invalid. The message names the file and says what to do."""
 
 
 def read(root: Root) -> Installed | None:
-    """Return what is installed there; None if nothing is. Raises DamagedError, OSError."""
+    """Return the list; None if nothing is installed. Raises DamagedError, OSError."""
     try:
         return msgspec.json.decode(root.read(FILE), type=Installed)
     except (FileNotFoundError, NotADirectoryError):
@@ -61,6 +61,6 @@ def read(root: Root) -> Installed | None:
 
 
 def write(root: Root, installed: Installed) -> None:
-    """Write it whole; its directory exists. Raises OSError."""
+    """Write the list atomically. Its directory must exist. Raises OSError."""
     data = msgspec.json.format(msgspec.json.encode(installed, order="sorted"), indent=1) + b"\n"
     root.write(FILE, data, 0o644)

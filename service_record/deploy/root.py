@@ -1,8 +1,8 @@
-"""The file system of a host below a directory, `/` for this one, whose links never lead out of it.
+"""The file system of a host below a directory: `/` for this host. No link leads out of it.
 
-A mounted host's `/usr/local -> /var/usrlocal` means its own `/var`, not ours. So links in a path are
-followed here as that host would follow them, and by nobody else: every directory is opened from the root on
-with O_NOFOLLOW, and what is done is done relative to its descriptor.
+A mounted host's `/usr/local -> /var/usrlocal` means its own `/var`, not ours. So this module resolves links
+as that host would. The kernel must follow none: each directory is opened from the root on with O_NOFOLLOW,
+and each change is made relative to its descriptor.
 """
 
 import errno
@@ -20,22 +20,22 @@ _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_LINKS: Final = 40
-"""The limit of the kernel, too; see path_resolution(7)."""
+"""The limit of the kernel; see path_resolution(7)."""
 UNIT_DIRECTORIES: Final = (
     *("/etc/systemd/system", "/run/systemd/system", "/run/systemd/generator"),
     *("/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"),
 )
-"""Where systemd looks for units and drop-ins; see systemd.unit(5)."""
+"""The directories of units and drop-ins; see systemd.unit(5)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathSeen:
-    """The kind of a path; links are not followed."""
+    """The state of a path. Links are not followed."""
 
     kind: str
     """`file`, `link`, `directory`, `other`, or `nothing`."""
     content: str = ""
-    """SHA-256 of a file; where a link points."""
+    """The SHA-256 of a file, or the target of a link."""
     mode: int = 0
 
 
@@ -43,7 +43,7 @@ NOTHING: Final = PathSeen("nothing")
 
 
 class Root:
-    """A host's file system. Paths are absolute, as the host sees them; every method raises OSError."""
+    """A host's file system. Paths are absolute, as the host sees them. Every method may raise OSError."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.resolve(strict=True)
@@ -51,7 +51,7 @@ class Root:
 
     @contextmanager
     def locked(self) -> Iterator[Self]:
-        """Lock out other processes like us meanwhile. Raises BlockingIOError if one is at work here."""
+        """Hold the lock of installations. Raises BlockingIOError if another process holds it."""
         with self.opened("/") as descriptor:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -61,16 +61,14 @@ class Root:
             yield self
 
     def real(self, path: str) -> str:
-        """Return the path without links in its directories; its last part, and missing ones, stay as they
-        are.
-        """
+        """Return the path without links in its directories. The last part, and missing parts, are kept."""
         remaining = [part for part in path.split("/") if part][::-1]
         done: list[str] = []
         links = 0
         while remaining:
             part = remaining.pop()
             if part == "..":
-                del done[-1:]  # of the root it is the root, as in a chroot
+                del done[-1:]  # "/.." is "/", as in a chroot
             if part in {".", ".."}:
                 continue
             target = self._link(done, part) if remaining else None
@@ -107,9 +105,9 @@ class Root:
             return _read(name, directory)
 
     def write(self, path: str, data: bytes, mode: int) -> None:
-        """Put a file into the place of what is there, whole; as root it belongs to root."""
+        """Replace a path atomically by a file. If we are root, it belongs to root."""
         with self._parent(path) as (directory, name):
-            new = _unfinished(name)
+            new = _partial_name(name)
             _unlink(new, directory)
             try:
                 with os.fdopen(os.open(new, _NEW, 0o600, dir_fd=directory), "wb") as stream:
@@ -122,27 +120,27 @@ class Root:
                 os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)
             except BaseException as error:
                 _unlink(new, directory)
-                if isinstance(error, OSError):  # a full disk names no file
+                if isinstance(error, OSError):  # ENOSPC has no file name
                     error.filename = self.at(path)
                 raise
 
     def link(self, path: str, target: str) -> None:
-        """Put a symbolic link into the place of what is there."""
+        """Replace a path atomically by a symbolic link."""
         with self._parent(path) as (directory, name):
-            new = _unfinished(name)
+            new = _partial_name(name)
             _unlink(new, directory)
             os.symlink(target, new, dir_fd=directory)
             os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)
 
     def keep_as(self, path: str, other: str) -> None:
-        """Give the file at a path a second name in its directory, which may exist since an earlier try."""
+        """Hard-link a file to another name in its directory, which an interrupted call may have made."""
         with self._parent(path) as (directory, name):
             beside = other.rpartition("/")[2]
             if not _is_same(directory, name, beside):
                 os.link(name, beside, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
 
     def put_back(self, other: str, path: str) -> None:
-        """Undo `keep_as`, whatever has come into its place."""
+        """Undo `keep_as`. The file at `path` is replaced."""
         with self._parent(path) as (directory, name):
             beside = other.rpartition("/")[2]
             if _is_same(directory, name, beside):
@@ -151,14 +149,14 @@ class Root:
                 os.rename(beside, name, src_dir_fd=directory, dst_dir_fd=directory)
 
     def remove(self, path: str) -> None:
-        """Remove a file or link, which may be gone."""
+        """Remove a file or link, if it exists."""
         with suppress(FileNotFoundError, NotADirectoryError), self._parent(path) as (directory, name):
             _unlink(name, directory)
 
     def tidy(self, path: str) -> None:
         """Remove the leftovers of an interrupted write to this path."""
         with suppress(FileNotFoundError, NotADirectoryError), self._parent(path) as (directory, name):
-            _unlink(_unfinished(name), directory)
+            _unlink(_partial_name(name), directory)
 
     def make_directory(self, path: str) -> None:
         with self._parent(path) as (directory, name):
@@ -172,7 +170,7 @@ class Root:
                 os.close(descriptor)
 
     def remove_directory(self, path: str) -> bool:
-        """Remove an empty directory; return whether it is gone now."""
+        """Remove an empty directory. Return False if it is not empty."""
         try:
             with self._parent(path) as (directory, name):
                 os.rmdir(name, dir_fd=directory)
@@ -185,13 +183,13 @@ class Root:
         return True
 
     def sync(self, directory: str) -> None:
-        """Make the changes in a directory outlive a loss of power."""
+        """Sync a directory, so that its changes survive power loss."""
         with self.opened(directory) as descriptor:
             os.fsync(descriptor)
 
     @contextmanager
     def opened(self, directory: str) -> Iterator[int]:
-        """Yield a descriptor of a real path's directory; links on the way are not followed."""
+        """Yield a descriptor of a directory. A link in its path is an error."""
         descriptor = os.open(self.path, _DIRECTORY)
         try:
             for part in directory.split("/"):
@@ -225,7 +223,7 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _unfinished(name: str) -> str:
+def _partial_name(name: str) -> str:
     return f".{name}.part"
 
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from service_record.cli import main
-from service_record.deploy.ignition.checking import check, content_of
+from service_record.deploy.ignition.checking import check, read_contents
 from service_record.reporter.paths import Places
 from service_record.reporter.settings import read_settings
 from tests.assisted_contract import assert_contract_kept
@@ -99,7 +99,7 @@ def files(text: str) -> dict[str, dict[str, Any]]:
 
 
 def content(text: str, path: str) -> str:
-    return (content_of(files(text)[path]["contents"]) or b"").decode()
+    return (read_contents(files(text)[path]["contents"]) or b"").decode()
 
 
 def patches(server: AssistedServer) -> int:

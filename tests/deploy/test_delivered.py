@@ -6,10 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from service_record.deploy.delivered import HOST, MODULE_FILES, Layout, Option, below, contents, source
+from service_record.deploy.delivered import (
+    HOST,
+    MODULE_FILES,
+    Layout,
+    Option,
+    choose_layout,
+    contents,
+    source,
+)
 from tests.programs import REPOSITORY
 
-PACKAGE = below("/usr")
+PACKAGE = choose_layout("/usr")
 EVERYTHING = tuple(Option)
 layouts = pytest.mark.parametrize("layout", [HOST, PACKAGE], ids=["host", "package"])
 

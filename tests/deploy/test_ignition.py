@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from service_record.cli import main
-from service_record.deploy.ignition.checking import check, content_of
+from service_record.deploy.ignition.checking import check, read_contents
 from service_record.deploy.ignition.making import (
     CLOSED_ON_BOOTSTRAP,
     ROLES,
@@ -21,7 +21,7 @@ from service_record.deploy.ignition.making import (
     items_to_deliver,
 )
 from service_record.deploy.ignition.reading import VERSIONS
-from service_record.deploy.ignition.urls import hash_of
+from service_record.deploy.ignition.urls import compute_hash
 from service_record.reporter.paths import Places
 from service_record.reporter.settings import read_settings
 from tests.builders import some
@@ -56,7 +56,7 @@ def file_at(config: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def text_at(config: dict[str, Any], path: str) -> str:
-    data = some(content_of(file_at(config, path)["contents"]))
+    data = some(read_contents(file_at(config, path)["contents"]))
     return data.decode()
 
 
@@ -88,7 +88,7 @@ def test_config_of_each_role_is_valid(role: str, spec: str, merging: bool, base:
 def test_config_has_exactly_the_delivered_files(role: str) -> None:
     config = config_of("--role", role)
     written = {
-        file["path"]: (content_of(file["contents"]), file["mode"]) for file in config["storage"]["files"]
+        file["path"]: (read_contents(file["contents"]), file["mode"]) for file in config["storage"]["files"]
     }
     assert written == {
         item.path: (item.data, item.mode) for item in items_to_deliver(DeliveryRequest(role=role))
@@ -358,11 +358,11 @@ def test_executable_is_delivered_and_removed_later(tmp_path: Path) -> None:
     program.write_bytes(b"\x7fELF and more")
     inside = config_of("--role", "worker", *REPORTING, "--executable", program)
     file = file_at(inside, "/usr/local/bin/service-record")
-    assert (file["mode"], content_of(file["contents"])) == (0o755, program.read_bytes())
+    assert (file["mode"], read_contents(file["contents"])) == (0o755, program.read_bytes())
     assert 'remove = ["/usr/local/bin/service-record"]' in text_at(
         inside, "/etc/service-record/reporter.toml"
     )
-    digest = hash_of(program.read_bytes())
+    digest = compute_hash(program.read_bytes())
     fetched = config_of(
         "--role", "worker", *REPORTING, "--executable", "https://a.example/b", "--executable-hash", digest
     )
@@ -370,7 +370,9 @@ def test_executable_is_delivered_and_removed_later(tmp_path: Path) -> None:
         "source": "https://a.example/b",
         "verification": {"hash": digest},
     }
-    other = made("--role", "worker", *REPORTING, "--executable", program, "--executable-hash", hash_of(b""))
+    other = made(
+        "--role", "worker", *REPORTING, "--executable", program, "--executable-hash", compute_hash(b"")
+    )
     assert other.exit_code == 2
     assert "the data has another sha512" in other.stderr
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_record.deploy.ignition.checking import check, insist
+from service_record.deploy.ignition.checking import check, require_valid
 from service_record.deploy.ignition.reading import (
     VERSIONS,
     BadConfigError,
@@ -43,7 +43,7 @@ def test_valid_config_passes_in_each_version(version: str) -> None:
 @damages
 def test_damaged_config_is_one_error(damaged: bytes, said: str) -> None:
     with pytest.raises(BadConfigError) as caught:
-        insist(read_config(damaged))
+        require_valid(read_config(damaged))
     line = str(caught.value)
     assert said in line
     assert "\n" not in line
@@ -95,7 +95,7 @@ REFUSED = {
 @pytest.mark.parametrize(("config", "said"), [pytest.param(*row, id=name) for name, row in REFUSED.items()])
 def test_config_unsafe_to_merge_is_refused(config: Config, said: str) -> None:
     with pytest.raises(BadConfigError, match=said):
-        insist(config)
+        require_valid(config)
 
 
 @pytest.mark.skipif(shutil.which("ignition-validate") is None, reason="no ignition-validate")
@@ -183,7 +183,7 @@ def test_deep_nesting_is_refused(number: int) -> None:
 
 def judged(data: bytes) -> None:
     try:
-        insist(read_config(data))
+        require_valid(read_config(data))
     except BadConfigError as error:
         line = str(error)
         assert line.isprintable() or not line.isascii()

@@ -12,7 +12,7 @@ from service_record.deploy.ignition.checking import check
 from service_record.deploy.ignition.making import ROLES, DeliveryRequest, items_to_deliver, make
 from service_record.deploy.ignition.merging import merge
 from service_record.deploy.ignition.reading import VERSIONS, BadConfigError
-from service_record.deploy.ignition.urls import compressed, data_url
+from service_record.deploy.ignition.urls import compress, encode_data_url
 from tests.ignition_configs import Config, discovery, put
 
 SHIM = "/usr/local/bin/bootstrap-service-record.sh"
@@ -90,7 +90,7 @@ def test_path_in_both_configs_is_refused(path: str, value: str, said: str) -> No
 def test_path_in_nested_config_is_refused() -> None:
     inner = {"ignition": {"version": "3.1.0"}, "storage": {"files": [{"path": SHIM}]}}
     base = discovery()
-    source = data_url(compressed(json.dumps(inner).encode()))
+    source = encode_data_url(compress(json.dumps(inner).encode()))
     base["ignition"]["config"]["merge"].append({"source": source, "compression": "gzip"})
     with pytest.raises(BadConfigError, match=r"merge\[1\] storage.files\[0\]: .* is there already"):
         merge(base, ours())

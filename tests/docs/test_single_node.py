@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from service_record.collector.domain.access import TokenKind
-from service_record.deploy.ignition.checking import check, content_of
+from service_record.deploy.ignition.checking import check, read_contents
 from service_record.http.collector_client import CollectorClient
 from service_record.http.record_sending import Sender
 from service_record.record.directory import Records
@@ -64,7 +64,7 @@ def files(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def content(config: dict[str, Any], path: str) -> str:
-    return (content_of(files(config)[path]["contents"]) or b"").decode()
+    return (read_contents(files(config)[path]["contents"]) or b"").decode()
 
 
 def is_good(config: dict[str, Any]) -> bool:

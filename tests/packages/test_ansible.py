@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from service_record.deploy.delivered import Option, below, contents
+from service_record.deploy.delivered import Option, choose_layout, contents
 from tests.command_line import service_record
 from tests.programs import REPOSITORY
 
@@ -70,7 +70,7 @@ def ansible_playbook() -> Path:
 
 def install_package_files(root: Path) -> Path:
     """Install what the package has for Ansible. Return the directory."""
-    for item in contents([Option.REPORTER], below("/usr")):
+    for item in contents([Option.REPORTER], choose_layout("/usr")):
         if "/ansible/" in item.path:
             path = root / item.path.lstrip("/")
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service_record.deploy.delivered import Option, below, contents
+from service_record.deploy.delivered import Option, choose_layout, contents
 from tests.programs import REPOSITORY
 
 SYSTEM_PYTHON = "/usr/bin/python3"
@@ -42,7 +42,7 @@ def sos_package() -> Path:
 def test_sos_collects_records_and_analysis_without_passwords(tmp_path: Path) -> None:
     library = tmp_path / "library"
     shutil.copytree(sos_package(), library / "sos")
-    packaged = contents([Option.REPORTER], below("/usr"))
+    packaged = contents([Option.REPORTER], choose_layout("/usr"))
     (plugin,) = (item for item in packaged if item.path.endswith("/sos/service_record.py"))
     (library / "sos/report/plugins/service_record.py").write_bytes(plugin.data)
     logs, output = tmp_path / "logs", tmp_path / "output"

@@ -18,7 +18,7 @@ from packages.stage import Package, items_of
 from packages.standalone.__main__ import StandaloneError, leave_out
 from packages.standalone.glibc import host_libraries, needs_of, written
 from service_record.cli import main
-from service_record.deploy.delivered import Option, below, contents
+from service_record.deploy.delivered import Option, choose_layout, contents
 from service_record.record.directory import Records
 from service_record.version import __version__
 from tests.programs import REPOSITORY, needs
@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.xdist_group("executable"),
     pytest.mark.timeout(900),  # the first of them may have to make the executable
 ]
-LAYOUT = below("/usr")
+LAYOUT = choose_layout("/usr")
 PAGES = tuple(pages(main))
 ITEMS = {package: items_of(package, LAYOUT, PAGES) for package in Package}
 TIMER = "boot-reporter.timer"

@@ -1,7 +1,6 @@
-"""Overrides of an assisted-service's ignition: ours merged in, taken out, and planned for all hosts. Pure.
+"""Adds our config to an assisted-service's ignition overrides, and removes it. Pure.
 
-What stood there before is kept in the override itself, in a file of ours. So it can be undone from any
-machine, and nothing has to be kept beside it.
+The earlier override is kept in the new one, in a marker file. So any machine can undo the change.
 """
 
 import copy
@@ -15,8 +14,12 @@ import msgspec
 
 from service_record.deploy.assisted.service import Recipient
 from service_record.deploy.delivered import Item, Option
-from service_record.deploy.ignition.checking import content_of, insist, insist_on_assisted_service
-from service_record.deploy.ignition.making import with_file
+from service_record.deploy.ignition.checking import (
+    read_contents,
+    require_assisted_service_version,
+    require_valid,
+)
+from service_record.deploy.ignition.making import add_file
 from service_record.deploy.ignition.merging import LISTS, merge
 from service_record.deploy.ignition.reading import (
     DEFAULT_FOR_ASSISTED_SERVICE,
@@ -29,19 +32,20 @@ from service_record.deploy.ignition.reading import (
 )
 
 MARKER: Final = "/etc/service-record/prepared.json"
-"""The file that tells ours from theirs: the earlier override, and a digest of each thing of ours."""
+"""The marker: a file with the earlier override, and a digest of each object of ours."""
 SPEC: Final = DEFAULT_FOR_ASSISTED_SERVICE
 
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """An override with ours, or without: then it is what stood there before, byte for byte, unless somebody
-    has changed it since.
+    """The new content of an override.
+
+    After removal it equals the earlier override byte for byte, unless somebody has changed it since.
     """
 
     text: str
     kept: tuple[str, ...] = ()
-    """Our parts that somebody has changed since; they stay."""
+    """Our objects that were not removed, because somebody has changed them."""
 
 
 class _Marker(msgspec.Struct, frozen=True):
@@ -51,64 +55,63 @@ class _Marker(msgspec.Struct, frozen=True):
     """List of the config, such as `storage.files` -> path or name -> digest."""
 
 
-def prepared(text: str, ours: Config, replacing: Collection[str] = ()) -> str:
-    """Return the override with our parts in it, and the others unchanged; the same text if nothing would
-    change.
+def add_to_override(text: str, ours: Config, replacing: Collection[str] = ()) -> str:
+    """Return the override with our config; the same text if nothing would change.
 
-    What an earlier call put there is replaced. Files at the paths of `replacing` give way to ours. Raises
-    BadConfigError where the override is no good config, or has what we would add.
+    The result of an earlier call is replaced. Our files replace others whose paths are in `replacing`. Raises
+    BadConfigError if the override is invalid or conflicts with ours.
     """
-    earlier = undone(text).text
+    earlier = remove_from_override(text).text
     base = _read(earlier)
     there = {node["path"] for _, node in items(base, "storage.files")}
-    merged = merge(base, _marked(ours, earlier), [path for path in replacing if path in there])
-    insist_on_assisted_service(merged)
-    return text if text.strip() and _read(text) == merged else _dumped(merged)
+    merged = merge(base, _add_marker(ours, earlier), [path for path in replacing if path in there])
+    require_assisted_service_version(merged)
+    return text if text.strip() and _read(text) == merged else _encode(merged)
 
 
-def undone(text: str) -> Override:
-    """Return the override without our parts. Raises BadConfigError if it is not a valid config."""
+def remove_from_override(text: str) -> Override:
+    """Return the override without our objects. Raises BadConfigError if it is invalid."""
     config = _read(text)
-    marker = _marker_of(config)
+    marker = _read_marker(config)
     if marker is None:
         return Override(text)
     names = {place: set(digests) for place, digests in marker.ours.items()}
-    rest = _without(config, lambda place, name, each: _is_ours(marker, place, name, each))
+    rest = _remove_objects(config, lambda place, name, each: _is_ours(marker, place, name, each))
     unremoved = tuple(name for place, name, _ in _objects(rest) if name in names.get(place, set()))
     earlier = _read(marker.earlier)
-    others = _without(earlier, lambda place, name, _: name in names.get(place, set()))
-    if _bare(rest) == _bare(others):
+    others = _remove_objects(earlier, lambda place, name, _: name in names.get(place, set()))
+    if _normalize(rest) == _normalize(others):
         return Override(marker.earlier)
     for place, name, each in _objects(earlier):
         if name in names.get(place, set()) and name not in unremoved:
-            _put(rest, place, each)
-    return Override(_dumped(rest), unremoved)
+            _append_object(rest, place, each)
+    return Override(_encode(rest), unremoved)
 
 
 def _read(text: str) -> Config:
     if not text.strip():
         return {"ignition": {"version": SPEC}}
     config = read_config(text.encode())
-    insist(config)
+    require_valid(config)
     return config
 
 
-def _marked(ours: Config, earlier: str) -> Config:
-    """Return our config with the file that marks our parts."""
+def _add_marker(ours: Config, earlier: str) -> Config:
+    """Return our config with the marker file."""
     digests: dict[str, dict[str, str]] = {}
     for place, name, each in _objects(ours):
         digests.setdefault(place, {})[name] = _digest(each)
     data = msgspec.json.encode(_Marker(1, earlier, digests), order="sorted")
-    return with_file(ours, Item(MARKER, Option.REPORTER, data, 0o600))
+    return add_file(ours, Item(MARKER, Option.REPORTER, data, 0o600))
 
 
-def _marker_of(config: Config) -> _Marker | None:
+def _read_marker(config: Config) -> _Marker | None:
     markers = [(where, node) for where, node in items(config, "storage.files") if node["path"] == MARKER]
     if not markers:
         return None
     where, node = markers[0]
     try:
-        marker = msgspec.json.decode(content_of(node.get("contents") or {}) or b"", type=_Marker)
+        marker = msgspec.json.decode(read_contents(node.get("contents") or {}) or b"", type=_Marker)
         _read(marker.earlier)
     except (ValueError, msgspec.DecodeError):
         what = f"{MARKER} is damaged, or of another version; take what is ours out of the override by hand"
@@ -123,12 +126,12 @@ def _is_ours(marker: _Marker, place: str, name: str, each: dict[str, Any]) -> bo
 
 
 def _objects(config: Config) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield all objects in the lists of a config: the list, its path or name, the object."""
+    """Yield the objects of a config: its list, its path or name, and the object."""
     for place, key in LISTS:
         yield from ((place, each[key], each) for _, each in items(config, place))
 
 
-def _without(config: Config, is_dropped: Callable[[str, str, dict[str, Any]], bool]) -> Config:
+def _remove_objects(config: Config, is_dropped: Callable[[str, str, dict[str, Any]], bool]) -> Config:
     rest = copy.deepcopy(config)
     for place, key in LISTS:
         nodes = at(rest, place)
@@ -143,13 +146,13 @@ def _without(config: Config, is_dropped: Callable[[str, str, dict[str, Any]], bo
     return rest
 
 
-def _put(config: Config, place: str, each: dict[str, Any]) -> None:
+def _append_object(config: Config, place: str, each: dict[str, Any]) -> None:
     section, name = place.split(".")
     config.setdefault(section, {}).setdefault(name, []).append(each)
 
 
-def _bare(config: Config) -> Config:
-    """Return a config without its version and its empty parts: those may change by merging."""
+def _normalize(config: Config) -> Config:
+    """Return a config for a comparison: without version and empty parts, which merging may change."""
     ignition = {name: value for name, value in config["ignition"].items() if name != "version"}
     sections = {**config, "ignition": ignition}
     return {
@@ -163,12 +166,12 @@ def _digest(each: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(each, sort_keys=True).encode()).hexdigest()
 
 
-def _dumped(config: Config) -> str:
+def _encode(config: Config) -> str:
     return json.dumps(config, ensure_ascii=False, separators=(",", ":"))
 
 
 class PlanError(Exception):
-    """An override that cannot be changed; one line says whose, and why."""
+    """An override cannot be changed. The message is one line and names its recipient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +181,7 @@ class OverrideChange:
     recipient: Recipient
     text: str
     kept: tuple[str, ...] = ()
-    """Our parts that somebody has changed since; undoing leaves them there."""
+    """Our objects that stay, because somebody has changed them."""
 
     @property
     def is_needed(self) -> bool:
@@ -193,7 +196,7 @@ class OverrideChange:
 def plan(
     recipients: Iterable[Recipient], change: Callable[[Recipient], Override]
 ) -> tuple[OverrideChange, ...]:
-    """Return each override with what `change` makes of it. Raises PlanError, which names the recipient."""
+    """Return the change of each override. Raises PlanError, which names the recipient."""
     changes = []
     for recipient in recipients:
         try:

@@ -1,6 +1,6 @@
-"""The calls by which a cluster is prepared: read its hosts and infra-envs, override their ignition.
+"""The calls that prepare a cluster: read hosts and infra-envs, and set ignition overrides.
 
-They are a user's calls, not an agent's: the token is that of a person, never one that hosts have.
+They need the token of a user, not that of an agent.
 """
 
 import base64
@@ -21,11 +21,11 @@ from service_record.http.proxies import Proxies
 from service_record.http.transport import Connections, Transport, acknowledged
 from service_record.reporter.assisted_service import base_url
 
-_PATIENCE: Final = RetryPolicy(total=300.0, tries=3, budget=120.0)
-_MOST_LIST: Final = 1 << 29
-"""Bytes of a list: each host's override is in it, with the executable where that was put there."""
-_NOTHING: Final = '{"ignition":{"version":"3.1.0"}}'
-"""The override of a discovery image that changes nothing: the service passes over an empty one."""
+_RETRY_POLICY: Final = RetryPolicy(total=300.0, tries=3, budget=120.0)
+_MAX_LIST_BYTES: Final = 1 << 29
+"""A list has the override of each host, which may contain the executable."""
+_EMPTY_CONFIG: Final = '{"ignition":{"version":"3.1.0"}}'
+"""The override that removes the one of a discovery image: the service ignores an empty text."""
 _HINTS: Final[Mapping[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "; give a token of a user that has not expired: --token-file",
     HTTPStatus.FORBIDDEN: "; give the token of a user who may change the cluster",
@@ -43,7 +43,7 @@ _Rows = TypeVar("_Rows")
 
 
 class ServiceError(Exception):
-    """A request that failed, in one line. `is_for_later`: it may succeed later."""
+    """A failed request. The message is one line. `is_for_later` is true if it may succeed later."""
 
     def __init__(self, reason: str, *, is_for_later: bool) -> None:
         super().__init__(reason)
@@ -67,7 +67,7 @@ class _InfraEnvRow(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
-    """The target of an override: a host, for its own system; or an infra-env, for its discovery image."""
+    """The target of an override: a host, or an infra-env for its discovery image."""
 
     infra_env_id: str
     override: str = field(repr=False)
@@ -82,7 +82,7 @@ class Recipient:
 
     @property
     def is_too_late(self) -> bool:
-        """Return whether the service has made the host's ignition already."""
+        """Return whether the service has generated the host's ignition already."""
         return self.status in _TOO_LATE
 
     @property
@@ -98,7 +98,7 @@ class Recipient:
 
 
 class Installer(Connections):
-    """One assisted-service, as a user of it. Close it, or use it as a context manager."""
+    """A client of an assisted-service with a user's rights. Close it, or use it as a context manager."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Installer(Connections):
         *,
         ca_bundle: Path | None = None,
         proxies: Proxies | None = None,
-        retry_policy: RetryPolicy = _PATIENCE,
+        retry_policy: RetryPolicy = _RETRY_POLICY,
     ) -> None:
         self._base = base_url(url)
         headers = {"Accept": "application/json"}
@@ -116,12 +116,12 @@ class Installer(Connections):
             ca_bundle=ca_bundle,
             proxies=proxies,
             retry_policy=retry_policy,
-            headers=headers | ({"Authorization": authorization(token)} if token else {}),
+            headers=headers | ({"Authorization": authorization_header(token)} if token else {}),
             secrets=(token or "",),
         )
 
     def hosts(self, cluster_id: str) -> tuple[Recipient, ...]:
-        """Return the hosts that have registered for the cluster. Raises ServiceError."""
+        """Return the hosts of the cluster. Raises ServiceError."""
         rows = self._list(f"/v2/clusters/{cluster_id}/hosts", list[_HostRow])
         return tuple(
             Recipient(
@@ -136,25 +136,21 @@ class Installer(Connections):
         )
 
     def infra_envs(self, cluster_id: str) -> tuple[Recipient, ...]:
-        """Return the infra-envs whose discovery images are for the cluster. Raises ServiceError."""
+        """Return the infra-envs of the cluster. Raises ServiceError."""
         rows = self._list("/v2/infra-envs", list[_InfraEnvRow], {"cluster_id": cluster_id})
         return tuple(Recipient(str(row.id), row.ignition_config_override, name=row.name) for row in rows)
 
     def events(self, cluster_id: str) -> tuple[dict[str, Any], ...]:
         """Return the events of the cluster and of its hosts, oldest first. Raises ServiceError.
 
-        Sorted here: the service orders events by when it stored them if their times are equal, and not at all
-        where it is older than the parameter `order`.
+        The order is made here: older services do not sort events.
         """
         rows = self._list("/v2/events", list[dict[str, Any]], {"cluster_id": cluster_id})
         return tuple(sorted(rows, key=_event_time))
 
     def set_override(self, recipient: Recipient, text: str, secrets: Collection[str] = ()) -> None:
-        """Put this text in the place of the recipient's override.
-
-        Raises ServiceError, which repeats none of the secrets in the text.
-        """
-        body = {"config": text} if recipient.is_host else {"ignition_config_override": text or _NOTHING}
+        """Set the override of a recipient. Raises ServiceError; its message has none of the secrets."""
+        body = {"config": text} if recipient.is_host else {"ignition_config_override": text or _EMPTY_CONFIG}
         request = Request(method="PATCH", url=f"{self._base}{recipient.path}", json=body)
         reply = self._transport.call(request)
         outcome = acknowledged(reply, {HTTPStatus.CREATED})
@@ -162,16 +158,18 @@ class Installer(Connections):
             raise ServiceError(f"{recipient}: {outcome.reason}", is_for_later=True)
         if not outcome.good:
             message = mask_secrets(outcome.text, secrets)
-            raise _refusal(f"{recipient}: ", replace(outcome, text=message))
+            raise _make_refusal(f"{recipient}: ", replace(outcome, text=message))
 
     def _list(self, path: str, kind: type[_Rows], params: Mapping[str, str] | None = None) -> _Rows:
-        request = Request(method="GET", url=f"{self._base}{path}", params=params or {}, most_body=_MOST_LIST)
+        request = Request(
+            method="GET", url=f"{self._base}{path}", params=params or {}, most_body=_MAX_LIST_BYTES
+        )
         reply = self._transport.call(request)
         outcome = reply.outcome
         if isinstance(outcome, Unreachable):
             raise ServiceError(outcome.reason, is_for_later=True)
         if outcome.status != HTTPStatus.OK:
-            raise _refusal("", outcome)
+            raise _make_refusal("", outcome)
         try:
             return msgspec.json.decode(reply.body, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -180,7 +178,7 @@ class Installer(Connections):
 
 
 def _event_time(event: Mapping[str, object]) -> datetime:
-    """Return the time of an event; the earliest if it has none, which the collector then refuses."""
+    """Return the time of an event, or the earliest time if it is invalid: the collector refuses the event."""
     try:
         time = datetime.fromisoformat(str(event.get("event_time")))
     except ValueError:
@@ -188,10 +186,10 @@ def _event_time(event: Mapping[str, object]) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def authorization(token: str) -> str:
-    """Return the header that carries a user's token.
+def authorization_header(token: str) -> str:
+    """Return the Authorization header for a user's token.
 
-    The agent-based installer's service wants its own kind bare, and every other wants `Bearer` before it.
+    The service of the agent-based installer expects its tokens without `Bearer`.
     """
     parts = token.split(".")
     try:
@@ -201,6 +199,6 @@ def authorization(token: str) -> str:
     return token if isinstance(claims, dict) and "auth_scheme" in claims else f"Bearer {token}"
 
 
-def _refusal(where: str, answer: Answered) -> ServiceError:
+def _make_refusal(where: str, answer: Answered) -> ServiceError:
     reason = f"{where}{answer.status}: {answer.text}{_HINTS.get(answer.status, '')}"
     return ServiceError(reason, is_for_later=answer.status in ASK_AGAIN)

@@ -1,1 +1,1 @@
-"""Ignition configs: what they may say, one of our own, and one merged into somebody else's."""
+"""Ignition configs: check them, make ours, and merge it into another."""

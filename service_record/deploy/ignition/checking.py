@@ -1,4 +1,4 @@
-"""Check that merging a config neither loses a part of it nor changes the meaning of one. Pure.
+"""Checks that merging a config neither loses a part nor changes its meaning. Pure.
 
 `ignition-validate` checks everything else; see `reading`.
 """
@@ -142,19 +142,20 @@ def check(config: Config) -> tuple[ConfigFault, ...]:
         minor = parse_minor(ignition.get("version"))
         msgspec.convert(config, _MergedConfig)
     except msgspec.ValidationError as error:
-        return (_parse_type_error(error),)
+        what, _, where = str(error).partition(" - at `$")
+        return (ConfigFault(where.strip(".`"), what[:1].lower() + what[1:]),)
     except ValueError as error:
         return (ConfigFault("ignition.version", str(error)),)
     return (*_check_fields(config, minor), *_check_paths(config))
 
 
-def insist(config: Config) -> None:
+def require_valid(config: Config) -> None:
     """Raise BadConfigError if a config cannot be merged."""
     if faults := check(config):
         raise BadConfigError(faults)
 
 
-def insist_on_assisted_service(config: Config) -> None:
+def require_assisted_service_version(config: Config) -> None:
     """Raise BadConfigError if an assisted-service does not read a config of this version."""
     version = config["ignition"]["version"]
     if version not in TAKEN_BY_ASSISTED_SERVICE:
@@ -178,18 +179,13 @@ def unit_paths(config: Config) -> Iterator[tuple[str, str]]:
                 yield f"{UNITS}/{unit['name']}.d/{drop_in['name']}", f"{where}.{place}"
 
 
-def content_of(resource: dict[str, Any]) -> bytes | None:
+def read_contents(resource: dict[str, Any]) -> bytes | None:
     """Return the bytes of a resource that contains them, unpacked; ValueError has the fault."""
     source = resource.get("source") or ""
     if source[:5].lower() != "data:":
         return None
-    data = urls.data_of(source)
-    return urls.decompressed(data) if resource.get("compression") else data
-
-
-def _parse_type_error(error: msgspec.ValidationError) -> ConfigFault:
-    what, _, where = str(error).partition(" - at `$")
-    return ConfigFault(where.strip(".`"), what[:1].lower() + what[1:])
+    data = urls.decode_data_url(source)
+    return urls.decompress(data) if resource.get("compression") else data
 
 
 def _check_fields(config: Config, minor: int) -> Iterator[ConfigFault]:
@@ -204,17 +200,14 @@ def _check_fields(config: Config, minor: int) -> Iterator[ConfigFault]:
         for name, inner in value.items():
             place = f"{where}.{name}" if where else name
             correct = _READ.get(name.lower(), name)
-            since = _LATER_FOR_ACCOUNTS if _is_existence_of_account(where, name) else _LATER.get(name, minor)
+            is_account = name == "shouldExist" and where.startswith("passwd.")
+            since = _LATER_FOR_ACCOUNTS if is_account else _LATER.get(name, minor)
             if correct != name:
                 yield ConfigFault(quoted(place).strip("'"), f"is taken for {correct}; write that")
             elif since > minor and inner is not None:
                 what = f"is known from 3.{since}.0 on, and does nothing in 3.{minor}.0; remove it"
                 yield ConfigFault(quoted(place).strip("'"), what)
             pending.append((place, inner))
-
-
-def _is_existence_of_account(where: str, name: str) -> bool:
-    return name == "shouldExist" and where.startswith("passwd.")
 
 
 def _check_paths(config: Config) -> Iterator[ConfigFault]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from service_record.deploy.delivered import HOST, Item, Option, closing, contents
+from service_record.deploy.delivered import HOST, Item, Option, closing_drop_ins, contents
 from service_record.deploy.ignition import urls
 from service_record.deploy.ignition.checking import UNITS, is_unit_name
 from service_record.deploy.ignition.reading import Config
@@ -33,7 +33,11 @@ def make(items: Iterable[Item], version: str, remotes: Iterable[RemoteFile] = ()
     ordered = sorted(items, key=lambda item: item.path)
     enabled = {posixpath.basename(item.path) for item in ordered if _enables_unit(item)}
     units = [item for item in ordered if _is_unit(item)]
-    links = [_make_link(item) for item in ordered if item.target is not None and not _enables_unit(item)]
+    links = [
+        {"path": item.path, "target": item.target, "overwrite": True}
+        for item in ordered
+        if item.target is not None and not _enables_unit(item)
+    ]
     files = [_make_file(item) for item in ordered if item.target is None and not _is_unit(item)]
     files += [_make_remote_file(remote) for remote in remotes]
     storage: dict[str, Any] = {"files": sorted(files, key=lambda file: str(file["path"]))}
@@ -45,7 +49,7 @@ def make(items: Iterable[Item], version: str, remotes: Iterable[RemoteFile] = ()
     return config
 
 
-def with_file(config: Config, item: Item) -> Config:
+def add_file(config: Config, item: Item) -> Config:
     """Return a config of `make` with one more file. The result is not checked."""
     storage = config["storage"]
     return {**config, "storage": {**storage, "files": [*storage["files"], _make_file(item)]}}
@@ -73,12 +77,8 @@ def _make_unit(item: Item, enabled: set[str]) -> dict[str, Any]:
     return unit | {"enabled": True} if name in enabled else unit
 
 
-def _make_link(item: Item) -> dict[str, Any]:
-    return {"path": item.path, "target": item.target, "overwrite": True}
-
-
 def _make_file(item: Item) -> dict[str, Any]:
-    contents = {"source": urls.data_url(urls.compressed(item.data)), "compression": "gzip"}
+    contents = {"source": urls.encode_data_url(urls.compress(item.data)), "compression": "gzip"}
     return {"path": item.path, "mode": item.mode, "overwrite": True, "contents": contents}
 
 
@@ -138,7 +138,9 @@ def _drop_ins(request: DeliveryRequest) -> Iterator[Item]:
     """Yield the drop-ins of single services. With `all_services` one drop-in closes every record."""
     if request.all_services:
         return
-    yield from closing(request.closes or (CLOSED_ON_BOOTSTRAP if request.role == "bootstrap" else ()))
+    yield from closing_drop_ins(
+        request.closes or (CLOSED_ON_BOOTSTRAP if request.role == "bootstrap" else ())
+    )
 
 
 def _reporter_files(request: DeliveryRequest) -> Iterator[Item]:

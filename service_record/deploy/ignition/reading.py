@@ -1,6 +1,6 @@
-"""Reads a config, and names the faults in it with their places.
+"""Reads Ignition configs, and names their faults with their places.
 
-ignition-validate and butane are asked about it, too, where they are installed.
+ignition-validate and butane check them as well, if they are installed.
 """
 
 import json
@@ -29,7 +29,7 @@ class ConfigFault:
 
 
 class BadConfigError(ValueError):
-    """A config that cannot be used; the text is one line."""
+    """A config that cannot be used. The message is one line."""
 
     def __init__(self, faults: tuple[ConfigFault, ...]) -> None:
         more = len(faults) - 1
@@ -39,62 +39,63 @@ class BadConfigError(ValueError):
 
 
 def quoted(value: object) -> str:
-    """Return a value of a config for a message: on one line, and not long."""
+    """Return a value of a config for a message: one line, shortened."""
     text = ascii(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}…"
 
 
-_LONGEST = 60
+_MAX_QUOTED = 60
 
 
 Config = dict[str, Any]
-"""A config as JSON has it."""
+"""A config as parsed JSON."""
 
-_DEEPEST: Final = 50
+_MAX_DEPTH: Final = 50
 _HALF_CHARACTER: Final = re.compile("[\ud800-\udfff]")
-_MOST_DIGITS: Final = 20
-MOST: Final = 64 << 20
-"""Bytes of a config; the largest that anybody serves are a few MiB."""
+_MAX_DIGITS: Final = 20
+MAX_CONFIG_BYTES: Final = 64 << 20
+"""Real configs have a few MiB at most."""
 
 
 def read_config(data: bytes) -> Config:
-    """Parse the document; raises BadConfigError if it is not one.
+    """Parse a config. Raises BadConfigError if it is not a JSON object.
 
-    Stricter than Ignition in what it would silently pick one of: fields that are given twice, and bytes that
-    are no UTF-8.
+    Unlike Ignition, it rejects fields that are given twice, and bytes that are not UTF-8.
     """
-    if len(data) > MOST:
-        raise _bad(f"{len(data):,} bytes; a config has at most {MOST:,}")
+    if len(data) > MAX_CONFIG_BYTES:
+        raise _make_error(f"{len(data):,} bytes; a config has at most {MAX_CONFIG_BYTES:,}")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise _bad(f"line {line}: no UTF-8; an Ignition config is JSON") from None
+        raise _make_error(f"line {line}: no UTF-8; an Ignition config is JSON") from None
     if not text.strip():
-        raise _bad("empty; an Ignition config is a JSON object")
+        raise _make_error("empty; an Ignition config is a JSON object")
     try:
         config = json.loads(
-            text, object_pairs_hook=_each_once, parse_int=_number, parse_constant=_no_constant
+            text, object_pairs_hook=_reject_duplicates, parse_int=_parse_int, parse_constant=_reject_constant
         )
     except json.JSONDecodeError as error:
-        hint = _instead(text)
-        raise _bad(f"line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}{hint}") from None
+        hint = _guess_format(text)
+        raise _make_error(
+            f"line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}{hint}"
+        ) from None
     except RecursionError:
-        raise _bad("nested too deeply for a config") from None
+        raise _make_error("nested too deeply for a config") from None
     except ValueError as error:
-        raise _bad(str(error)) from None
+        raise _make_error(str(error)) from None
     if not isinstance(config, dict):
-        raise _bad(f"{quoted(config)} is not an object, as an Ignition config is")
-    _look_through(config)
+        raise _make_error(f"{quoted(config)} is not an object, as an Ignition config is")
+    _check_values(config)
     return config
 
 
-def _bad(what: str) -> BadConfigError:
+def _make_error(what: str) -> BadConfigError:
     return BadConfigError((ConfigFault("", what),))
 
 
-def _instead(text: str) -> str:
-    """Describe what the input is instead, if that is obvious."""
+def _guess_format(text: str) -> str:
+    """Return a hint if the text is of another known format."""
     begin = text.lstrip("\ufeff \t\r\n")
     if text.startswith("\ufeff"):
         return "; remove the byte order mark at its beginning"
@@ -105,7 +106,7 @@ def _instead(text: str) -> str:
     return ""
 
 
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
         names = [name for name, _ in pairs]
@@ -114,33 +115,33 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _no_constant(name: str) -> None:
+def _reject_constant(name: str) -> None:
     raise ValueError(f"{name} is not valid JSON")
 
 
-def _look_through(config: Config) -> None:
-    """Refuse data nested too deeply, and half a surrogate pair: Ignition would write another character."""
+def _check_values(config: Config) -> None:
+    """Reject deep nesting, and lone surrogates: Ignition would write another character."""
     pending: list[tuple[Any, int]] = [(config, 0)]
     while pending:
         value, depth = pending.pop()
-        if depth > _DEEPEST:
-            raise _bad("nested too deeply for a config")
+        if depth > _MAX_DEPTH:
+            raise _make_error("nested too deeply for a config")
         if isinstance(value, dict):
             pending.extend((inner, depth + 1) for each in value.items() for inner in each)
         elif isinstance(value, list):
             pending.extend((inner, depth + 1) for inner in value)
         elif isinstance(value, str) and _HALF_CHARACTER.search(value):
-            raise _bad(f"{quoted(value)} has half a character (a lone surrogate)")
+            raise _make_error(f"{quoted(value)} has half a character (a lone surrogate)")
 
 
-def _number(digits: str) -> int:
-    if len(digits) > _MOST_DIGITS:
+def _parse_int(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS:
         raise ValueError(f"a number of {len(digits)} digits")
     return int(digits)
 
 
 Item = tuple[str, dict[str, Any]]
-"""An object of a config, with its place before it."""
+"""The place of an object, and the object."""
 
 
 def items(config: dict[str, Any], path: str) -> list[Item]:
@@ -160,7 +161,7 @@ def at(config: dict[str, Any], path: str) -> Any:
 
 
 def find_duplicates(values: list[tuple[str, object]], what: str) -> Iterator[ConfigFault]:
-    """Yield those of some places and values whose value came before."""
+    """Yield a fault for each value that occurs again. `values` are places with their values."""
     first: dict[object, str] = {}
     for where, value in values:
         if value in first:
@@ -170,7 +171,7 @@ def find_duplicates(values: list[tuple[str, object]], what: str) -> Iterator[Con
 
 
 def check_path(where: str, path: str) -> Iterator[ConfigFault]:
-    """Yield the reasons why Ignition would not accept a path of something on the host."""
+    """Yield a fault if Ignition would refuse a path on the host."""
     if not path:
         yield ConfigFault(where, "is empty")
     elif not path.startswith("/"):
@@ -186,10 +187,10 @@ NEWEST: Final = 5
 OLDEST: Final = 1
 DEFAULT: Final = "3.4.0"
 VERSIONS: Final = tuple(f"3.{minor}.0" for minor in range(OLDEST, NEWEST + 1))
-"""The versions whose rules we know."""
+"""The supported versions."""
 TAKEN_BY_ASSISTED_SERVICE: Final = VERSIONS[:2]
-"""The versions that the assisted-service takes in its overrides. It reads no newer one: `ParseToLatest` in
-its internal/common/ignition.
+"""The versions that the assisted-service accepts in overrides: `ParseToLatest` in its
+internal/common/ignition reads no newer one.
 """
 
 DEFAULT_FOR_ASSISTED_SERVICE: Final = TAKEN_BY_ASSISTED_SERVICE[-1]
@@ -218,26 +219,26 @@ def parse_minor(version: object) -> int:
 
 
 _SECONDS = 60.0
-_MAX_OUTPUT_BYTES = 64 << 20  # butane prints the config it makes
+_MAX_OUTPUT_BYTES = 64 << 20  # butane prints the resulting config
 _REPORTED = re.compile(r"(error|warning) at \$\.?(\S*?)(?:, line \d+ col \d+)?: (.*)")
 _UNKNOWN_VERSION = ("unsupported config version", "No translator exists")
-"""Older tools say it of newer configs, which they cannot judge."""
+"""The messages of tools that are older than the version of the config."""
 
 
 def validate(config: bytes) -> tuple[str, ...]:
-    """Return the warnings of ignition-validate, none if it is not installed or does not know the version.
+    """Return the warnings of ignition-validate; none if it is not installed or does not know the version.
 
-    Raises BadConfigError where it refuses the config.
+    Raises BadConfigError if it rejects the config.
     """
-    return _judge(("ignition-validate", "-"), config)
+    return _run_validator(("ignition-validate", "-"), config)
 
 
 def validate_butane(config: bytes) -> None:
     """Raise BadConfigError if butane is installed, knows the version, and rejects a config."""
-    _judge(("butane", "--strict"), config)
+    _run_validator(("butane", "--strict"), config)
 
 
-def _judge(command: Sequence[str], config: bytes) -> tuple[str, ...]:
+def _run_validator(command: Sequence[str], config: bytes) -> tuple[str, ...]:
     with tempfile.TemporaryFile() as stdin:
         stdin.write(config)
         stdin.seek(0)
@@ -250,7 +251,7 @@ def _judge(command: Sequence[str], config: bytes) -> tuple[str, ...]:
     output = printed.decode(errors="replace")
     if any(words in output for words in _UNKNOWN_VERSION):
         return ()
-    reported = list(_reported(output))
+    reported = list(_parse_report(output))
     if status != 0:
         errors = tuple(fault for kind, fault in reported if kind == "error")
         why = " ".join(output.split()) or f"exit status {status}"
@@ -258,7 +259,7 @@ def _judge(command: Sequence[str], config: bytes) -> tuple[str, ...]:
     return tuple(f"{fault}; {command[0]} says it" for kind, fault in reported if kind == "warning")
 
 
-def _reported(output: str) -> Iterator[tuple[str, ConfigFault]]:
+def _parse_report(output: str) -> Iterator[tuple[str, ConfigFault]]:
     for line in output.splitlines():
         if match := _REPORTED.match(line):
             yield match[1], ConfigFault(re.sub(r"\.(\d+)", r"[\1]", match[2]), match[3])

@@ -1,4 +1,4 @@
-"""URLs of contents, and contents in URLs (RFC 2397)."""
+"""URLs from which Ignition takes contents, including data URLs (RFC 2397)."""
 
 import base64
 import gzip
@@ -11,39 +11,39 @@ from urllib.parse import unquote_to_bytes
 
 from service_record.http.proxies import split_url
 
-MOST: Final = 1 << 30
-"""Bytes that contents may have when unpacked; more is a bomb."""
+_MAX_UNPACKED_BYTES: Final = 1 << 30
+"""The limit against decompression bombs."""
 _SCHEMES: Final = ("http", "https", "tftp", "s3", "arn", "gs")
 _HASH: Final = re.compile(r"sha256-[0-9a-f]{64}|sha512-[0-9a-f]{128}", re.IGNORECASE | re.ASCII)
 
 
-def data_url(data: bytes) -> str:
-    """Return the bytes as a URL."""
+def encode_data_url(data: bytes) -> str:
+    """Return a data URL with these bytes."""
     return f"data:;base64,{base64.b64encode(data).decode()}"
 
 
-def compressed(data: bytes) -> bytes:
-    """Return the bytes in gzip, always the same for the same bytes: without a time and a name in them."""
+def compress(data: bytes) -> bytes:
+    """Compress bytes with gzip. The result is reproducible: without time and file name."""
     packed = BytesIO()
     with gzip.GzipFile("", "wb", 9, packed, mtime=0) as stream:
         stream.write(data)
     return packed.getvalue()
 
 
-def decompressed(data: bytes) -> bytes:
-    """Return the content of these bytes of gzip. Raises ValueError for others, and for a bomb."""
+def decompress(data: bytes) -> bytes:
+    """Decompress gzip data. Raises ValueError if it is invalid or too large."""
     try:
         with gzip.GzipFile(fileobj=BytesIO(data)) as stream:
-            content = stream.read(MOST + 1)
+            content = stream.read(_MAX_UNPACKED_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"the data is not gzip, as its compression says: {error}") from None
-    if not data or len(content) > MOST:
-        raise ValueError(f"unpacked, it has nothing, or more than {MOST:,} bytes")
+    if not data or len(content) > _MAX_UNPACKED_BYTES:
+        raise ValueError(f"unpacked, it has nothing, or more than {_MAX_UNPACKED_BYTES:,} bytes")
     return content
 
 
-def data_of(url: str) -> bytes:
-    """Return the bytes in a data URL. Raises ValueError where its base64 is damaged."""
+def decode_data_url(url: str) -> bytes:
+    """Return the bytes in a data URL. Raises ValueError if its base64 is invalid."""
     head, _, data = url.partition(",")
     if head.endswith(";base64"):
         return base64.b64decode(data, validate=True)
@@ -64,13 +64,13 @@ def check_hash(text: str) -> None:
         raise ValueError("no hash; one is sha512-DIGITS or sha256-DIGITS, in hexadecimal digits")
 
 
-def hash_of(data: bytes, kind: str = "sha512") -> str:
+def compute_hash(data: bytes, kind: str = "sha512") -> str:
     """Return the hash of the bytes in Ignition's form."""
     return f"{kind}-{hashlib.new(kind, data).hexdigest()}"
 
 
-def check_verified(data: bytes, text: str) -> None:
+def check_data_hash(data: bytes, text: str) -> None:
     """Raise ValueError if the bytes do not have this hash."""
     kind = text.partition("-")[0].lower()
-    if hash_of(data, kind) != text.lower():
-        raise ValueError(f"the data has another {kind}, beginning {hash_of(data, kind)[:20]}")
+    if compute_hash(data, kind) != text.lower():
+        raise ValueError(f"the data has another {kind}, beginning {compute_hash(data, kind)[:20]}")
