@@ -30,8 +30,8 @@ _HEX_TEXT: Final = rb"(?:[2-7][0-9A-Fa-f]|0[09aAdD]){14}|=(?:[2-7][0-9A-F]|0[09A
 _DUMP: Final = rb"[0-9A-Fa-f]{6}:? {1,2}(?:[0-9A-Fa-f]{2} ){4}|[0-9A-Fa-f]{6}:? (?:[0-9A-Fa-f]{4} ){3}"
 TRIGGER: Final = b"|".join((_BASE64_TEXT, _BASE64_GZIP, _HEX_TEXT, _DUMP, rb"type=EXECVE"))
 """Matches wherever text may be in one of these encodings."""
-ESCAPED: Final = rb"%3[AaDd]|%20|\\u00(?:3[aAdD]|20)"
-"""Matches an escaped `=`, `:` or blank, as around names and values."""
+ESCAPED: Final = rb"%3[AaDd]|%20|\\u00(?:2[dD]|3[aAdD]|5[fF]|20)"
+"""Matches an escaped `=`, `:` or blank, as around names and values, and an escaped `-` or `_` in a name."""
 
 _BASE64: Final = re.compile(rb"[A-Za-z0-9+/_-]{16,}={0,2}")
 _LOOKS_BASE64: Final = types.Finder(_BASE64_TEXT + rb"|" + _BASE64_GZIP)
@@ -119,12 +119,15 @@ def audit_command(view: UnescapedText) -> UnescapedText | None:
 
 
 def listed_commands(view: UnescapedText) -> Iterator[UnescapedText]:
-    """Yield each list of quoted words with an option among them as a command line.
+    """Yield each list of quoted words that is a command as a command line.
 
-    Programs print the arguments of a command as a list of Python or JSON: `['app', '-p', 'x']`.
+    Programs print the arguments of a command as a list of Python or JSON: `['app', '-p', 'x']`. It has an
+    option or a pipe among its words, or a name that says what it is.
     """
-    for each in _WORD_LIST.finditer(view.text) if _OPTION_IN_LIST.search(view.text) else ():
-        if _OPTION_IN_LIST.search(each[0]) is None:
+    is_list = b"['" in view.text or b'["' in view.text
+    for each in _WORD_LIST.finditer(view.text) if is_list else ():
+        before = view.text[max(0, each.start() - _MAX_NAME_BYTES) : each.start()]
+        if _OPTION_IN_LIST.search(each[0]) is None and _COMMAND_NAME.search(before) is None:
             continue
         pieces: list[bytes] = []
         places: list[int] = []
@@ -139,7 +142,9 @@ def listed_commands(view: UnescapedText) -> Iterator[UnescapedText]:
 _UNTIL: Final = rb"([^%b\\\n]{0,512}(?:\\.[^%b\\\n]{0,512}){0,64})"
 _WORD_IN_QUOTES: Final = rb"(?:'" + _UNTIL % (b"'", b"'") + rb"'|\"" + _UNTIL % (b'"', b'"') + rb"\")"
 _LISTED_WORD: Final = re.compile(_WORD_IN_QUOTES)
-_OPTION_IN_LIST: Final = re.compile(rb"""["'], ?["']-""")
+_OPTION_IN_LIST: Final = re.compile(rb"""["'], ?["'](?:-|\|["'])""")
+_COMMAND_NAME: Final = re.compile(rb"""\b(?i:command|cmd|args?|argv|exec|entrypoint)["']?[ \t:=]{1,3}\Z""")
+_MAX_NAME_BYTES: Final = 16
 _WORD_LIST: Final = re.compile(rb"\[" + _WORD_IN_QUOTES + rb"(?:, ?" + _WORD_IN_QUOTES + rb"){1,64}\]")
 """Matches a list of two words or more. The counts bound the time for a list that never ends."""
 

@@ -312,13 +312,41 @@ def is_password_without_separator(value: bytes) -> bool:
     )
 
 
+def is_disordered(value: bytes) -> bool:
+    """Accept random letters, and words of letters, digits and signs. Reject names, versions and digests.
+
+    For places where a password may be, but also other words.
+    """
+    if len(value) < _TOKEN_BYTES or _NO_SECRET_WORD.search(value) or not is_password(value):
+        return False
+    if value.isalpha():
+        return _is_disordered(value) or is_credential_word(value)
+    return is_scrambled(value) or (
+        _PASSWORD_SIGN.search(value) is not None
+        and sum(pattern.search(value) is not None for pattern in (_UPPER, _LOWER, _ANY_DIGIT)) > 1
+    )
+
+
+_PASSWORD_SIGN: Final = re.compile(rb"[!#$%^*?@&~]")
+
+
+def is_disordered_or_phrase(value: bytes) -> bool:
+    """Like `is_disordered`, and accept hexadecimal and several words with hyphens."""
+    is_text = not _NO_SECRET_WORD.search(value) and is_flag_value(value)
+    return is_text and (
+        is_disordered(value) or is_password_without_separator(value) or _PHRASE.fullmatch(value) is not None
+    )
+
+
+_PHRASE: Final = re.compile(rb"[A-Za-z]{3,}(?:-[A-Za-z]{3,}){2,}")
+
 _MIN_CLASSES: Final = 3
 _SIGN: Final = re.compile(rb"[^A-Za-z0-9\s_./:,-]")
 _NO_SECRET_WORD: Final = re.compile(
     rb"^--?[A-Za-z][A-Za-z0-9-]*$|^[\[{(]?[A-Za-z_.]{3,}[({=|\[]|^[a-z0-9_.-]+(?:/[a-z0-9_.-]+)+(?:[:@][A-Za-z0-9_.:-]+)?$"
-    rb"|[A-Za-z0-9]\(\)|://|\s|%[0-9A-F][0-9A-F]|&#?[A-Za-z0-9]+;"
+    rb"|[A-Za-z0-9]\(\)|://|\s|%[0-9A-F][0-9A-F]|&#?[A-Za-z0-9]+;|\$[({]?[A-Za-z_]{4}"
 )
-"""Matches options, calls, assignments, types, paths, entities of HTML and URLs."""
+"""Matches options, calls, assignments, types, paths, variables, entities of HTML and URLs."""
 
 
 def is_no_name(value: bytes) -> bool:

@@ -42,8 +42,16 @@ _SHORT: Final = 16
 _PEM_UNIT: Final = 4
 """The size of a line of PEM is a multiple of this."""
 
-_BEGIN: Final = re.compile(rb"(?:-----)?BEGIN[ +][A-Z0-9 +]{0,40}PRIVATE[ +]KEY(?:[ +]BLOCK)?-----")
-_END: Final = re.compile(rb"-----END[ +][A-Z0-9 +]{0,40}PRIVATE[ +]KEY")
+_BEGIN: Final = re.compile(
+    rb"(?:-----)?BEGIN[ +](?:[A-Z0-9 +]{0,40}PRIVATE[ +]KEY(?:[ +]BLOCK)?"
+    rb"|OpenVPN[ +]Static[ +]key[ +]V1)-----|Private-Lines:[ +][0-9]+"
+)
+"""Matches before the lines of a key: PEM, the static keys of OpenVPN, and the keys of PuTTY."""
+_END: Final = re.compile(
+    rb"-----END[ +](?:[A-Z0-9 +]{0,40}PRIVATE[ +]KEY|OpenVPN[ +]Static[ +]key)|Private-MAC:"
+)
+_SIGNS: Final = (b"PRIVATE", b"Static", b"Private-Lines")
+"""Each beginning of a key contains one of these."""
 _MASK: Final = MASK_BEGIN + rb"[a-z0-9-]*>"
 _RUN: Final = re.compile(_MASK + rb"|[A-Za-z0-9+/]+={0,2}")
 _URL_RUN: Final = re.compile(_MASK + rb"|[A-Za-z0-9+/][A-Za-z0-9+/_-]*={0,2}")
@@ -86,7 +94,7 @@ class Body:
 
     def spans(self, view: UnescapedText) -> Iterator[Found]:
         """Yield the secret parts of the next line, and remember whether the secret continues after it."""
-        if not self.is_open and b"PRIVATE" not in view.text:
+        if not self.is_open and not any(sign in view.text for sign in _SIGNS):
             return
         for place, line in iterate_lines(view.text, 0, len(view.text)):
             position = 0
@@ -203,6 +211,7 @@ TRIGGER: Final = (
     rb"""|[sS]ecrets["'\\]*:[ \t]*\{?[ \t]*(?:\\|\r?$)|\)[ \t]*(?i:values)[ \t]*(?:\\|\r?$)"""
     rb"""|-[ \t]["']?--?[a-z0-9-]*(?:pass(?:word|wd|phrase)?|token|secret|psk|key)["']?(?:[\\&%#]|\r?$)"""
     rb"""|(?:stringD|(?:^|[^A-Za-z])d)ata["'\\]*(?::|&|%3A)[ \t]*(?:\{|\\|&|%|$)|form-data;"""
+    rb"""|expect[ \t]+[^\n]*ssword"""
 )
 """Matches some texts after which a value may follow on another line: the start of a map as in a Kubernetes
 Secret, the header of a form's part, the name of an argument, the columns of CSV. Shapes have the triggers of
@@ -213,7 +222,7 @@ _MAX_VALUE_LINES: Final = 200
 _MIN_TEXT_BYTES: Final = 4
 _MIN_BINARY_BYTES: Final = 24
 
-_NAME: Final = rb"""["']?[A-Za-z0-9_.-]*(?i:<<TOKENS>>|<<PASSWORDS>>|_pw)<<SUFFIX>>["']?"""
+_NAME: Final = rb"""["']?[A-Za-z0-9_.-]*(?i:<<TOKENS>>|<<PASSWORDS>>)<<SUFFIX>>["']?"""
 _SCALAR_NAME: Final = types.Finder(
     expand_parts(rb"""^([^\n]*?)(?:-[ \t]+)?""" + _NAME + rb"""[ \t]*[:=][ \t]*([|>][-+0-9]*)?[ \t\r]*$"""),
     groups=True,
@@ -286,6 +295,13 @@ _ITEM: Final = types.Finder(
 _SENTENCE_END: Final = rb"""(?i:password|passphrase|passcode|token)[ \t][^\n:="]*:[ \t\r]*"""
 _SENTENCE: Final = types.Finder(rb"""^([^\n]*?)\b""" + _SENTENCE_END + rb"$", groups=True)
 """Matches a sentence that announces a value: `Use the following password to proceed:`."""
+_PROMPT_END: Final = rb"""expect[ \t][^\n]*(?i:assword|assphrase|asscode)[^"\n]*["}][ \t]*\{?[ \t\r]*$"""
+_PROMPT: Final = types.Finder(rb"^([^\n]*?)\b" + _PROMPT_END, groups=True)
+"""Matches a prompt that a script of expect(1) waits for."""
+_REPLY: Final = types.Finder(
+    rb"""^[ \t]*(?:exp_)?send(?:[ \t]+-[a-z-]+)*[ \t]+"([^"\n]+?)(?:\\[rn]|[\r\n])*(?:"[^\n]*)?$""",
+    groups=True,
+)
 _ANY_NAME: Final = types.Finder(
     expand_parts(
         rb"""(?m)"""
@@ -300,7 +316,8 @@ _ANY_NAME: Final = types.Finder(
         + rb"|"
         + _SENTENCE_END
         + rb"$"
-        + rb"""|[sS]ecrets["']?[ \t]*:[ \t]*\{?[ \t\r]*$|\)[ \t]*(?i:values)[ \t\r]*(?:$|\()"""
+        + rb"""|[sS]ecrets["']?[ \t]*:[ \t]*\{?[ \t\r]*$|\)[ \t]*(?i:values)[ \t\r]*(?:$|\()|"""
+        + _PROMPT_END
     ),
 )
 """Matches every line that may have a name whose value is on a later line."""
@@ -311,7 +328,8 @@ _ARGUMENT: Final = types.Finder(
 _ARGUMENT_VALUE: Final = types.Finder(rb"""^[ \t]*-[ \t]+["']?([^\s"'][^\n]*?)["']?[ \t\r]*$""", groups=True)
 _USERS: Final = types.Finder(rb"""^([^\n]*?)["']?chpasswd["']?:[ \t\r]*$""", groups=True)
 _USER: Final = types.Finder(
-    rb"""^[ \t]*(?:-[ \t]+)?["']?[A-Za-z_][A-Za-z0-9_.-]*:([^\s"'][^\n]*?)["']?[ \t\r]*$""", groups=True
+    rb"""^[ \t]*(?:-[ \t]+)?["']?[A-Za-z_][A-Za-z0-9_.-]*:([^\s"'][^\n]*?)["']?(?:</[a-z][^\n]*)?[ \t\r]*$""",
+    groups=True,
 )
 _BEGINNINGS: Final = {
     "users": (_USERS, b"chpasswd"),
@@ -326,12 +344,15 @@ _BEGINNINGS: Final = {
     "xml": (_XML_NAME, b">"),
     "env": (_ENV_NAME, b"e"),
     "form": (_FORM_NAME, b"form-data"),
+    "prompt": (_PROMPT, b"expect"),
     "sentence": (_SENTENCE, b":"),
 }
 """Form -> the pattern of a line with a name, and letters that each such line contains."""
 _BLOCKS: Final = frozenset({"block", "stringData", "data", "secrets", "users"})
 _LISTS: Final = frozenset({"tokens", "passwords"})
 _TABLES: Final = frozenset({"table", "rows"})
+_AT_ANY_DEPTH: Final = frozenset({"xml", "env", "form", "argument", "sentence", "prompt"})
+"""Forms whose values may be no deeper than their names."""
 _MAX_FIELDS: Final = 3
 _VALUE_BELOW: Final = types.Finder(
     rb"""^[ \t]*["']?value["']?[ \t]*:[ \t]*([|>][-+0-9]*)?[ \t\r]*$""", groups=True
@@ -354,6 +375,10 @@ class OpenName(NamedTuple):
     @property
     def depth(self) -> int:
         return len(self.head) - len(self.head.rstrip(b" \t"))
+
+
+_OPENINGS: Final = (b'"', b"'", b">")
+"""The last character of a head that begins a text of several lines, whose other lines have no prefix."""
 
 
 class ValueFollower:
@@ -403,10 +428,10 @@ class ValueFollower:
         yield from _values_in_json(line)
 
     def _find_expected(self, name: OpenName, line: bytes) -> Iterator[tuple[int, int]]:
-        start, depth = _skip_prefix(name.head, line), name.depth
-        if start is None and self._is_within:
-            start = depth = 0
+        start, depth = self._skip_head(name, line)
         text = line[start:] if start is not None else b""
+        if start is not None and not text.strip():
+            return  # an empty line behind the prefix
         is_deeper = start is not None and len(text) - len(text.lstrip(b" \t")) > depth
         if name.form in _LISTS:
             yield from self._find_item(name, text, start)
@@ -425,11 +450,18 @@ class ValueFollower:
             if below is not None:
                 head = line[: len(line) - len(text.lstrip(b" \t"))].translate(ZEROS_FOR_DIGITS)
                 self.name = OpenName("block" if below[1][0] >= 0 else "scalar", head)
-        if start is None or not (is_deeper or name.form in {"xml", "env", "form", "argument", "sentence"}):
+        if start is None or not (is_deeper or name.form in _AT_ANY_DEPTH):
             return
         span = _find_value(name.form, text)
         if span:
             yield start + span[0], start + span[1]
+
+    def _skip_head(self, name: OpenName, line: bytes) -> tuple[int | None, int]:
+        """Return the offset after the prefix of a line, or None, and the depth of the name in such lines."""
+        start = _skip_prefix(name.head, line)
+        if start is None and (self._is_within or name.head.endswith(_OPENINGS)):
+            return 0, 0
+        return start, name.depth
 
     def _find_in_row(self, name: OpenName, line: bytes) -> Iterator[tuple[int, int]]:
         """Yield the secrets in a line of CSV or in rows of an INSERT. Another line ends the table."""
@@ -462,6 +494,9 @@ class ValueFollower:
                 head, *more = (line[max(start, 0) : max(end, 0)] for start, end in spans[1:])
                 if form == "sentence":
                     head = line[: prefix_end(line)]
+                quote = line[len(head) : len(head) + 1]
+                if quote in _OPENINGS and line.count(quote) % 2:
+                    head += quote
                 is_block = form == "scalar" and more[0]
                 self.name = OpenName(
                     more[0].decode() if form == "map" else "block" if is_block else form,
@@ -572,6 +607,7 @@ _VALUES: Final = {
     "env": (_ENV_VALUE, ordinary_words.is_value),
     "xml": (_XML_VALUE, ordinary_words.is_value),
     "sentence": (_SCALAR, ordinary_words.is_sole_value),
+    "prompt": (_REPLY, ordinary_words.is_value),
     "stringData": (_PAIR, ordinary_words.is_value),
     "data": (_PAIR, _is_encoded),
     "secrets": (_PAIR, ordinary_words.is_no_name),

@@ -79,6 +79,16 @@ _LOCATION: Final = re.compile(rb"[A-Za-z0-9_./-]+:\d+(?::\d+)?[\]:]*")
 _PROGRAM: Final = re.compile(rb"[A-Za-z0-9_./@-]+(?:\[[0-9]+\])?")
 """Matches the name of a program in an error message, with its process ID."""
 _LABEL: Final = re.compile(rb"[A-Za-z][A-Za-z0-9_.@\[\]-]*:")
+_IDENTIFIER: Final = re.compile(rb"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)+:")
+"""Matches a name of several words, as in a file of settings: `vpn.secrets.password:x`."""
+_SETTING: Final = re.compile(
+    rb"[ \t+]*[A-Za-z0-9_.-]+[ \t]+=[ \t]+([\"']?)"
+    rb"(?![^\s]*(?:secret|token|key|cred|auth|pass))[a-z][a-z-]{7,}\1;?[ \t\r]*"
+)
+"""Matches a line of a file of settings whose value is in small letters: `secret = "ribbon-pencil"`.
+
+The name of an object or of a variable mostly says what it is: `token = next_token`.
+"""
 _ADDRESS: Final = re.compile(rb"[A-Za-z0-9_.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
 _IDS: Final = re.compile(rb"[0-9]+:[0-9]+:")
 """Matches the user and group after a password in lines as of passwd(5)."""
@@ -584,7 +594,8 @@ def _is_value(  # noqa: C901, PLR0911 - one return for each reason
     if shape.kind == "token" and _PUBLIC_NAME.search(text[max(0, name - 16) : value.start]):
         return False
     if not _is_secret(shape, secret, is_quoted=value.is_quoted):
-        return False
+        is_first = name <= _MAX_NAME_BYTES and shape.check is ordinary_words.is_token
+        return is_first and _SETTING.fullmatch(text) is not None
     is_colon = b":" in text[max(0, value.start - _MAX_NAME_BYTES) : value.start].rstrip(b" \t")[-3:]
     if value.is_quoted:
         is_message = is_colon and _WORD_BEFORE.search(text, max(0, name - _MAX_NAME_BYTES), name)
@@ -608,7 +619,10 @@ def _is_value(  # noqa: C901, PLR0911 - one return for each reason
         return not is_log and ordinary_words.is_random_value(secret)
     # In a message, the text after a colon is more often prose than a value.
     is_joined = text[value.start - 1 : value.start] == b":"
-    is_field = is_joined and line.has_structure(name)
+    is_setting = text[value.end : value.end + 1] in (b"", b"\r") and _IDENTIFIER.fullmatch(
+        text, name, value.start
+    )
+    is_field = is_joined and (line.has_structure(name) or bool(is_setting))
     is_prose = is_joined or _WORD_AFTER.match(text, value.end) is not None
     return is_field or not is_prose or ordinary_words.is_password_without_separator(secret)
 
@@ -900,8 +914,8 @@ def _join_triggers(triggers: Iterable[bytes]) -> bytes:
     return b"(?m)" + b"|".join(sorted(alternatives))
 
 
-_SPACE: Final = rb"(?:[ \t+]|%(?:20|09)|\\+(?:(?:u00|x)(?:20|09)|t))"
-"""A blank in a trigger also matches an escaped blank."""
+_SPACE: Final = rb"(?:[ \t+]|%(?:20|09)|\\+(?:(?:u00|x)(?:20|09)|t)|\\*[\"'], ?\\*[\"'])"
+"""A blank in a trigger also matches an escaped blank, and what separates the words of a list."""
 
 
 def _split_trigger(trigger: bytes) -> list[bytes]:

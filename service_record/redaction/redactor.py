@@ -274,7 +274,8 @@ class Redactor:
             ahead = end + 1
             line = text[start:end]
             is_in_block = name is not None and values.is_in_block
-            is_free = not (is_open or is_in_block or (known and known[-1].start < end))
+            pipeline = _pipeline(text, line, end)
+            is_free = not (is_open or is_in_block or pipeline or (known and known[-1].start < end))
             # The hot path for logs whose lines name secrets: most of these lines differ only in digits.
             key = line if groups & (TOKENS | ENCODED) else line.translate(ZEROS_FOR_DIGITS)
             remembered = remembered_lines.get((name, groups, key)) if is_free else None
@@ -288,7 +289,7 @@ class Redactor:
                     span = known.pop()
                     kind = span.kind if span.is_first else f"+{span.kind}"
                     exact.append((span.start - start, span.end - start, kind))
-                masks = self._read_line(line, exact, groups, key if is_free else None)
+                masks = self._read_line(line, exact, groups, key if is_free else None, pipeline or line)
             first = start + shift
             if masks:
                 masked = self._mask(text, start, line, masks)
@@ -332,11 +333,14 @@ class Redactor:
         dump_end = block.end - text.endswith(b"\n", 0, block.end) if block.is_dump else 0
         return [(*span, kind) for span, kind in sorted(found.items())], block.end, dump_end
 
-    def _read_line(self, line: bytes, known: list[Found], groups: int, key: bytes | None) -> Sequence[Mask]:
+    def _read_line(
+        self, line: bytes, known: list[Found], groups: int, key: bytes | None, context: bytes
+    ) -> Sequence[Mask]:
         """Return the masks of a line, which may contain the shapes of `groups`.
 
-        `key` is the line's key in the cache, or None if a secret from the lines above continues in this line
-        or it has a known secret. Lines with the same key have their secrets at the same offsets.
+        `key` is the line's key in the cache, or None if its secrets depend on other lines or it has a known
+        secret. Lines with the same key have their secrets at the same offsets. `context` begins with the
+        line, and goes on with text of the next line that says what is secret in it.
         """
         found = _extend_keys(line, known) if known else []
         if known and b"\\u00" in line:
@@ -352,7 +356,9 @@ class Redactor:
         if not self._only_certain:
             over_lines += self._values.spans(finest)
         found += [(finest.place(start), finest.place(end), kind) for start, end, kind in over_lines]
-        shapes = self._shape_secrets(line, self._depth) if groups else []
+        shapes = self._shape_secrets(context, self._depth) if groups else []
+        if context is not line:
+            shapes = [(start, min(end, len(line)), kind) for start, end, kind in shapes if start < len(line)]
         secrets = clip_and_merge(line, [*found, *shapes]) if found or shapes else []
         if secrets and not over_lines:
             self._body.follow(line, secrets[-1])
@@ -376,6 +382,27 @@ class Redactor:
             begin = self._consumed + start
             self.spans += [(begin + first, begin + last, kind) for first, last, kind, _ in masks]
         return apply_masks(line, masks, self.counts)
+
+
+_TRACED_OUTPUT: Final = re.compile(rb"\++ (?:\S+: )?(?:echo|printf) ")
+_TRACED: Final = re.compile(rb"\++ ")
+
+
+def _pipeline(text: bytes, line: bytes, end: int) -> bytes:
+    """Return a line with the command of the next one after a pipe; empty if they are no pipeline.
+
+    `set -x` of a shell prints the commands of a pipeline on lines of their own. `end` is the end of the line
+    in the text. The command that reads the output tells whether it is a password.
+    """
+    if b"+ " not in line or (output := _TRACED_OUTPUT.search(line)) is None:
+        return b""
+    following = text[end + 1 : line_end(text, end + 1)]
+    reader = _TRACED.search(following)
+    if reader is None or following[: reader.start()].translate(ZEROS_FOR_DIGITS) != line[
+        : output.start()
+    ].translate(ZEROS_FOR_DIGITS):
+        return b""
+    return line + b" | " + following[reader.end() :]
 
 
 def _find_decoded(rules: Rules, text: bytes, depth: int, *, only_certain: bool) -> list[Found]:

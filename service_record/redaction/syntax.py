@@ -306,22 +306,28 @@ _MIN_PART_BYTES: Final = 8
 
 
 def quoted_parts(view: UnescapedText) -> Iterator[UnescapedText]:  # noqa: C901, PLR0912 - one loop for each syntax
-    """Yield the unescaped quoted texts, and the unescaped parameters, path segments and data of URLs."""
+    """Yield the unescaped quoted texts, and the unescaped parameters, path segments and data of URLs.
+
+    A quoted word without escapes is not among them: no other text is in it.
+    """
     text = view.text
-    if b"\\" in text or b'"\'"' in text:
+    if b"'" in text or b'"' in text:
         for match in _ANSI_QUOTED.finditer(text):
             yield _unescaped_part(view, *match.span(1))
         for match in _QUOTED.finditer(text):
             start, end = match.start() + 1, match.end() - 1
             if end - start < _MIN_PART_BYTES:
                 continue
-            if text[match.start()] == _DOUBLE_QUOTE and text.find(b"\\", start, end) >= 0:
-                yield _unescaped_part(view, start, end)
-            elif text[match.start()] != _DOUBLE_QUOTE and text[start - 2 : start - 1] != b"$":
+            if text[match.start()] == _DOUBLE_QUOTE:
+                if text.find(b"\\", start, end) >= 0 or text.find(b" ", start, end) >= 0:
+                    yield _unescaped_part(view, start, end)
+            elif text[start - 2 : start - 1] != b"$":
                 part = view.part(start, end)
                 joined = list(_JOINED_QUOTES.finditer(part.text))
                 if joined:
                     yield part.replace_spans([each.span() for each in joined], b"'")
+                elif b" " in part.text:
+                    yield part
     if b"\\'" in text:
         for match in _ESCAPE_QUOTED_PART.finditer(text):
             if text.find(b"\\'", *match.span(1)) >= 0:
