@@ -127,6 +127,8 @@ A single automaton would need a state for each combination of partial matches. A
 thousands of these states, and building them takes longer than the search.
 """
 GROUPS: Final = (NAMES, WORDS, TOKENS, RUNS, ENCODED)
+EXACT: Final = TOKENS | ENCODED
+"""Each digit matters in lines with shapes of these groups."""
 _ANY_DIGIT: Final = re.compile(rb"0-9|\{[0-9,]+\}")
 _LITERAL_DIGIT: Final = re.compile(rb"[0-9]")
 _TOKEN_KINDS: Final = frozenset({"service-token", "private-key", "encoded-secret"})
@@ -183,8 +185,13 @@ class Patterns:
                 position = max(hit[1], hit[0] + 1)
         return sorted(found)
 
-    def suspects(self, text: bytes, *, certain: bool = False) -> list[tuple[int, int, int]]:
+    def suspects(
+        self, text: bytes, *, certain: bool = False, harmless: Container[bytes] = frozenset()
+    ) -> list[tuple[int, int, int]]:
         """Return start, end and groups of shapes of each line that may contain a secret, in order.
+
+        Leaves out the lines that become one of `harmless` with zeros for their digits, unless they may
+        contain tokens or encoded texts.
 
         The bits of TOKENS and ENCODED are exact: in such a line each digit matters, so it is not read from a
         cache. Other bits may be set without a match.
@@ -194,7 +201,11 @@ class Patterns:
         """
         search = self._certain if certain else self._all
         forms = text.translate(ZEROS_FOR_DIGITS).split(b"\n")
-        possible = search.possible_groups(set(forms))
+        possible = {
+            form: numbers
+            for form, numbers in search.possible_groups(set(forms)).items()
+            if form not in harmless or numbers & EXACT
+        }
         if not possible:
             return []
         # Iterators of C only: this is the hot path for logs without secrets.
@@ -263,20 +274,46 @@ def _compile_shape(pattern: bytes) -> types.Finder:
     return types.Finder(pattern, groups=True)
 
 
+class _Pass:
+    """Searches lines for several groups of shapes at once."""
+
+    def __init__(self, triggers: Mapping[int, Sequence[bytes]]) -> None:
+        """Take the triggers of each group, or of several groups that need not be told apart."""
+
+        def finder(each: Iterable[bytes]) -> types.Finder:
+            return types.Finder(_ignore_digits(_join_triggers(each)))
+
+        self._any = finder(chain.from_iterable(triggers.values()))
+        self._groups = {numbers: finder(each) for numbers, each in triggers.items() if each}
+
+    def groups_in(
+        self, lines: Sequence[bytes], joined: bytes, starts: Sequence[int]
+    ) -> Iterator[tuple[bytes, int]]:
+        """Yield the lines that may contain shapes, and each of their groups. Takes them joined as well."""
+        matching = [lines[at] for at in sorted(_find_in_lines(self._any, joined, starts))]
+        if len(self._groups) == 1:
+            yield from zip(matching, repeat(*self._groups))
+        elif matching:
+            joined, starts = _join_lines(matching)
+            for numbers, trigger in self._groups.items():
+                for at in _find_in_lines(trigger, joined, starts):
+                    yield matching[at], numbers
+
+
 class _Search:
     """Finds the groups of shapes that lines may contain, and remembers them for equal lines."""
 
     def __init__(self, groups: Mapping[int, _Group], triggers: Mapping[int, Sequence[bytes]]) -> None:
-        def finder(*numbers: int) -> types.Finder:
-            joined = _join_triggers(chain(*(triggers[number] for number in numbers)))
-            return types.Finder(_ignore_digits(joined))
-
         self.groups = groups
-        # NAMES and WORDS share a search. The runs of letters and digits in the other groups reach a new state
-        # with most states of another group, and building states takes far longer than searching.
+        # RE2 builds a state for each combination of partial matches, which takes far longer than a step. A
+        # trigger that counts the letters of a value has many, so names and words share no pass with these.
+        words = [*triggers[NAMES], *(each for each in triggers[WORDS] if not _COUNTS_LETTERS.search(each))]
+        counts = [each for each in triggers[WORDS] if _COUNTS_LETTERS.search(each)]
         self._passes = (
-            (NAMES | WORDS, finder(NAMES, WORDS)),
-            *((number, finder(number)) for number in (TOKENS, RUNS, ENCODED)),
+            _Pass({NAMES | WORDS: words}),
+            _Pass({TOKENS: triggers[TOKENS]}),
+            _Pass({NAMES | WORDS: counts, RUNS: triggers[RUNS]}),
+            _Pass({ENCODED: triggers[ENCODED]}),
         )
         self._without: set[bytes] = set()
         """Remembered lines that contain no shape."""
@@ -302,12 +339,14 @@ class _Search:
     def _search(self, forms: Sequence[bytes]) -> dict[bytes, int]:
         found: dict[bytes, int] = {}
         joined, starts = _join_lines(forms)
-        for number, trigger in self._passes:
-            for at in _find_in_lines(trigger, joined, starts):
-                found[forms[at]] = found.get(forms[at], 0) | number
+        for each in self._passes:
+            for form, numbers in each.groups_in(forms, joined, starts):
+                found[form] = found.get(form, 0) | numbers
         return found
 
 
+_COUNTS_LETTERS: Final = re.compile(rb"a-z[^\]]*\]\{")
+"""Matches a trigger that counts the letters of a value."""
 _MAX_REMEMBERED_BYTES: Final = 1 << 22
 _DIGIT: Final = re.compile(rb"(\\x[0-9A-Fa-f]{2}|\\.|\{[0-9,]+\})|[0-9]")
 """Matches a digit. Its group matches escapes and counts, whose digits stand for something else."""

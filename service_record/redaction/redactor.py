@@ -10,9 +10,8 @@ from service_record.redaction import encodings, types
 from service_record.redaction.ordinary_words import is_random
 from service_record.redaction.over_lines import PRIVATE_KEY, Body, OpenName, ValueFollower
 from service_record.redaction.reader import (
-    ENCODED,
+    EXACT,
     MAX_DEPTH,
-    TOKENS,
     LineReader,
     clip_and_merge,
     forget_texts,
@@ -98,6 +97,8 @@ class Redactor:
         Most lines of a log repeat a few messages and differ only in digits. Lines that may contain tokens or
         encoded texts must be equal, because each digit matters there.
         """
+        self._harmless: set[bytes] = set()
+        """Remembered lines without secrets that do not affect other lines, with zeros for their digits."""
         self._chunks: list[bytes] = []
         self._size = 0
         self._wanted = BLOCK_BYTES
@@ -199,7 +200,7 @@ class Redactor:
 
     def _mask_text(self, text: bytes, spans: Sequence[MaskedSpan]) -> bytes:
         inside = [span for span in spans if span.end <= len(text)]
-        suspects = self._rules.suspects(text, certain=self._only_certain)
+        suspects = self._rules.suspects(text, certain=self._only_certain, harmless=self._harmless)
         text_out, read = self._mask_lines(text, inside, suspects)
         if self._only_certain:
             self._lines += text.count(b"\n")
@@ -253,7 +254,7 @@ class Redactor:
                 _, end, groups = suspects.pop()
             else:
                 end, groups = line_end(text, start), 0
-            if groups & (TOKENS | ENCODED) and start >= seen and not is_open:
+            if groups & EXACT and start >= seen and not is_open:
                 found, seen, dump_end = self._block_secrets(text, start, position)
                 if found or dump_end:
                     first = text.rfind(b"\n", 0, found[0][0] if found else start) + 1
@@ -277,7 +278,7 @@ class Redactor:
             pipeline = _pipeline(text, line, end)
             is_free = not (is_open or is_in_block or pipeline or (known and known[-1].start < end))
             # The hot path for logs whose lines name secrets: most of these lines differ only in digits.
-            key = line if groups & (TOKENS | ENCODED) else line.translate(ZEROS_FOR_DIGITS)
+            key = line if groups & EXACT else line.translate(ZEROS_FOR_DIGITS)
             remembered = remembered_lines.get((name, groups, key)) if is_free else None
             if remembered is not None:
                 masks, below = remembered
@@ -366,7 +367,10 @@ class Redactor:
         if key is not None and not found and not self._body.is_open and _is_repeatable(key, secrets):
             if len(self._remembered) >= _MAX_REMEMBERED_LINES:
                 self._remembered.clear()
+                self._harmless.clear()
             self._remembered[name, groups, key] = masks, self._values.name
+            if not masks and name is None and self._values.name is None and not groups & EXACT:
+                self._harmless.add(key)
         return masks
 
     def _line_masks(self, line: bytes, secrets: Sequence[Found]) -> list[Mask]:

@@ -1,7 +1,7 @@
 """The redaction rules of a host: its known secrets, and the shapes of unknown ones. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from service_record.redaction.exact import Exact
@@ -32,9 +32,14 @@ class Rules:
         """Return True if a text may hold an unknown secret."""
         return self._patterns.groups_in(text, certain=certain) != 0
 
-    def suspects(self, text: bytes, *, certain: bool = False) -> list[tuple[int, int, int]]:
-        """Return start, end and groups of shapes of each line that may hold an unknown secret."""
-        return self._patterns.suspects(text, certain=certain)
+    def suspects(
+        self, text: bytes, *, certain: bool = False, harmless: Container[bytes] = frozenset()
+    ) -> list[tuple[int, int, int]]:
+        """Return start, end and groups of shapes of each line that may hold an unknown secret.
+
+        Leaves out `harmless` lines; see `Patterns.suspects`.
+        """
+        return self._patterns.suspects(text, certain=certain, harmless=harmless)
 
     def values(self, text: bytes) -> Iterator[Secret]:
         """Yield the values in a text that look like secrets. Their escapes are kept."""

@@ -12,6 +12,7 @@ import pytest
 from bench.redaction import HOSTILE
 from service_record.redaction import Redactor, Rules
 from service_record.redaction.reader import ENCODED, RUNS, TOKENS, patterns
+from service_record.redaction.redactor import BLOCK_BYTES
 from tests.redaction.kinds import KINDS
 from tests.redaction.measure import SEED, redact
 from tests.redaction.wrappings import WRAPPINGS
@@ -57,6 +58,18 @@ def test_search_without_digits_finds_each_line_that_digits_make_suspect() -> Non
         if exact & TOKENS & ~sum(possible) or (exact and not possible):
             missed.append(line)
     assert missed == []
+
+
+def test_harmless_line_is_a_secret_below_a_name() -> None:
+    """After the first block, the line is no longer searched when it is on its own."""
+    line = b"    wget-Zq8kT1\n"
+    text = line * (2 * BLOCK_BYTES // len(line))
+    assert patterns().suspects(line)
+    assert not patterns().suspects(line, harmless={b"    wget-Zq0kT0"})
+    assert redact(text + b"password:\n" + line, RULES) == text + b"password:\n" + redact(
+        b"password:\n" + line, RULES
+    ).removeprefix(b"password:\n")
+    assert b"wget" not in redact(b"password:\n" + line, RULES)
 
 
 def test_value_is_masked_elsewhere_in_a_line_like_an_earlier_one() -> None:
