@@ -8,7 +8,7 @@ from typing import Final
 
 from service_record.redaction import encodings, types
 from service_record.redaction.ordinary_words import is_random
-from service_record.redaction.over_lines import PRIVATE_KEY, Body, OpenName, ValueFollower
+from service_record.redaction.over_lines import PRIVATE_KEY, Body, ValueFollower
 from service_record.redaction.reader import (
     EXACT,
     MAX_DEPTH,
@@ -16,7 +16,7 @@ from service_record.redaction.reader import (
     clip_and_merge,
     forget_texts,
 )
-from service_record.redaction.rules import Mask, Rules, apply_masks, make_masks
+from service_record.redaction.rules import Mask, RememberedLines, Rules, apply_masks, make_masks
 from service_record.redaction.types import (
     MASK_BEGIN,
     ZEROS_FOR_DIGITS,
@@ -39,7 +39,6 @@ _SEAM_BYTES: Final = 1 << 14
 _NEAR_BYTES: Final = 1 << 10
 """The last look searches this much text around a line that was read for known secrets."""
 _MAX_REMEMBERED_BYTES: Final = 1 << 10
-_MAX_REMEMBERED_LINES: Final = 4096
 _MAX_CACHED_LINES: Final = 4
 _MIN_REPEATED_BYTES: Final = 12
 """A secret of this size or more is masked wherever it occurs in its line."""
@@ -51,8 +50,8 @@ _RUN: Final = types.compile_pattern(rb"""[^\s"'\\<>,]*""")
 class Redactor:
     """Masks the secrets in one stream. The number of lines does not change.
 
-    Redactors may share their rules. Memory: one block, the last chunk, their masked copies, and up to 8 MB of
-    remembered lines.
+    Redactors may share their rules. Memory: one block, the last chunk, and their masked copies. The rules
+    keep up to 8 MB of remembered lines.
     """
 
     def __init__(
@@ -88,17 +87,11 @@ class Redactor:
         )  # some logs repeat one line
         self._body = Body()
         self._values = ValueFollower()
-        self._remembered: dict[
-            tuple[OpenName | None, int, bytes], tuple[Sequence[Mask], OpenName | None]
-        ] = {}
-        """Remembered lines. The key is the open name above the line, the line's groups of shapes, and the
-        line with zeros for its digits; the value is the line's masks and the open name below it.
-
-        Most lines of a log repeat a few messages and differ only in digits. Lines that may contain tokens or
-        encoded texts must be equal, because each digit matters there.
-        """
-        self._harmless: set[bytes] = set()
-        """Remembered lines without secrets that do not affect other lines, with zeros for their digits."""
+        self._remembered = (
+            RememberedLines()  # decoded texts seldom repeat
+            if depth
+            else rules.remembered_lines(only_certain=only_certain, keeps_length=keeps_length)
+        )
         self._chunks: list[bytes] = []
         self._size = 0
         self._wanted = BLOCK_BYTES
@@ -200,7 +193,7 @@ class Redactor:
 
     def _mask_text(self, text: bytes, spans: Sequence[MaskedSpan]) -> bytes:
         inside = [span for span in spans if span.end <= len(text)]
-        suspects = self._rules.suspects(text, certain=self._only_certain, harmless=self._harmless)
+        suspects = self._rules.suspects(text, certain=self._only_certain, harmless=self._remembered.harmless)
         text_out, read = self._mask_lines(text, inside, suspects)
         if self._only_certain:
             self._lines += text.count(b"\n")
@@ -223,7 +216,7 @@ class Redactor:
         suspects.reverse()
         known = list(spans)
         known.reverse()
-        body, values, remembered_lines = self._body, self._values, self._remembered
+        body, values, remembered_lines = self._body, self._values, self._remembered.masks
         pieces: list[bytes] = []
         position = shift = 0
         """The end of the text in `pieces`, and how far the text after it moves in the output."""
@@ -365,12 +358,7 @@ class Redactor:
             self._body.follow(line, secrets[-1])
         masks = self._line_masks(line, secrets)
         if key is not None and not found and not self._body.is_open and _is_repeatable(key, secrets):
-            if len(self._remembered) >= _MAX_REMEMBERED_LINES:
-                self._remembered.clear()
-                self._harmless.clear()
-            self._remembered[name, groups, key] = masks, self._values.name
-            if not masks and name is None and self._values.name is None and not groups & EXACT:
-                self._harmless.add(key)
+            self._remembered.add(key, groups, (name, self._values.name), masks)
         return masks
 
     def _line_masks(self, line: bytes, secrets: Sequence[Found]) -> list[Mask]:

@@ -1,12 +1,47 @@
 """The redaction rules of a host: its known secrets, and the shapes of unknown ones. Pure."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from service_record.redaction.exact import Exact
-from service_record.redaction.reader import LineReader, clip_and_merge, number_quote, patterns
+from service_record.redaction.over_lines import OpenName
+from service_record.redaction.reader import EXACT, LineReader, clip_and_merge, number_quote, patterns
 from service_record.redaction.types import Found, MaskedSpan, Secret, mask
+
+Mask: TypeAlias = tuple[int, int, str, bytes]
+"""Start, end and kind of a secret in a line, and what replaces it."""
+
+
+class RememberedLines:
+    """The masks of lines that have been read. A line is known by its text with zeros for its digits.
+
+    Most lines of a log repeat a few messages and differ only in digits. Lines that may contain tokens or
+    encoded texts must be equal, because each digit matters there. Threads may share an object.
+    """
+
+    def __init__(self) -> None:
+        self.masks: dict[tuple[OpenName | None, int, bytes], tuple[Sequence[Mask], OpenName | None]] = {}
+        """The key is the open name above the line, the groups of shapes, and the line. The value is the
+        line's masks and the open name below it.
+        """
+        self.harmless: set[bytes] = set()
+        """The lines without secrets that do not affect other lines."""
+
+    def add(
+        self, line: bytes, groups: int, names: tuple[OpenName | None, OpenName | None], masks: Sequence[Mask]
+    ) -> None:
+        """Remember the masks of a line, given its groups of shapes and the open names above and below it."""
+        if len(self.masks) >= _MAX_REMEMBERED_LINES:
+            self.masks.clear()
+            self.harmless.clear()
+        above, below = names
+        self.masks[above, groups, line] = masks, below
+        if not masks and names == (None, None) and not groups & EXACT:
+            self.harmless.add(line)
+
+
+_MAX_REMEMBERED_LINES: Final = 4096
 
 
 class Rules:
@@ -18,11 +53,16 @@ class Rules:
         self.known = self._exact.find
         """Returns the known secrets in a text of one line."""
         self._reader = LineReader(self.known, _decode_nothing)
+        self._remembered: defaultdict[tuple[bool, bool], RememberedLines] = defaultdict(RememberedLines)
 
     @property
     def left_out(self) -> Counter[str]:
         """Count, by kind, the known secrets beyond the limit. They are not searched for."""
         return self._exact.left_out
+
+    def remembered_lines(self, *, only_certain: bool, keeps_length: bool) -> RememberedLines:
+        """Return the lines that streams with these options have read. See `Redactor` for the options."""
+        return self._remembered[only_certain, keeps_length]
 
     def exact_spans(self, text: bytes) -> list[MaskedSpan]:
         """Return the spans of the known secrets in a text of any number of lines."""
@@ -51,10 +91,6 @@ class Rules:
 
 def _decode_nothing(_text: bytes, _depth: int) -> list[Found]:
     return []
-
-
-Mask: TypeAlias = tuple[int, int, str, bytes]
-"""Start, end and kind of a secret in a line, and what replaces it."""
 
 
 def make_masks(line: bytes, secrets: Sequence[Found], *, keeps_length: bool = False) -> list[Mask]:
