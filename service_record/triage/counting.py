@@ -95,16 +95,18 @@ _DAYS: Final = 28
 
 _GROUPS: Final = """
 select cause, case when cause = '' then signature else '' end as what,
-       any_value(cause_says order by moment desc) as says, count(distinct cause_says) as variants,
-       any_value(rank order by moment desc) as rank,
+       any_value(cause_says order by moment desc, uri, member) as says,
+       count(distinct cause_says) as variants,
+       any_value(rank order by moment desc, uri, member) as rank,
        count(*) as n, list(distinct machine) as hosts,
        min(case when moment is not null then coalesce(since, moment) end) as first, max(moment) as last,
        list(distinct release) filter (release <> '') as releases,
        list(distinct platform) filter (platform <> '') as platforms,
        list(distinct service) filter (service <> '') as services,
-       any_value(uri || case when member = '' then '' else ': ' || member end order by moment desc)
-           as example,
-       any_value(line order by moment desc) as line,
+       any_value(
+           uri || case when member = '' then '' else ': ' || member end order by moment desc, uri, member
+       ) as example,
+       any_value(line order by moment desc, uri, member) as line,
        list(distinct machine) filter (moment >= $since) as now,
        list(distinct machine) filter (moment < $since and moment >= $earliest) as before,
        list(date_diff('day', $first_day, moment)) filter (moment >= $first_day) as days

@@ -231,6 +231,16 @@ def test_bundles_of_a_cause_are_listed(shelf: Path) -> None:
     assert "no bundle has the cause nothing" in triage(shelf, "--cause", "nothing").out
 
 
+def test_example_of_equal_times_is_the_first_by_name(tmp_path: Path) -> None:
+    """Otherwise the answer about one index could differ from run to run."""
+    index = tmp_path / "index"
+    for name in ("b", "c", "a"):
+        answer = answered("--index", index, failing(tmp_path / f"{name}.tar.gz", f"{NO_SPACE} {name}"))
+    (cause,) = answer["causes"]
+    assert Path(cause["example"]).name == "a.tar.gz"
+    assert cause["line"].endswith(" a")
+
+
 def test_each_host_of_a_cluster_archive_has_a_row(tmp_path: Path) -> None:
     def host(message: str) -> bytes:
         return gzip.compress(tar(record("bootkube", *failed_run(error_message=message))))
