@@ -18,12 +18,14 @@ from jsonschema import Draft202012Validator
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
+from service_record.cli.shared_answers import CheckDocument, ChecksDocument
 from service_record.display import analysis_document as analysis
 from service_record.display import comparison_document as comparison
 from service_record.display.fleet_document import FleetDocument, HostDocument
 from service_record.display.machine import DamageDocument, ProgramDocument
 from service_record.display.timeline_document import RowDocument, TimelineDocument
 from service_record.http.collector_answers import HostDetail
+from service_record.triage.triage_document import LISTS, TriageDocument, TriageHeadDocument
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 SCHEMAS: Final = Path(__file__).resolve().parents[1] / "docs" / "schemas"
@@ -55,7 +57,7 @@ def host_schema() -> dict[str, Any]:
 
 
 def document_schemas() -> dict[str, dict[str, Any]]:
-    """Return verb -> the schema of its documents, from the types in `service_record.display`."""
+    """Return verb -> the schema of its documents, from their types."""
     roots = (analysis.TroubleDocument, analysis.FailedUnitDocument, analysis.EvidenceRootDocument)
     schemas = {
         "show": _schema("show", analysis.ShowWithUnitsDocument, DamageDocument),
@@ -63,6 +65,8 @@ def document_schemas() -> dict[str, dict[str, Any]]:
         "timeline": _schema("timeline", TimelineDocument, RowDocument),
         "diff": _schema("diff", comparison.ComparisonDocument),
         "hosts": _schema("hosts", FleetDocument, HostDocument),
+        "triage": _schema("triage", TriageDocument, TriageHeadDocument),
+        "checks": _schema("doctor and preflight", ChecksDocument, CheckDocument),
     }
     parts = {verb: schema["$defs"] for verb, schema in schemas.items()}
     text = {"type": "string"}
@@ -80,12 +84,31 @@ def document_schemas() -> dict[str, dict[str, Any]]:
         for part in _referred(parts["diff"]["comparedService"]["properties"]["differences"])
     ]
     evidence = _add_field(parts["diff"]["evidence"], "what", {"const": "evidence"})
+    items = [
+        _add_field(parts["triage"][part], "list", {"const": name})
+        for name in LISTS
+        for part in _referred(schemas["triage"]["properties"][name])
+    ]
+    names = ("uri", "member", "host", "cluster", "release", "verdict", "service", "stage")
+    columns: dict[str, object] = {
+        **dict.fromkeys(names, text),
+        "latest": {"type": ["string", "null"], "format": "date-time"},
+        "line": text,
+    }
+    parts["triage"]["row"] = {
+        "description": "A bundle of `triage --cause`.",
+        "type": "object",
+        "required": [*columns],
+        "properties": columns,
+    }
     lines: dict[str, dict[str, Any]] = {
         "show": {"anyOf": [entry, damage]},
         "analyze": {"anyOf": [{"$ref": "#/$defs/verdictHead"}, *findings]},
         "timeline": {"$ref": "#/$defs/row"},
         "diff": {"anyOf": [evidence, *differences]},
         "hosts": {"$ref": "#/$defs/host"},
+        "triage": {"anyOf": [{"$ref": "#/$defs/triageHead"}, *items]},
+        "checks": {"$ref": "#/$defs/check"},
     }
     for verb, line in lines.items():
         parts[verb]["line"] = {"description": "A line of --output jsonl.", **line}

@@ -154,7 +154,7 @@ def command(
         result for check, asked in questions for result in _answers(check, asked, deadline.seconds_left())
     ]
     results += [*disk_results, check_memory(needs), check_cpus(needs), check_time()]
-    emit(ChecksAnswer("Preflight checks", results, {"role": needs.name}), form)
+    emit(ChecksAnswer("Preflight checks", results, needs.name), form)
     if is_failed(results):
         raise click.exceptions.Exit(FAILED)
 

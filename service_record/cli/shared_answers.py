@@ -1,13 +1,13 @@
 """Answers that several verbs give: the results of checks, and rows of a table."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
-
-import msgspec
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Literal
 
 from service_record.cli.terminal import Answer, align_columns
+from service_record.display.machine import ProgramDocument
+from service_record.display.show_document import VERSION
 from service_record.display.text import Ink, Line, View, wrap_lines
-from service_record.preflight.checks import CheckResult, CheckState, format_result, make_document, summarize
+from service_record.preflight.checks import CheckResult, CheckState, format_result, is_failed, summarize
 from service_record.record.visible import visible
 
 _INKS: Final = {
@@ -18,13 +18,34 @@ _INKS: Final = {
 _INDENT: Final = 2
 
 
+class CheckDocument(ProgramDocument, frozen=True, kw_only=True):
+    """A check, and a line of --output jsonl."""
+
+    check: str
+    """The name of the check."""
+    state: CheckState
+    detail: str
+    """What was found, for people."""
+    advice: str | None
+    """What to do, for people."""
+
+
+class ChecksDocument(ProgramDocument, frozen=True, kw_only=True):
+    version: Literal[1]
+    role: str = ""
+    """The role of the host; preflight only."""
+    failed: bool
+    """Whether a check failed."""
+    checks: tuple[CheckDocument, ...]
+
+
 class ChecksAnswer(Answer, frozen=True):
     """The answer of `doctor` and `preflight`."""
 
     title: str
     results: Sequence[CheckResult]
-    facts: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """More members of the document."""
+    role: str = ""
+    """The role of the host, if the checks depend on it."""
 
     def lines(self, view: View, *, is_wide: bool) -> Iterable[Line]:
         """Yield each result, wrapped unless `is_wide`, and then how many there are of each state."""
@@ -45,12 +66,16 @@ class ChecksAnswer(Answer, frozen=True):
         checks = section("checks", "Checks", "parts.html", "paragraphs", lines=lines)
         return page(self.title, [summary], [checks], view.now, summary=[*lines, summary])
 
-    def document(self) -> dict[str, object]:
-        return make_document(self.results, **self.facts)
+    def document(self) -> ChecksDocument:
+        return ChecksDocument(
+            version=VERSION, role=self.role, failed=is_failed(self.results), checks=tuple(self.documents())
+        )
 
-    def documents(self) -> Iterable[dict[str, object]]:
-        checks: Iterable[dict[str, object]] = make_document(self.results)["checks"]
-        return checks
+    def documents(self) -> Iterable[CheckDocument]:
+        for each in self.results:
+            yield CheckDocument(
+                check=each.check, state=each.state, detail=each.detail, advice=each.advice or None
+            )
 
 
 class RowsAnswer(Answer, frozen=True):

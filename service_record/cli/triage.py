@@ -132,7 +132,7 @@ def command(
     others = tuple((one.place, one.reason) for one in skipped if not one.is_unread)
     answer = replace(answer, skipped=others, unreadable=(*answer.unreadable, *unread))
     if output == "csv":
-        from service_record.triage.answer_table import format_causes  # an extra
+        from service_record.triage.triage_document import format_causes  # an extra
 
         _write(format_causes(answer))
     else:
@@ -254,15 +254,15 @@ class _TriageAnswer(Answer, frozen=True):
 
         return answer_html(self.triage, self.source, view.now)
 
-    def document(self) -> dict[str, Any]:
-        from service_record.triage.answer_table import document
+    def document(self) -> object:
+        from service_record.triage.triage_document import triage_document
 
-        return document(self.triage)
+        return triage_document(self.triage)
 
-    def documents(self) -> Iterable[dict[str, Any]]:
-        from service_record.triage.answer_table import documents
+    def documents(self) -> Iterable[object]:
+        from service_record.triage.triage_document import triage_lines
 
-        return documents(self.triage)
+        return triage_lines(self.triage)
 
 
 def _print_bundles(index: "Index", cause: str, form: OutputForm) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 _GIB: Final = 1 << 30
 ETCD_SECONDS: Final = 0.010
@@ -145,15 +145,6 @@ def summarize(results: Sequence[CheckResult]) -> str:
     """Return the number of results by state as one line."""
     counts = ((sum(result.state is state for result in results), state) for state in CheckState)
     return ", ".join(f"{count} {state}" for count, state in counts)
-
-
-def make_document(results: Sequence[CheckResult], **more: str) -> dict[str, Any]:
-    """Return the results as a JSON document. `more` are further members, such as the role."""
-    rows = [
-        {"check": each.check, "state": each.state.value, "detail": each.detail, "advice": each.advice or None}
-        for each in results
-    ]
-    return {"version": 1, **more, "failed": is_failed(results), "checks": rows}
 
 
 def is_failed(results: Iterable[CheckResult]) -> bool:

@@ -1,12 +1,10 @@
-"""Display the answer of `triage`: lines for a terminal, a page, JSON and CSV. Pure."""
+"""Display the answer of `triage`: lines for a terminal, and a page. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from service_record.diagnosis.findings import POINTS_TO
-from service_record.display.machine import format_csv
 from service_record.display.text import BLANK, Ink, Line, View, count, cut, wrap_lines
 from service_record.record.visible import visible
 from service_record.triage.counting import Cause, Triage
@@ -18,10 +16,6 @@ _MAX_CAUSES: Final = 10
 _MAX_LEFT_OUT: Final = 10
 _MIN_SHARE: Final = 0.005  # a smaller one would be shown as 0%
 _MIN_DAYS: Final = 2  # with trouble, for a trend
-_COLUMNS: Final = (
-    *("cause", "says", "rank", "bundles", "hosts", "share", "first", "last", "new", "rising"),
-    *("now", "before", "probability", "releases", "platforms", "services", "example", "line"),
-)
 
 
 def answer_lines(triage: Triage, view: View, *, whole: bool = False) -> Iterator[Line]:
@@ -250,52 +244,3 @@ def _make_page_row(cause: Cause, triage: Triage) -> tuple[object, ...]:
             columns.append((round(day * step, 1), step - 1, round(max(number / most * height, 2), 1), title))
     rise = _describe_rise(cause, triage) if cause.is_rising else ""
     return cause, _format_share(cause), rise, _format_days(cause), most, columns
-
-
-def document(triage: Triage) -> dict[str, Any]:
-    """Return the answer as docs/schemas/triage.schema.json describes it; times are RFC 3339 in UTC."""
-    return {
-        "version": 1,
-        "bundles": triage.bundles,
-        "hosts": triage.hosts,
-        "verdicts": triage.verdicts,
-        "since": _format_time(triage.since),
-        "comparedWith": triage.compared_with,
-        "firstDay": _format_time(triage.first_day),
-        "hostsNow": triage.hosts_now,
-        "hostsBefore": triage.hosts_before,
-        "causes": [_make_cause_document(cause) for cause in triage.causes],
-        "unknown": [_make_cause_document(cause) for cause in triage.unknown],
-        "unexpected": [_make_cause_document(cause) for cause in triage.unexpected],
-        "unreadable": [{"bundle": uri, "reason": reason} for uri, reason in triage.unreadable],
-        "incomplete": [{"bundle": uri, "reason": reason} for uri, reason in triage.incomplete],
-        "wrongClocks": [{"bundle": uri, "latest": latest} for uri, latest in triage.wrong_clocks],
-        "copies": [{"bundle": uri, "original": original} for uri, original in triage.copies],
-        "skipped": [{"file": uri, "reason": reason} for uri, reason in triage.skipped],
-    }
-
-
-def documents(triage: Triage) -> Iterator[dict[str, Any]]:
-    """Yield first all that is not a list, and then each item with the name of its `list`."""
-    whole = document(triage)
-    yield {name: value for name, value in whole.items() if not isinstance(value, list)}
-    for name, items in whole.items():
-        if isinstance(items, list):
-            yield from ({"list": name, **item} for item in items)
-
-
-def _make_cause_document(cause: Cause) -> dict[str, Any]:
-    plain = asdict(cause)
-    plain["cause"] = plain.pop("name")
-    plain["new"], plain["rising"] = plain.pop("is_new"), plain.pop("is_rising")
-    return {**plain, "first": _format_time(cause.first), "last": _format_time(cause.last)}
-
-
-def _format_time(moment: datetime | None) -> str | None:
-    return None if moment is None else f"{moment:%Y-%m-%dT%H:%M:%SZ}"
-
-
-def format_causes(triage: Triage) -> str:
-    """Return a line for each cause, with lines that no rule knows last."""
-    rows = (_make_cause_document(cause) for cause in (*triage.causes, *triage.unknown))
-    return format_csv(_COLUMNS, ([row[name] for name in _COLUMNS] for row in rows))
