@@ -35,7 +35,7 @@ help: ## list what a newcomer makes; `make help-all` lists everything
 help-all: ### list everything that can be made
 	@sed -n 's/^\([a-z0-9-]*\):.* ###* \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
 
-report: $(READY) ### print lines, functions and comments of each room, and its longest functions, for a review
+report: $(READY) ### print the size of each room, the arrows between rooms, and the longest functions, for a review
 	@$(VENV_PYTHON) -m tests.project.report
 
 demo: $(DEMO) ## record a failing bootstrap and show what failed, where, and why

@@ -91,7 +91,7 @@ class Bundle(msgspec.Struct, frozen=True):
     damaged: Mapping[str, Record] = msgspec.field(default_factory=dict)
     """Service name -> the `.damaged` file beside its record, with damaged bytes that a writer replaced."""
     unpacked: bytes | None = None
-    """The content of a compressed file that is no archive; of a log, its first 8 KiB."""
+    """The content of a compressed file that is not an archive; of a log, its first 8 KiB."""
     boot_id: str | None = None
     """The boot in which the bundle was made, from its manifest, or None. It may have no entry yet."""
     is_of_gather: bool = False
@@ -240,7 +240,7 @@ class _ArchiveReading:
     def _other(self, outside: Layer, member: AnyMember, path: str) -> None:
         """Read an inner archive, or a record at another path than on a host.
 
-        A compressed file that is no archive is not read.
+        A compressed file that is not an archive is not read.
         """
         if (match := _JSON_FILE.fullmatch(member.name)) is not None:
             head = outside.peek(recognition.HEAD_BYTES)

@@ -181,7 +181,7 @@ def _has_stopped(root: Root) -> bool:
 def uninstall(root: Root, *, is_trial: bool = False) -> InstallOutcome | None:
     """Remove what `install` has put there, and restore what it replaced; None if nothing is installed.
 
-    Records stay, and all else that is not ours. When it is cut short, the next call goes on. A trial changes
+    Records and other files stay. After an interruption, the next call completes the removal. A trial changes
     nothing. Raises OSError, DamagedError.
     """
     with root.locked():

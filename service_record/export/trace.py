@@ -227,13 +227,11 @@ def _fits(span: TraceSpan, around: list[TraceSpan]) -> bool:
 
     Ended spans are removed from `around`.
     """
-    while around and around[-1].end <= span.start and not _holds(around[-1], span):
+    while around and around[-1].end <= span.start:
+        if around[-1].key == span.around and span.end <= around[-1].end:
+            break  # its parent, which ends at the same time
         around.pop()
     return not around or span.end <= around[-1].end
-
-
-def _holds(around: TraceSpan, span: TraceSpan) -> bool:
-    return around.key == span.around and span.end <= around.end
 
 
 def _span_events(span: TraceSpan, process: int, thread: int) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Long strings of JSON are left out while it is read, so that memory has a limit and the length has none."""
+"""Leaves out long strings of JSON while it is read: JSON of any length needs little memory."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ _BACKSLASH: Final = ord("\\")
 class StringShortener:
     """Empties every string of more than `longest` bytes in JSON that comes in pieces.
 
-    Text that is not JSON comes out as it is, but for what stands between two distant quotes.
+    Text that is not JSON stays unchanged, except for text between two distant quotes.
     """
 
     def __init__(self, longest: int) -> None:
@@ -48,7 +48,7 @@ class StringShortener:
         return bytes(self._string)
 
     def _end_of_string(self, data: bytes, start: int) -> int:
-        """Return the offset of the quote that ends the string; -1 if it goes on."""
+        """Return the offset of the quote that ends the string; -1 if it is not in this text."""
         quote = data.find(_QUOTE, start)
         while quote >= 0 and self._trailing_backslashes(data, start, quote) % 2:
             quote = data.find(_QUOTE, quote + 1)

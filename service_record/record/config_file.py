@@ -171,7 +171,7 @@ def _from_toml(content: Any, path: str, key: KeyPath, find_line: Callable[[KeyPa
 
 
 def _find_lines(text: str) -> dict[KeyPath, int]:
-    """Return the line of each table and key in a valid TOML document; the parser does not tell them.
+    """Return the line of each table and key in a valid TOML document; the parser does not have them.
 
     Each statement is parsed by itself. It ends where it parses, and the next one may begin.
     """
@@ -229,7 +229,7 @@ def _note_keys(parsed: Mapping[str, Any], table: KeyPath, line: int, lines: dict
 def parse_yaml(text: str, path: str) -> Value | None:
     """Parse a YAML document; None if it has only comments. Raises ConfigError if it is not YAML.
 
-    Scalars are texts, whatever they look like.
+    All scalars are texts.
     """
     import yaml  # slow import
 

@@ -1,4 +1,4 @@
-"""Read the end of a file of the host, whatever it is and even if it grows."""
+"""Read the end of any file of the host, even if it grows."""
 
 import os
 from collections.abc import Iterator

@@ -44,8 +44,8 @@ def _refuse(value: object) -> str:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-# The encoder that `json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))` makes anew
-# for each text.
+# `json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))` makes this encoder again for
+# each text.
 _chunks: Final[Callable[[object, int], tuple[str, ...]]] = make_encoder(
     None, _refuse, encode_basestring, None, ":", ",", False, False, False
 )

@@ -273,7 +273,7 @@ def _answer_and_exit(function: Callable[[], bytes], write_end: int) -> None:
 
 
 def confine(memory_bytes: int, cpu_seconds: int, *, may_write: bool = False) -> None:
-    """Limit this process for good: it is about to read something untrusted.
+    """Limit this process permanently, before it reads untrusted data.
 
     Unless it `may_write`, it can write no files and start no processes.
     """

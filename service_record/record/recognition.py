@@ -126,7 +126,7 @@ def _journal_form(text: bytes) -> FileForm | None:
 
 
 def _json_form(text: bytes) -> FileForm | None:
-    """Return the form of JSON; None for any other text. dmesg begins with a bracket, too."""
+    """Return the form of JSON; None for any other text. dmesg also begins with a bracket."""
     text = re.sub(rb"\A" + _EVENT_STREAM, b"", text)
     inside = text[1:].lstrip(b" \t\r\n,") if text.startswith(b"[") else text
     if inside and not inside.startswith((b"{", b"]")):

@@ -1,6 +1,6 @@
 """Find entries in indented arrays, glued or torn lines, and foreign text.
 
-Objects are found by their braces, in one pass, in bounded memory and in linear time whatever the input is.
+Objects are found by their braces, in one pass, in bounded memory and in linear time for any input.
 The bytes between two entries are reported as malformed. The rules are in docs/record-format.md, "Reading".
 """
 

@@ -43,7 +43,7 @@ TOKENS = (
     st.just(b"raw-token") | st.binary(max_size=40) | st.sampled_from([b"{", b"{" * 5000, b'{"auths": 1}'])
 )
 ONE_IN_EIGHT = st.integers(0, 7).map(lambda number: number == 0)
-_ACTING: Final = re.compile(f"{UNSEEN.pattern}|[\x00-\x1f]")
+_ACTING: Final = re.compile(f"{UNSEEN}|[\x00-\x1f]")
 _PLACE: Final = re.compile(r"(.+):(\d+): .*\S|environment:\w+: .*\S")
 _VIEW: Final = {"id": ID, "status": "installing-in-progress", "progress": {"current_stage": "Rebooting"}}
 

@@ -58,7 +58,7 @@ _SAID: Final = re.compile(
 )
 """The lines on standard error; those of a traceback are none of them."""
 _COLOUR: Final = re.compile(rb"\x1b\[[\d;]*m")
-_ACTING: Final = re.compile(f"{UNSEEN.pattern}|[\x00-\x09\x0b-\x1f]")
+_ACTING: Final = re.compile(f"{UNSEEN}|[\x00-\x09\x0b-\x1f]")
 
 
 def answered(

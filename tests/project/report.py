@@ -1,4 +1,4 @@
-"""`make report`: the size of each room, for a review. Nothing here is a limit."""
+"""`make report`: the size of each room, and the structure, for a review. Nothing here is a limit."""
 
 import ast
 import io
@@ -6,6 +6,8 @@ import tokenize
 from collections import Counter
 from pathlib import Path
 from typing import Final
+
+from tests.project.test_architecture import circle, module_needs, room_needs
 
 PACKAGE: Final = Path(__file__).resolve().parents[2] / "service_record"
 LONGEST: Final = 10
@@ -32,6 +34,11 @@ def main() -> None:
     total: Counter[str] = sum(rooms.values(), Counter())
     for name, room in [*rooms.items(), ("all", total)]:
         print(f"{name:<14}" + "".join(f"{room[column]:>11,}" for column in columns))
+    arrows = {room: needs - {"version"} for room, needs in room_needs().items() if room != "version"}
+    print(f"\n{len(arrows)} rooms, {sum(map(len, arrows.values()))} arrows, {len(circle(arrows))} in circles")
+    modules = module_needs(PACKAGE)
+    number = sum(map(len, modules.values()))
+    print(f"{len(modules)} modules, {number} arrows, {len(circle(modules))} in circles")
     print("\nlongest functions")
     for length, place in sorted(functions, reverse=True)[:LONGEST]:
         print(f"{length:>5} lines  {place}")
