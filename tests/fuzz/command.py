@@ -97,7 +97,7 @@ def service_record(*arguments: str, stdin: bytes, encoding: str, scratch: Path, 
 
 def _status(arguments: tuple[str, ...]) -> int:
     try:
-        main(arguments, prog_name="service-record")
+        main.main(arguments, prog_name="service-record")  # `main()` ends this process if a thread runs
     except SystemExit as end:
         return int(end.code or 0)
     return 0
