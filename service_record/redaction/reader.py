@@ -901,7 +901,9 @@ def _add_repeats(line: bytes, secrets: Iterable[Found]) -> Iterator[Found]:
         if value in values:
             continue
         yield start, end, kind
-        if not value or len(values) == _MAX_REPEATED_VALUES or not ordinary_words.is_token(value):
+        if not value or len(values) == _MAX_REPEATED_VALUES:
+            continue
+        if not ordinary_words.is_token(value[:_MAX_CHECKED_BYTES]):
             continue
         values.add(value)
         place = line.find(value)

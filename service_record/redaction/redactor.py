@@ -358,7 +358,9 @@ class Redactor:
             self._body.follow(line, secrets[-1])
         masks = self._line_masks(line, secrets)
         if key is not None and not found and not self._body.is_open and _is_repeatable(key, secrets):
-            self._remembered.add(key, groups, (name, self._values.name), masks)
+            # The line is read again if it may be a part of a pipeline with the next one.
+            is_alone = _TRACED_OUTPUT.search(line) is None
+            self._remembered.add(key, groups, (name, self._values.name), masks, is_alone=is_alone)
         return masks
 
     def _line_masks(self, line: bytes, secrets: Sequence[Found]) -> list[Mask]:

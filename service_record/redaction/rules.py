@@ -26,18 +26,27 @@ class RememberedLines:
         line's masks and the open name below it.
         """
         self.harmless: set[bytes] = set()
-        """The lines without secrets that do not affect other lines."""
+        """The lines without secrets that neither affect other lines nor depend on them."""
 
     def add(
-        self, line: bytes, groups: int, names: tuple[OpenName | None, OpenName | None], masks: Sequence[Mask]
+        self,
+        line: bytes,
+        groups: int,
+        names: tuple[OpenName | None, OpenName | None],
+        masks: Sequence[Mask],
+        *,
+        is_alone: bool,
     ) -> None:
-        """Remember the masks of a line, given its groups of shapes and the open names above and below it."""
+        """Remember the masks of a line, given its groups of shapes and the open names above and below it.
+
+        `is_alone`: the next line does not change what is secret in this one.
+        """
         if len(self.masks) >= _MAX_REMEMBERED_LINES:
             self.masks.clear()
             self.harmless.clear()
         above, below = names
         self.masks[above, groups, line] = masks, below
-        if not masks and names == (None, None) and not groups & EXACT:
+        if is_alone and not masks and names == (None, None) and not groups & EXACT:
             self.harmless.add(line)
 
 

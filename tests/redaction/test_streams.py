@@ -72,6 +72,14 @@ def test_harmless_line_is_a_secret_below_a_name() -> None:
     assert b"wget" not in redact(b"password:\n" + line, RULES)
 
 
+def test_traced_output_is_read_for_each_reader() -> None:
+    """The second command of a pipeline says whether the output of the first is a password."""
+    output = b"+ echo hunter2-ribbon\n"
+    rules = Rules()
+    assert redact(output + b"done\n", rules) == output + b"done\n"
+    assert b"hunter2" not in redact(output + b"+ cryptsetup luksOpen /dev/vda4 root -\n", rules)
+
+
 def test_value_is_masked_elsewhere_in_a_line_like_an_earlier_one() -> None:
     """The earlier line has another word in that place."""
     lines = b"password=Qw7rT2yU9iP4 id=Qw7rT2yU9iP5\npassword=Qw7rT2yU9iP6 id=Qw7rT2yU9iP6"
