@@ -28,7 +28,7 @@ def read_entries(stream: BinaryIO, block_bytes: int = _BLOCK_BYTES) -> Iterator[
     following, lines = 1, None
     following_lines = partial(_read_lines, stream, block_bytes)
     while text := following_lines():
-        entries = _decode(text)
+        entries = decode_entries(text)
         if entries is not None:
             following += text.count(b"\n")
             yield from entries
@@ -69,7 +69,7 @@ _BETWEEN: Final = b" \t\r\n,"
 _COMMA: Final = b"},\n"
 
 
-def _decode(text: bytes) -> list[Entry] | None:
+def decode_entries(text: bytes) -> list[Entry] | None:
     """Return the entries in these lines; None if they contain anything else.
 
     White space, and the commas of an array with an entry in each line, are accepted.

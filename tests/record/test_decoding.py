@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from service_record.display.machine import write_jsonl
 from service_record.record.directory import Records
 from service_record.record.entry import Entry, Malformed, Phase, Result
-from service_record.record.layout import _decode, read_entries
+from service_record.record.layout import decode_entries, read_entries
 from service_record.record.recovery import Lines
 from tests.builders import entry, failed_run, our_array, timestamp, upstream_entry
 from tests.strategies import RECORD_BYTES
@@ -154,14 +154,14 @@ FULL = entry(
 def test_what_writers_write_is_decoded_at_once(tmp_path: Path, written: list[Entry]) -> None:
     for one in written * 2:
         Records(tmp_path).writer("job").append(one)  # another writer for each, as for each run
-    assert _decode(Records(tmp_path).path("job").read_bytes()) == written * 2
+    assert decode_entries(Records(tmp_path).path("job").read_bytes()) == written * 2
 
 
 def test_array_with_element_lines_is_decoded_at_once() -> None:
     elements = [entry("stage start", at, stage="a},") for at in range(30)]
     content = our_array(*elements)
     within = content[content.index(b"{") : content.rindex(b"}") + 1] + b"\n"
-    assert _decode(within) == elements
+    assert decode_entries(within) == elements
     assert_read_alike(content, 900)
 
 
