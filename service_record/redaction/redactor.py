@@ -268,7 +268,7 @@ class Redactor:
             ahead = end + 1
             line = text[start:end]
             is_in_block = name is not None and values.is_in_block
-            pipeline = _pipeline(text, line, end)
+            pipeline = _pipeline(text, line, end) if b"+ " in line else b""
             is_free = not (is_open or is_in_block or pipeline or (known and known[-1].start < end))
             # The hot path for logs whose lines name secrets: most of these lines differ only in digits.
             key = line if groups & EXACT else line.translate(ZEROS_FOR_DIGITS)
@@ -388,7 +388,7 @@ def _pipeline(text: bytes, line: bytes, end: int) -> bytes:
     `set -x` of a shell prints the commands of a pipeline on lines of their own. `end` is the end of the line
     in the text. The command that reads the output tells whether it is a password.
     """
-    if b"+ " not in line or (output := _TRACED_OUTPUT.search(line)) is None:
+    if (output := _TRACED_OUTPUT.search(line)) is None:
         return b""
     following = text[end + 1 : line_end(text, end + 1)]
     reader = _TRACED.search(following)

@@ -13,6 +13,9 @@ from bench.redaction import HOSTILE
 from service_record.redaction import Redactor, Rules
 from service_record.redaction.reader import ENCODED, RUNS, TOKENS, patterns
 from service_record.redaction.redactor import BLOCK_BYTES
+from service_record.redaction.types import ZEROS_FOR_DIGITS
+from testing.ordinary_logs import KINDS as KINDS_OF_LOGS
+from testing.ordinary_logs import ordinary_lines
 from tests.redaction.kinds import KINDS
 from tests.redaction.measure import SEED, redact
 from tests.redaction.wrappings import WRAPPINGS
@@ -21,6 +24,8 @@ from tests.shape_examples import shape_examples
 RULES = Rules()
 SMALL = 1 << 14
 GROWTH = 4
+MOST_READ = 0.03
+"""The share of different lines of ordinary logs that may be read."""
 MOST_GROWTH = 9
 """Linear text takes 4 times as long when it is 4 times as long, quadratic 16 times."""
 
@@ -58,6 +63,17 @@ def test_search_without_digits_finds_each_line_that_digits_make_suspect() -> Non
         if exact & TOKENS & ~sum(possible) or (exact and not possible):
             missed.append(line)
     assert missed == []
+
+
+def test_few_ordinary_lines_have_a_trigger() -> None:
+    """Reading a line takes a hundred times as long as searching it for triggers."""
+    lines = {
+        line.encode().translate(ZEROS_FOR_DIGITS)
+        for kind in KINDS_OF_LOGS
+        for line in ordinary_lines(kind, 600)
+    }
+    suspects = patterns().suspects(b"\n".join(sorted(lines)))
+    assert len(suspects) < MOST_READ * len(lines)
 
 
 def test_harmless_line_is_a_secret_below_a_name() -> None:
