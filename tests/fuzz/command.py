@@ -97,10 +97,10 @@ def service_record(*arguments: str, stdin: bytes, encoding: str, scratch: Path, 
 
 def _status(arguments: tuple[str, ...]) -> int:
     try:
-        main.main(arguments, prog_name="service-record")  # `main()` ends this process if a thread runs
+        # Not `main()`, which ends this process if a daemon thread runs, such as that of a server of the test.
+        main.main(arguments, prog_name="service-record")
     except SystemExit as end:
         return int(end.code or 0)
-    return 0
 
 
 def _bytes_of(stream: TextIOWrapper) -> bytes:
