@@ -2,9 +2,9 @@
 
 import shlex
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import click
 import msgspec
@@ -38,48 +38,6 @@ from service_record.read.source import Source, SourceError, is_unpacked_bundle
 from service_record.record.appending import DEFAULT_DIRECTORY
 from service_record.record.directory import Records, is_record_name
 from service_record.record.visible import visible
-
-_T = TypeVar("_T")
-
-_POLL_SECONDS: Final = 0.25  # a look at the names, sizes and times of the files costs next to nothing
-_REJUDGE_SECONDS: Final = 5.0
-"""Time after which records are judged again without a change: a process may end without an entry."""
-_IDLE_FACTOR: Final = 4
-"""Judging takes at most one part in four of the time: a long record costs seconds."""
-
-
-def wait_for(
-    look: Callable[[], _T], is_over: Callable[[_T], bool], directory: Path, timeout: float | None
-) -> _T:
-    """Call `look` until `is_over` accepts its result, or for `timeout` seconds; return the last result.
-
-    It is called again when a file in `directory` changes, and every few seconds. A timeout of None waits
-    without limit.
-    """
-    deadline = None if timeout is None else time.monotonic() + timeout
-    while True:
-        state, begun = _state(directory), time.monotonic()
-        result = look()
-        ended = time.monotonic()
-        if is_over(result) or (deadline is not None and ended >= deadline):
-            return result
-        again = ended + max(_REJUDGE_SECONDS, (ended - begun) * _IDLE_FACTOR)
-        earliest = ended + (ended - begun) * (_IDLE_FACTOR - 1)
-        while time.monotonic() < again and (time.monotonic() < earliest or _state(directory) == state):
-            pause = _POLL_SECONDS if deadline is None else min(_POLL_SECONDS, deadline - time.monotonic())
-            if pause <= 0:
-                break
-            time.sleep(pause)
-
-
-def _state(directory: Path) -> frozenset[tuple[str, int, int]]:
-    """Return the names, sizes and times of the records; empty if there is no such directory."""
-    try:
-        records = [path for path in directory.iterdir() if is_record_name(path.name)]
-        return frozenset((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in records)
-    except OSError:  # the directory is missing so far, or a file was replaced meanwhile
-        return frozenset()
-
 
 _FIRST_STEPS: Final = (
     "\nTry: service-record doctor, service-record analyze example:stuck, or service-record --help"
@@ -356,23 +314,50 @@ class _Question(msgspec.Struct, frozen=True):
         return directory
 
 
+_POLL_SECONDS: Final = 0.25  # a look at the names, sizes and times of the files costs next to nothing
+_REJUDGE_SECONDS: Final = 5.0
+"""Time after which records are judged again without a change: a process may end without an entry."""
+_IDLE_FACTOR: Final = 4
+"""Judging takes at most one part in four of the time: a long record costs seconds."""
+
+
 def _wait_for_answer(question: _Question, timeout: float | None) -> _Analysis:
-    """Return the final answer, or the latest one after `timeout` seconds."""
+    """Return the final answer, or the latest one after `timeout` seconds; None waits without limit.
 
-    def look() -> _Analysis | str:
-        """Return the answer; if there is nothing to read yet, why."""
+    Records are judged again when one of them changes, and every few seconds.
+    """
+    directory = question.directory()
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        files, begun = _list_records(directory), time.monotonic()
+        answer: _Analysis | None = None
+        reason = ""
         try:
-            return question.answer()
+            answer = question.answer()
         except Unreadable as error:
-            return error.message
+            reason = error.message
         except FileNotFoundError as error:
-            return system_error_line(error)
+            reason = system_error_line(error)
+        ended = time.monotonic()
+        is_late = deadline is not None and ended >= deadline
+        if answer is not None and (is_late or answer.diagnosis.verdict is not Verdict.RUNNING):
+            return answer
+        if is_late:
+            click.echo(f"Error: {visible(reason)}", err=True)
+            raise click.exceptions.Exit(TIMED_OUT)
+        again = ended + max(_REJUDGE_SECONDS, (ended - begun) * _IDLE_FACTOR)
+        earliest = ended + (ended - begun) * (_IDLE_FACTOR - 1)
+        while time.monotonic() < again and (time.monotonic() < earliest or _list_records(directory) == files):
+            pause = _POLL_SECONDS if deadline is None else min(_POLL_SECONDS, deadline - time.monotonic())
+            if pause <= 0:
+                break
+            time.sleep(pause)
 
-    def is_over(answer: _Analysis | str) -> bool:
-        return not isinstance(answer, str) and answer.diagnosis.verdict is not Verdict.RUNNING
 
-    answer = wait_for(look, is_over, question.directory(), timeout)
-    if isinstance(answer, str):
-        click.echo(f"Error: {visible(answer)}", err=True)
-        raise click.exceptions.Exit(TIMED_OUT)
-    return answer
+def _list_records(directory: Path) -> frozenset[tuple[str, int, int]]:
+    """Return the names, sizes and times of the records; empty if there is no such directory."""
+    try:
+        records = [path for path in directory.iterdir() if is_record_name(path.name)]
+        return frozenset((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in records)
+    except OSError:  # the directory is missing so far, or a file was replaced meanwhile
+        return frozenset()

@@ -6,7 +6,7 @@ This module also has the options and helpers that all `service-record collector`
 import os
 import pwd
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import astuple, fields
 from datetime import UTC, datetime
@@ -24,6 +24,7 @@ from service_record.record.visible import visible
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from _typeshed import DataclassInstance
     from sqlalchemy import Connection
 
     from service_record.collector.domain.retention import ForgetPlan
@@ -108,25 +109,26 @@ def actor() -> str:
         return f"cli ({os.getuid()})"
 
 
-def moment(seconds: float | None) -> str:
-    """Return a time in RFC 3339, UTC; empty for None."""
-    if seconds is None:
-        return ""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+_TIMES = ("at", "created_at", "expires_at", "revoked_at", "used_at")
+"""The columns that are seconds since 1970."""
 
 
-def emit_rows(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], times: Sequence[str], form: OutputForm
-) -> None:
-    """Write rows in the requested form. The columns named in `times` are seconds since 1970."""
+def _emit_rows(title: str, kind: "type[DataclassInstance]", found: Iterable[Any], form: OutputForm) -> None:
+    """Write dataclass instances of this kind as rows. People see times in RFC 3339, UTC."""
+    columns = [field.name for field in fields(kind)]
+    rows = [astuple(one) for one in found]
     cells = [
-        [moment(value) if name in times else value for name, value in zip(columns, row, strict=True)]
+        [_format_time(value) if name in _TIMES else value for name, value in zip(columns, row, strict=True)]
         for row in rows
     ]
     emit(RowsAnswer(title, columns, rows, cells), form)
 
 
-T = TypeVar("T")
+def _format_time(seconds: float | None) -> str:
+    return "" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+_T = TypeVar("_T")
 
 
 @click.command("audit")
@@ -146,9 +148,8 @@ def audit_command(*, data: Path, database: str, form: OutputForm, limit: int) ->
     from service_record.collector.store import administration  # in an extra
 
     with open_database(data, database) as collector, collector.reading() as connection:
-        rows = [astuple(noted) for noted in administration.list_audit(connection, limit)]
-    columns = [field.name for field in fields(administration.Noted)]
-    emit_rows("Audit log", columns, rows, ("at",), form)
+        noted = list(administration.list_audit(connection, limit))
+    _emit_rows("Audit log", administration.Noted, noted, form)
 
 
 @click.command("backup")
@@ -215,7 +216,7 @@ def prune_command(
             _print_plan("would forget", what)
             return
 
-        def change(do: "Callable[[Connection], T]", /) -> T:
+        def change(do: "Callable[[Connection], _T]", /) -> _T:
             with collector.changing() as connection:
                 return do(connection)
 
@@ -235,7 +236,6 @@ def _print_plan(did: str, what: "ForgetPlan") -> None:
 
 
 _KINDS = ("host", "group", "reader", "admin", "enrolment", "boot", "cloud-init")
-_TIMES = ("created_at", "expires_at", "revoked_at", "used_at")
 
 
 @click.group("token")
@@ -313,8 +313,8 @@ def list_command(*, data: Path, database: str, form: OutputForm) -> None:
     from service_record.collector.store import tokens
 
     with open_database(data, database) as collector, collector.reading() as connection:
-        rows = [astuple(line) for line in tokens.list_tokens(connection)]
-    emit_rows("Tokens", [field.name for field in fields(tokens.TokenShown)], rows, _TIMES, form)
+        shown = list(tokens.list_tokens(connection))
+    _emit_rows("Tokens", tokens.TokenShown, shown, form)
 
 
 @token.command("revoke")

@@ -98,20 +98,18 @@ def command(
         elif missing := sorted(set(services) - set(live.services())):
             click.echo(f"Waiting for the first record of {visible(', '.join(missing))}", err=True)
         news = _select(live.look(), selection)
-        _show_all(news if lines is None else deque(news, maxlen=lines), show)
+        if lines is not None:
+            news = deque(news, maxlen=lines)
         while True:
+            for service, piece in news:
+                show(service, piece)
             watch.wait(live.due)
             watch.aim()
-            _show_all(_select(live.look(), selection), show)
+            news = _select(live.look(), selection)
 
 
 def _select(news: Iterable[tuple[str, Piece]], selection: Selection) -> Iterable[tuple[str, Piece]]:
     return (new for new in news if selection.has(new[1]))
-
-
-def _show_all(news: Iterable[tuple[str, Piece]], show: _Show) -> None:
-    for service, piece in news:
-        show(service, piece)
 
 
 def _show_entry(service: str, piece: Piece) -> None:

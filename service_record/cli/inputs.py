@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import cache, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 import msgspec
@@ -16,16 +16,13 @@ import msgspec
 from service_record.cli import Unreadable
 from service_record.cli.options import all_options, services_argument, source_option
 from service_record.history import History
-from service_record.history.build import ALL_BOOTS, Selection, find_boot, host_history
+from service_record.history.build import ALL_BOOTS, Now, Selection, find_boot, host_history, latest_entry
 from service_record.history.outcome import Outcome, Run
 from service_record.read.source import ARCHIVE_NAMES, Source, SourceError, liveness_for, open_source
 from service_record.record.appending import DEFAULT_DIRECTORY, record_name
 from service_record.record.directory import Records
 from service_record.record.systemd import RunningService, boot_id, uptime
 from service_record.record.visible import visible
-
-if TYPE_CHECKING:
-    from service_record.history.build import Now
 
 _MAX_NEAREST: Final = 3
 _MAX_LISTED: Final = 8
@@ -251,10 +248,8 @@ def select_boot(history: History, prefix: str) -> str | None:
         raise Unreadable(str(error)) from None
 
 
-def find_now(history: History, source: Source) -> "Now":
+def find_now(history: History, source: Source) -> Now:
     """Return the present for the records of this running host; otherwise the time of the latest entry."""
-    from service_record.history.build import Now, latest_entry  # `show` judges nothing
-
     boot = boot_id()
     is_here = source.is_home or (boot is not None and boot in history.boots)
     if source.is_snapshot or not is_here:

@@ -177,9 +177,9 @@ class Questions:
         places = self.places(source)
         folder = Path(places[1]) if places else None
         if folder is not None and folder.is_dir() and not recorded_services(folder):
-            bundles = [self._shown(name) for name in _bundles_below(str(folder))]
-            if any(Path(name).parent == folder for name in _bundles_below(str(folder))):
-                return {"folder": source, **page("bundles", bundles, 0)}
+            bundles = list(_bundles_below(str(folder)))
+            if any(Path(name).parent == folder for name in bundles):
+                return {"folder": source, **page("bundles", list(map(self._shown, bundles)), 0)}
         return await self.ask("analyze", "-o", "json", *places)
 
     async def hosts(self, source: str, start: int) -> Any:

@@ -5,14 +5,11 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
 from service_record.cli import NOT_DELIVERED, REFUSED, missing_extra, require_extra, show_error
-
-if TYPE_CHECKING:
-    from service_record.reporter.paths import Places
 
 _TERMINATED: Final = 143
 _LAST_ERROR: Final = "run/boot-reporter.error"
@@ -87,10 +84,6 @@ def _report(root: Path, *, due: bool, dry_run: bool, stop: bool, purge: bool) ->
 
         if not is_anything_due(places, os.environ):
             return
-    _round(places, due=due, dry_run=dry_run)
-
-
-def _round(places: "Places", *, due: bool, dry_run: bool) -> None:
     require_extra("reporter")
     from service_record.reporter.log import open_log
     from service_record.reporter.round import run_round

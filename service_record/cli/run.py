@@ -80,12 +80,12 @@ class Child:
                 if ended:
                     return os.waitstatus_to_exitcode(status)
                 continue
-            is_resized = info.si_signo == signal.SIGWINCH and output is not None
-            if is_resized and output is not None:
+            if info.si_signo == signal.SIGWINCH and output is not None:
                 output.window_changed()
-            if is_resized or _must_be_passed_on(info):
-                with suppress(PermissionError):  # it runs as another user now
-                    os.kill(child, info.si_signo)
+            elif not _must_be_passed_on(info):
+                continue
+            with suppress(PermissionError):  # it runs as another user now
+                os.kill(child, info.si_signo)
 
     def last_lines(self, output: "CommandOutput") -> str | None:
         """Wait until the output is delivered and return its last lines.

@@ -17,7 +17,7 @@ from service_record.cli.options import (
 from service_record.cli.terminal import Answer, OutputForm, display_options, emit
 from service_record.display.text import BLANK, Ink, Line, View, count, wrap_lines
 from service_record.history import History
-from service_record.history.build import ALL_BOOTS, Selection
+from service_record.history.build import ALL_BOOTS, Selection, latest_entry
 from service_record.read.source import Source
 from service_record.record import systemd
 from service_record.record.appending import record_name
@@ -87,7 +87,6 @@ def _units(
     from service_record.diagnosis import Diagnosis, Verdict
     from service_record.diagnosis.causes import built_in_causes
     from service_record.diagnosis.judgement import judge
-    from service_record.history.build import latest_entry
 
     subject = Subject(
         source=source,

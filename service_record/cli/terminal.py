@@ -66,32 +66,14 @@ def choose_time(environment: Mapping[str, str]) -> datetime:
     return datetime.now(UTC)
 
 
-def escape_unencodable() -> None:
-    """Let standard output escape characters that its encoding does not have."""
+def paint(lines: Iterable[Line], color: str) -> Iterator[str]:
+    """Return the lines as text for standard output, coloured as `--color` says.
+
+    Lets standard output escape characters that its encoding does not have.
+    """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-
-
-def paint(lines: Iterable[Line], color: str) -> Iterator[str]:
-    """Return the lines as text for standard output, coloured as `--color` says."""
-    escape_unencodable()
     return render_lines(lines, color=has_color(color, os.environ, is_terminal=sys.stdout.isatty()))
-
-
-def print_lines(lines: Iterable[Line], color: str, *, pager: bool) -> None:
-    """Print lines. On a terminal, output that is longer than the screen goes to a pager."""
-    is_terminal = sys.stdout.isatty()
-    has = has_color(color, os.environ, is_terminal=is_terminal)
-    texts = render_lines(lines, color=has)
-    escape_unencodable()
-    if is_terminal and pager:
-        rows = shutil.get_terminal_size().lines
-        screen = list(islice(texts, rows))
-        if len(screen) == rows:
-            click.echo_via_pager(chain(screen, texts), color=has)
-            return
-        texts = iter(screen)
-    sys.stdout.writelines(texts)
 
 
 class OutputForm(msgspec.Struct, frozen=True):
@@ -107,8 +89,16 @@ class OutputForm(msgspec.Struct, frozen=True):
         return view(self.clock)
 
     def print(self, lines: Iterable[Line]) -> None:
-        """Print lines as `print_lines` does."""
-        print_lines(lines, self.color, pager=self.pager)
+        """Print lines. On a terminal, output that is longer than the screen goes to a pager."""
+        texts = paint(lines, self.color)
+        if self.pager and sys.stdout.isatty():
+            rows = shutil.get_terminal_size().lines
+            screen = list(islice(texts, rows))
+            texts = chain(screen, texts)
+            if len(screen) == rows:
+                click.echo_via_pager(texts, color=has_color(self.color, os.environ, is_terminal=True))
+                return
+        sys.stdout.writelines(texts)
 
 
 def display_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -62,7 +62,7 @@ def command(*, places: tuple[str, ...], salvage: Path | None, form: OutputForm) 
         if len(places) != 1 or Path(places[0]).is_dir():
             raise click.UsageError(_ONE_RECORD)
         check_new(salvage)
-    checks = _Checks(places, _names(places), salvage)
+    checks = _Checks(places, _list_files(places), salvage)
     emit(_Damage(checks.faults()), form)
     if checks.has_unreadable:
         raise click.exceptions.Exit(UNREADABLE)
@@ -106,11 +106,11 @@ class _Checks:
 
     def faults(self) -> Iterator[tuple[str, int, str]]:
         """Check all files; yield the file, line and reason of each fault."""
-        for name, fault in self._faults():
+        for name, fault in self._check_files():
             self.has_faults = True
             yield visible(name), fault.line, visible(fault.reason)
 
-    def _faults(self) -> Iterator[tuple[str, FormatFault]]:
+    def _check_files(self) -> Iterator[tuple[str, FormatFault]]:
         for name in self.files:
             try:
                 yield from self._check_file(name)
@@ -133,7 +133,9 @@ class _Checks:
         """
         is_named = name in self.places
         with _open_record(name, is_named=is_named) as stream:
-            bundle = _read_bundle(stream)
+            is_bundle = is_packed(stream.read(HEAD_BYTES))
+            stream.seek(0)
+            bundle = open_bundle(stream) if is_bundle else None
             if bundle is not None and bundle.unpacked is None:
                 if self.salvage is not None:
                     raise click.UsageError(_ONE_RECORD)
@@ -175,7 +177,7 @@ def _only_faults(record: BinaryIO) -> Iterator[FormatFault]:
     return (piece for piece in examine(record) if isinstance(piece, FormatFault))
 
 
-def _names(places: Iterable[str]) -> list[str]:
+def _list_files(places: Iterable[str]) -> list[str]:
     """Return the files to read. A directory stands for its records, sorted by name."""
     names = []
     for place in places:
@@ -251,10 +253,3 @@ def _open_record(name: str, *, is_named: bool) -> Iterator[BufferedReader]:
             shutil.copyfileobj(stream, copy)
             copy.seek(0)
             yield cast("BufferedReader", copy)
-
-
-def _read_bundle(stream: BufferedReader) -> Bundle | None:
-    """Return the bundle in a packed file; None for any other file, which is at its beginning afterwards."""
-    head = stream.read(HEAD_BYTES)
-    stream.seek(0)
-    return open_bundle(stream) if is_packed(head) else None
