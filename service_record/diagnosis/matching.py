@@ -39,13 +39,13 @@ from service_record.diagnosis.evidence.log_lines import (
     matches_source,
 )
 from service_record.diagnosis.evidence.named_things import (
-    WORKING_PATTERNS,
     are_different,
     find_device,
     find_existing,
     follow_link,
     list_named_things,
     normalize_name,
+    parse_working_patterns,
 )
 from service_record.diagnosis.evidence.scan import list_evidence_patterns
 from service_record.diagnosis.findings import POINTS_TO, KnownCause, TroubleFacts, drop_repeated
@@ -317,7 +317,7 @@ class CauseMatcher:
             time, place = (None, None) if own is None else (own.time, own.place)
         last = self._trouble.ended if self._trouble is not None else None
         for kind, name in list_named_things(match.values):
-            number, patterns = WORKING_PATTERNS[kind]
+            number, patterns = parse_working_patterns()[kind]
             for line in self._evidence.lines.get(number, ()):
                 if not is_between(line.time, None, last) or not _is_later(line, time, place):
                     continue

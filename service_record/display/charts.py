@@ -338,16 +338,14 @@ def charts(
     # An installation is before the boots of the installed host.
     groups = [*undated.items(), *(((boot_id, ""), runs) for boot_id, runs in boots.items())]
     drawn = [
-        replace(
-            _chart(
-                boot_id,
-                numbers.get(boot_id, 0),
-                placed,
-                steps.get(boot_id, ()),
-                replace(now, uptime=None) if log else now,
-                apart=apart,
-            ),
-            log=log,
+        _chart(
+            boot_id,
+            log,
+            numbers.get(boot_id, 0),
+            placed,
+            steps=steps.get(boot_id, ()),
+            now=now,
+            apart=apart,
         )
         for (boot_id, log), placed in groups
         if placed
@@ -396,14 +394,16 @@ def _steps(history: History) -> dict[str | None, list[ClockStep]]:
 
 def _chart(
     boot_id: str | None,
+    log: str,
     number: int,
     placed: Sequence[_RunAndService],
+    *,
     steps: Iterable[ClockStep],
     now: Now,
-    *,
     apart: bool,
 ) -> Chart:
-    clock = boot_clock(placed, boot_id, now)
+    # The uptimes of an installer's log count from its first line: that of the host is not comparable.
+    clock = boot_clock(placed, boot_id, replace(now, uptime=None) if log else now)
     rows = _all_rows(placed, clock, apart=apart)
     bars = [bar for row in rows for bar in row.bars]
     offsets = [offset for bar in bars for offset in (bar.start, bar.end) if offset is not None]
@@ -419,6 +419,7 @@ def _chart(
         ),
         boot_id=boot_id,
         number=number,
+        log=log,
         clock=clock,
         begin=begin,
         end=end,

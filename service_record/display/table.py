@@ -1,7 +1,7 @@
 """The lines of `show`: a summary for one screen, failures first, and with `wide` all facts of all runs."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -190,7 +190,7 @@ def _full_lines(service: _ServiceSummary, bad: Run, view: View) -> Iterator[Line
         yield from label_lines("repeated", [(f"{same.count} times, first {first}", Ink.PLAIN)], view, _INDENT)
     yield from _earlier_lines([repeat for repeat in others if repeat.last is not latest], view)
     yield from _handled_lines(latest, view)
-    yield from _left_out_lines(service, view)
+    yield from _left_out_lines(service.left_out, view, _INDENT)
 
 
 def _short_lines(service: _ServiceSummary, view: View) -> Iterator[Line]:
@@ -206,11 +206,11 @@ def _short_lines(service: _ServiceSummary, view: View) -> Iterator[Line]:
     yield from _add_notes(title(run, view), ", ".join(notes), view)
     yield from _handled_lines(run, view)
     yield from _earlier_lines(others, view)
-    yield from _left_out_lines(service, view)
+    yield from _left_out_lines(service.left_out, view, _INDENT)
 
 
-def _left_out_lines(service: _ServiceSummary, view: View) -> Iterator[Line]:
-    yield from label_lines("left out", [(text, Ink.FAINT) for text in service.left_out], view, _INDENT)
+def _left_out_lines(sentences: Iterable[str], view: View, indent: int) -> Iterator[Line]:
+    yield from label_lines("left out", [(text, Ink.FAINT) for text in sentences], view, indent)
 
 
 def _failed_stages(failed: Mapping[str, int]) -> str:
@@ -270,9 +270,7 @@ def wide(history: History, source: str, view: View) -> Iterator[Line]:
         for run in service.runs:
             yield BLANK
             yield from run_lines(run, view)
-        yield from label_lines(
-            "left out", [(text, Ink.FAINT) for text in left_out_sentences(service)], view, 0
-        )
+        yield from _left_out_lines(left_out_sentences(service), view, 0)
     yield from damages(history, view, whole=True)
 
 

@@ -7,6 +7,7 @@ which are compared here.
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from typing import Final
 
 from service_record.diagnosis.evidence.facts import KnownFacts
@@ -110,16 +111,20 @@ _KINDS: Final = {
 """Named group of a rule -> the kind of the thing that it names."""
 _FIRST_NUMBER: Final = -2
 """Numbers of the tests for these lines in a `LineSet`: this one for the first kind, and lower ones."""
-WORKING_PATTERNS: Final[Mapping[str, tuple[int, tuple[Pattern, ...]]]] = {
-    kind: (_FIRST_NUMBER - order, tuple(map(Pattern.parse, texts)))
-    for order, (kind, texts) in enumerate(_WORKING_TEXTS.items())
-}
-"""Kind of thing -> the number of its test, and its patterns."""
+
+
+@cache
+def parse_working_patterns() -> Mapping[str, tuple[int, tuple[Pattern, ...]]]:
+    """Return kind of thing -> the number of its test, and its patterns."""
+    return {
+        kind: (_FIRST_NUMBER - order, tuple(map(Pattern.parse, texts)))
+        for order, (kind, texts) in enumerate(_WORKING_TEXTS.items())
+    }
 
 
 def list_working_patterns() -> Iterator[tuple[int, Pattern]]:
     """Yield each pattern with the number of its test."""
-    for number, patterns in WORKING_PATTERNS.values():
+    for number, patterns in parse_working_patterns().values():
         yield from ((number, pattern) for pattern in patterns)
 
 
