@@ -241,8 +241,8 @@ def _has_abandoned_threads() -> bool:
 def _add_exit_codes(command: click.Command, name: str) -> None:
     """End the help of a command, and of the commands below it, with their exit codes."""
     writes_pages = any("html" in getattr(each.type, "choices", ()) for each in command.params)
-    of_pages = {REFUSED: _REFUSAL} if writes_pages else {}
-    codes = sorted((_COMMON_CODES | of_pages | _EXIT_CODES.get(name, {})).items())
+    page_codes = {REFUSED: _REFUSAL} if writes_pages else {}
+    codes = sorted((_COMMON_CODES | page_codes | _EXIT_CODES.get(name, {})).items())
     meanings = ", ".join(f"{code} {meaning}" for code, meaning in codes)
     command.epilog = "Exit code: that of CMD." if name == "run" else f"Exit codes: {meanings}."
     if isinstance(command, click.Group):

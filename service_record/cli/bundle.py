@@ -1,4 +1,4 @@
-"""`service-record bundle`: what explains this host, in an archive without its secrets."""
+"""`service-record bundle`: gather the files that explain this host into an archive without its secrets."""
 
 import os
 import platform

@@ -211,9 +211,9 @@ def prune_command(
     now = time.time()
     with open_database(data, database) as collector:
         with collector.reading() as connection:
-            what = housekeeping.planned(connection, limits, now)
+            plan = housekeeping.planned(connection, limits, now)
         if dry_run:
-            _print_plan("would forget", what)
+            _print_plan("would forget", plan)
             return
 
         def change(do: "Callable[[Connection], _T]", /) -> _T:
@@ -222,17 +222,17 @@ def prune_command(
 
         try:
             stored = objects_of(CollectorSettings(data=data, objects=objects))
-            housekeeping.carry_out(what, change, stored, actor(), now)
+            housekeeping.carry_out(plan, change, stored, actor(), now)
             stored.delete(housekeeping.orphans(collector, stored, now))
         except ObjectError as error:
             raise Unreadable(str(error)) from None
-    _print_plan("forgot", what)
+    _print_plan("forgot", plan)
 
 
-def _print_plan(did: str, what: "ForgetPlan") -> None:
-    steps = sum(build.steps for build in what.builds)
-    bundles = sum(build.bundles for build in what.builds)
-    click.echo(f"{did} {len(what.builds)} builds, {steps} steps, {bundles} bundles: about {what.size} bytes")
+def _print_plan(verb: str, plan: "ForgetPlan") -> None:
+    steps = sum(build.steps for build in plan.builds)
+    bundles = sum(build.bundles for build in plan.builds)
+    click.echo(f"{verb} {len(plan.builds)} builds, {steps} steps, {bundles} bundles: about {plan.size} bytes")
 
 
 _KINDS = ("host", "group", "reader", "admin", "enrolment", "boot", "cloud-init")

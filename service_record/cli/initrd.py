@@ -1,4 +1,4 @@
-"""`service-record initrd`: an archive that has an initramfs record and report its failure."""
+"""`service-record initrd`: make an archive with which an initramfs records and reports its failure."""
 
 import sys
 from pathlib import Path

@@ -97,7 +97,7 @@ def command(root: Path, *, closes: tuple[str, ...], replace: bool, is_trial: boo
 
 
 def _next_steps(outcome: InstallOutcome, root: Path) -> Iterator[str]:
-    """Yield whose records systemd closes now, and the commands that come next."""
+    """Yield a sentence about the records that systemd closes, and then the next commands."""
     command = "service-record install" + ("" if root == Path("/") else f" --root {shlex.quote(str(root))}")
     steps: dict[str, str] = {}
     if _keeps_foreign_files(outcome):
@@ -147,7 +147,7 @@ def _keeps_foreign_files(outcome: InstallOutcome) -> bool:
 
 
 def removal_advice(outcome: InstallOutcome) -> str:
-    """Return what to know after `uninstall`."""
+    """Return the last line of `uninstall`: the records stay, and scripts may still source the shim."""
     shim = f"{HOST.programs}/{_SHIM}"
     if any(step.path == shim and step.action is Action.REMOVE for step in outcome.steps):
         return f"Records stay. Scripts that still source {_SHIM} fail without it: change them."

@@ -111,8 +111,9 @@ def _filter_names(names: Iterable[str], incomplete: str) -> list[str]:
 
 
 def _records(context: click.Context) -> Iterator[tuple[Path, str]]:
-    """Yield directory and service of each record. Standard input and archives are not read: it would take
-    too long while the user is typing.
+    """Yield directory and service of each record.
+
+    Standard input and archives are not read, which would take too long while the user is typing.
     """
     from service_record.read.source import SourceError, records_directory
     from service_record.record.directory import Records  # only where something is completed

@@ -216,7 +216,7 @@ def _send(
             with follower or nullcontext():
                 _follow(shipment, directory, stop)
         else:
-            _once(shipment)
+            _send_once(shipment)
     except LeakError as leak:
         raise LeakRefused(str(leak)) from None
 
@@ -238,7 +238,7 @@ def _send_templates(client: "CollectorClient", host: str, files: tuple[Path, ...
         click.echo(f"{visible(file.name)}: {len(text)} bytes sent", err=True)
 
 
-def _once(shipment: _Shipment) -> None:
+def _send_once(shipment: _Shipment) -> None:
     """Send all records once; retry traces that the backend refuses for a while."""
     waits, until = _Waits(), monotonic() + shipment.retry_seconds
     is_retried = shipment.retry_seconds > 0

@@ -1,4 +1,4 @@
-"""`service-record snippet`: what has the templates of installers record and report their steps."""
+"""`service-record snippet`: print shell code by which an installer records and reports its steps."""
 
 import re
 from dataclasses import replace
@@ -121,7 +121,7 @@ def _check_kind(values: SnippetValues, steps: tuple[str, ...]) -> None:
 
 
 def _check_text(option: str, text: str) -> None:
-    """Refuse a line end or half a character: neither has a place in a line of a template."""
+    """Raise UsageError for a control character or a lone surrogate, which would break the template."""
     if not text.isprintable():
         raise click.UsageError(
             f"{option}: {visible(text)} has characters that no template takes; use one line of printable text"

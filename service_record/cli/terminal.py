@@ -196,7 +196,7 @@ def write_new(path: Path, chunks: Iterable[bytes], mode: int = _FILE_MODE) -> No
 
 
 _Data = TypeVar("_Data", str, bytes)
-_MAX_BYTES = 8 << 20
+_MAX_SECRETS_BYTES: Final = 8 << 20
 
 
 def read_secrets(files: Iterable[Path]) -> "tuple[Secret, ...]":
@@ -209,8 +209,8 @@ def _read_file_secrets(file: Path) -> "Iterator[Secret]":
     from service_record.redaction.host_secrets import Contents
 
     with file.open("rb") as stream:
-        data = stream.read(_MAX_BYTES + 1)
-    if len(data) > _MAX_BYTES:
+        data = stream.read(_MAX_SECRETS_BYTES + 1)
+    if len(data) > _MAX_SECRETS_BYTES:
         raise Unreadable(f"{visible(str(file))}: too large for a file of secrets")
     yield Secret("given", data.strip())
     yield from Contents().secrets(data)

@@ -123,7 +123,7 @@ class _Checks:
         for leftover in _find_beside(self.places, UNFINISHED_SUFFIX):
             yield str(leftover), _UNFINISHED
         for copy in _find_beside(self.places, DAMAGED_SUFFIX):
-            _note(str(copy))
+            _report_damaged_copy(str(copy))
 
     def _check_file(self, name: str) -> Iterator[tuple[str, FormatFault]]:
         """Yield the faults of a file. Raises OSError, and ForeignError for neither a bundle nor a record.
@@ -213,8 +213,8 @@ def _find_beside(places: Iterable[str], suffix: str) -> list[Path]:
     return files
 
 
-def _note(copy: str) -> None:
-    """Report a copy of damaged bytes. It is not a fault, because its record was repaired."""
+def _report_damaged_copy(copy: str) -> None:
+    """Print a note about a copy of damaged bytes. It is not a fault: its record was repaired."""
     click.echo(f"Note: {visible(copy)}: what was damaged in the record beside it", err=True)
 
 
@@ -235,7 +235,7 @@ def _bundle_faults(name: str, bundle: Bundle) -> Iterator[tuple[str, FormatFault
         if service in bundle.unfinished:
             yield member + UNFINISHED_SUFFIX, _UNFINISHED
     for copy in bundle.damaged.values():
-        _note(f"{name}:{copy.path}")
+        _report_damaged_copy(f"{name}:{copy.path}")
 
 
 @contextmanager

@@ -9,9 +9,10 @@ __all__ = ["DEFAULT_MAX_BYTES", "Rotation", "RotationError", "find_long_records"
 
 VARIABLE: Final = "SERVICE_RECORDS_MAX_BYTES"
 DEFAULT_MAX_BYTES: Final = 2 << 20
+_MAX_DIGITS: Final = 15  # up to a petabyte; `int` raises for thousands of digits
 
 
 def max_bytes(environ: Mapping[str, str]) -> int:
     """Return the value of $SERVICE_RECORDS_MAX_BYTES, or the default. 0 means no limit."""
     text = environ.get(VARIABLE, "")
-    return int(text) if text.isdecimal() and len(text) < len("1000000000000000") else DEFAULT_MAX_BYTES
+    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else DEFAULT_MAX_BYTES

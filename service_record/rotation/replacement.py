@@ -66,7 +66,7 @@ def find_long_records(paths: Collection[Path], limit: int) -> list[Path]:
 
     def is_long(path: Path) -> bool:
         try:
-            return path.lstat().st_size > limit > 0
+            return path.lstat().st_size > limit > 0  # a limit of 0 is none
         except OSError:
             return True  # `rotate` raises the error
 
@@ -209,7 +209,7 @@ def _append_late(target: int, replaced: _Replaced) -> _Replaced:
     """
     if not _writers_have_left(replaced.path, _ARRAY_WRITERS_SECONDS):
         return replaced
-    late, damage = _late_pieces(replaced)
+    late, damage = _read_late_pieces(replaced)
     if late and not damage:
         noted = replaced.note_copied(len(late))
         lines = b",\n".join(encoded(entry.to_json()).rstrip(b"\n") for entry in late)
@@ -218,7 +218,7 @@ def _append_late(target: int, replaced: _Replaced) -> _Replaced:
         except ArrayError:  # before anything was written
             return noted.note_copied(-len(late))
         except OSError:
-            pass  # some of them may be written: `_missing` looks for them
+            pass  # some of them may be written: `_find_missing` looks for them
         return noted
     return replaced
 
@@ -347,13 +347,13 @@ def _finish(path: Path, replaced: _Replaced) -> bool:
         replaced, again = again, None
         if not _writers_have_left(replaced.path, _WRITERS_SECONDS):
             return False
-        late, damage = _late_pieces(replaced)
+        late, damage = _read_late_pieces(replaced)
         _keep_damage(path, damage)
         if late and turn + 1 < _MOST_TURNS:
             again = _insert_late(path, late, replaced)
         elif late:
             there = [piece for piece in read_entries(BytesIO(path.read_bytes())) if isinstance(piece, Entry)]
-            missing = _missing(late, there, replaced)
+            missing = _find_missing(late, there, replaced)
             replaced = replaced.note_copied(len(late) - replaced.copied)
             writer = Writer(path)
             if not all(writer.append(entry) for entry in missing):
@@ -364,7 +364,7 @@ def _finish(path: Path, replaced: _Replaced) -> bool:
     return True
 
 
-def _late_pieces(replaced: _Replaced) -> tuple[list[Entry], list[Malformed]]:
+def _read_late_pieces(replaced: _Replaced) -> tuple[list[Entry], list[Malformed]]:
     """Return the pieces of a replaced file behind the entries that were read to make the new file."""
     read_count = 0
     late: list[Entry] = []
@@ -385,13 +385,13 @@ def _insert_late(path: Path, late: Sequence[Entry], replaced: _Replaced) -> _Rep
     place = replaced.new_entries + replaced.copied
 
     def choose(entries: list[Entry]) -> list[Entry]:
-        missing = _missing(late, entries, replaced)
+        missing = _find_missing(late, entries, replaced)
         return [*entries[:place], *missing, *entries[place:]] if missing else entries
 
     return _replace(path, choose, replaced.turn + 1)
 
 
-def _missing(late: Sequence[Entry], record: Sequence[Entry], replaced: _Replaced) -> list[Entry]:
+def _find_missing(late: Sequence[Entry], record: Sequence[Entry], replaced: _Replaced) -> list[Entry]:
     """Return the late entries that are not in the record.
 
     Entries that were copied may be missing after a loss of power, or if the rotation was killed while it
