@@ -33,7 +33,7 @@ BOOTSTRAP = {
     "systemd": {"units": [{"name": "bootkube.service", "contents": "[Service]\n"}]},
 }
 IN_ORDER = (
-    *("What it takes", "Into the discovery image", "By hand", "Onto the disk"),
+    *("Required files", "Into the discovery image", "By hand", "Onto the disk"),
     *("The installation", "Without the service"),
 )
 
@@ -91,7 +91,7 @@ def test_paths_of_the_page_exist(named: str) -> None:
 
 @pytest.mark.slow
 def test_commands_prepare_install_and_undo(desk: Desk, collector: Served, tmp_path: Path) -> None:
-    desk.follow("What it takes")
+    desk.follow("Required files")
     desk.follow("Into the discovery image")
     live = json.loads(desk.infra_env.ignition_config_override)
     assert is_good(live)
@@ -130,7 +130,7 @@ def test_commands_prepare_bootstrap_in_place(
     desk: Desk,
 ) -> None:
     (desk.directory / "sno").mkdir()
-    desk.follow("What it takes")
+    desk.follow("Required files")
     desk.follow("Without the service")
     live = desk.config("rhcos-live.iso")
     assert is_good(live)

@@ -156,7 +156,7 @@ class Journey:
 
     def make_live(self, root: Path, *settings: str) -> None:
         """Give the machine the live system of the page; bootkube.service has these settings."""
-        self.desk.follow("What it takes")
+        self.desk.follow("Required files")
         self.desk.follow("Into the discovery image")
         self.machine.new_root(root, is_on_disk=False)
         apply(loads(self.desk.infra_env.ignition_config_override), root)
