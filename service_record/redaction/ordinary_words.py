@@ -5,9 +5,9 @@ shape. The limits are heuristics; the tests run them on known secrets and on ord
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final
 
 from service_record.redaction.types import from_base64, mask_end
@@ -196,21 +196,23 @@ def is_credential_word(value: bytes) -> bool:
         len(value) >= _MIN_LETTERS
         and value.isalpha()
         and is_password(value)
-        and _MAX_COMMON_SHARE * (len(value) - 1)
-        > sum(pair in _COMMON_PAIRS for pair in _pairs(value.lower()))
+        and _MAX_COMMON_SHARE * (len(value) - 1) > _count_common_pairs(value)
     )
 
 
-def _pairs(value: bytes) -> Iterator[bytes]:
-    return (value[at : at + 2] for at in range(len(value) - 1))
+def _count_common_pairs(text: bytes) -> int:
+    """Return how many pairs of neighbouring letters are usual in English."""
+    text = text.lower()
+    return sum(map(_COMMON_PAIRS.__contains__, pairwise(text)))
 
 
 _MIN_LETTERS: Final = 8
 _MAX_COMMON_SHARE: Final = 0.45
 """In English, 2/3 of all pairs of letters are among `_COMMON_PAIRS`; in random letters, 1/6."""
 _COMMON_PAIRS: Final = frozenset(
-    b"th he in er an re nd on en at ou ed ha to or it is hi es ng st ar se te ti al as ve le de me co "
-    b"ro ra li ri ne ea io ce ic el ma ll us la ur ns om ec ac ta ho ch et no ca nt em si so wo un lo "
+    tuple(pair)
+    for pair in b"th he in er an re nd on en at ou ed ha to or it is hi es ng st ar se te ti al as ve le de "
+    b"me co ro ra li ri ne ea io ce ic el ma ll us la ur ns om ec ac ta ho ch et no ca nt em si so wo un lo "
     b"ut pr ge ly di ee ol il rs be am ad tr pe mo ss po ie ct id ir sh wi ot na ts ai ni do pa ow ap "
     b"ke ul vi fi ei op im ab bl ay ey ck".split()
 )
@@ -516,17 +518,17 @@ _MAX_ORDERED_BYTES: Final = 256
 
 
 def _disorder(word: bytes) -> float:
-    """Return a number above 0 for letters and digits in random order, and below 0 for names and words.
+    """Return a number of at least 0 for letters and digits in random order, and below 0 for names and words.
 
     The beginning of a long word shows its order; a log may have megabytes without a blank.
     """
     word = word[:_MAX_ORDERED_BYTES]
     pieces = _PIECES.findall(word)
-    score = len(pieces) - 0.3 * len(word) - 1.5
-    for piece in pieces:
-        common = sum(pair in _COMMON_PAIRS for pair in _pairs(piece.lower()))
-        score += 0.4 * (len(piece) - 1 - common) * piece.isalpha() - 0.3 * common
-    return score
+    letters = [piece for piece in pieces if piece.isalpha()]
+    inner_pairs = sum(map(len, letters)) - len(letters)
+    common = _count_common_pairs(b" ".join(letters))
+    # Whole numbers first: a sum of fractions would be a little below 0 for a word in between.
+    return (10 * len(pieces) + 4 * inner_pairs - 7 * common - 3 * len(word) - 15) / 10
 
 
 def is_sole_value(value: bytes) -> bool:
@@ -545,7 +547,7 @@ def is_sole_value(value: bytes) -> bool:
         )
     runs = _LETTERS.findall(value)
     pairs = sum(len(run) - 1 for run in runs)
-    common = sum(pair in _COMMON_PAIRS for run in runs for pair in _pairs(run.lower()))
+    common = _count_common_pairs(b" ".join(runs))
     if longest.isdigit():
         return len(longest) >= _MIN_DIGITS_ALONE
     return _HEX.fullmatch(longest) is not None or common <= _MAX_COMMON_SHARE * pairs

@@ -328,7 +328,8 @@ class _Search:
             self._without, self._possible, self._size = set(), {}, 0
         without, possible = self._without, self._possible
         # Sets do this without a step of Python for each line: it is the hot path for logs without secrets.
-        new = forms.difference(without, possible)
+        # Two calls, because `difference(without, possible)` would look at each line in `possible`.
+        new = forms.difference(without).difference(possible)
         if new:
             found = self._search(list(new))
             possible.update(found)
