@@ -131,7 +131,7 @@ CANARIES: Final = {
     "etc/pam_radius_auth.conf": "10.0.0.9:1812 @@ 3\n",
     "etc/raddb/clients.conf": "client nas1 {\n  secret = @@\n}\n",
     "etc/freeradius/3.0/clients.conf": "client nas1 {\n  secret = @@\n}\n",
-    "etc/tacacs+/tac_plus.conf": "key = \"@@\"\n",
+    "etc/tacacs+/tac_plus.conf": 'key = "@@"\n',
     "etc/racoon/psk.txt": "10.0.0.1 @@\n",
     "etc/xl2tpd/l2tp-secrets": "* * @@\n",
     "etc/davfs2/secrets": "https://dav.example.com robot @@\n",
