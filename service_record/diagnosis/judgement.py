@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from service_record.diagnosis.budget import Budgets
 from service_record.diagnosis.causes import Causes
+from service_record.diagnosis.connections import FailureContext, join_lines
 from service_record.diagnosis.diagnose import diagnose
 from service_record.diagnosis.evidence.error_lines import LineWeight, telling_line, weigh_lines, weight
 from service_record.diagnosis.evidence.facts import KnownFacts
@@ -39,7 +40,6 @@ from service_record.diagnosis.matching import is_between
 from service_record.diagnosis.ranking import (
     LEAST_POINTER,
     MOST_SHOWN,
-    FailureContext,
     RankedLine,
     choose_lines,
     find_likely_cause,
@@ -301,7 +301,9 @@ def _find_host_cause(diagnosis: Diagnosis, causes: Causes, ranked: Sequence[Rank
         return likely
     # Only a fragment of a log was given, and people choose fragments that show a problem. On a host with
     # working units, the same line would be harmless.
-    cause = find_likely_cause("", None, None, causes.doubtful.get("", ()), ranked, is_fragment=True)
+    cause = find_likely_cause(
+        FailureContext(""), None, None, causes.doubtful.get("", ()), ranked, is_fragment=True
+    )
     return None if cause is None else HostCause(service=cause.of or "host", cause=cause)
 
 
@@ -316,11 +318,26 @@ def _is_fragment(diagnosis: Diagnosis, causes: Causes) -> bool:
 def _make_failure_contexts(diagnosis: Diagnosis, evidence: Evidence) -> list[FailureContext]:
     """Return the services in trouble and the failed units, with the times of their runs."""
     troubles = [one for one in (diagnosis.root, *diagnosis.others) if one is not None]
-    failures = [
-        FailureContext(one.service, one.run.started or one.run.first_entry, one.run.ended) for one in troubles
+    failures = [_make_failure_context(one, evidence) for one in troubles]
+    return failures + [_make_unit_context(one, evidence) for one in diagnosis.failed_units]
+
+
+def _make_failure_context(trouble: Trouble, evidence: Evidence) -> FailureContext:
+    run = trouble.run
+    started = run.started or run.first_entry
+    meanwhile = evidence.meanwhile.get(trouble.service, ())
+    own = [
+        line for line in evidence.own.get(trouble.service, ()) if is_between(line.time, started, run.ended)
     ]
-    failures += [FailureContext(one.unit.label, None, one.unit.since) for one in diagnosis.failed_units]
-    return [replace(one, meanwhile=evidence.meanwhile.get(one.service, ())) for one in failures]
+    own_text = join_lines(trouble.facts.message, [*own, *meanwhile])
+    return FailureContext(trouble.service, started, run.ended, meanwhile, own_text)
+
+
+def _make_unit_context(failed: FailedUnit, evidence: Evidence) -> FailureContext:
+    service = failed.unit.label
+    meanwhile = evidence.meanwhile.get(service, ())
+    own_text = join_lines(failed.unit.facts.message, [*evidence.own.get(service, ()), *meanwhile])
+    return FailureContext(service, None, failed.unit.since, meanwhile, own_text)
 
 
 def _add_likely_cause_to_unit(failed: FailedUnit, causes: Causes) -> FailedUnit:
@@ -330,9 +347,9 @@ def _add_likely_cause_to_unit(failed: FailedUnit, causes: Causes) -> FailedUnit:
         return failed
     lines = causes.evidence.own.get(service, ())
     telling = _find_telling([line for line in lines if line.kind != SYSTEMD])
-    failure = FailureContext(service, None, failed.unit.since, causes.evidence.meanwhile.get(service, ()))
+    failure = _make_unit_context(failed, causes.evidence)
     ranked = rank_lines(causes.evidence.notable, [failure], causes.known_lines)
-    cause = find_likely_cause(service, telling, failed.cause, causes.doubtful.get(service, ()), ranked)
+    cause = find_likely_cause(failure, telling, failed.cause, causes.doubtful.get(service, ()), ranked)
     if telling is None and cause is not None and cause.is_pointer:
         own = next(
             (one for one in ranked if is_own_line(one.line, service) and one.score >= LEAST_POINTER), None
@@ -349,7 +366,8 @@ def _add_likely_cause(trouble: Trouble, causes: Causes, ranked: Sequence[RankedL
     if telling is None and (line := telling_line(trouble.facts.message)) is not None:
         telling = QuotedLine(line, "")
     doubtful = causes.doubtful.get(trouble.service, ())
-    cause = find_likely_cause(trouble.service, telling, trouble.cause, doubtful, ranked)
+    failure = _make_failure_context(trouble, causes.evidence)
+    cause = find_likely_cause(failure, telling, trouble.cause, doubtful, ranked)
     return trouble if cause is None else replace(trouble, cause=cause)
 
 

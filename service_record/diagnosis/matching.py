@@ -23,6 +23,7 @@ from service_record.diagnosis.cause_rules import (
     Rank,
     fill_commands,
 )
+from service_record.diagnosis.connections import FailureContext, join_lines
 from service_record.diagnosis.evidence.error_lines import is_labelled
 from service_record.diagnosis.evidence.fact_checks import MEASURES
 from service_record.diagnosis.evidence.facts import KnownFacts
@@ -93,6 +94,7 @@ ABOUT_ANOTHER_UNIT: Final = "it is about another unit"
 SPEAKS_AGAINST: Final = "something speaks against it"
 HAS_PASSED: Final = "it has passed: it was logged long before the end"
 MAY_HAVE_PASSED: Final = "another program logged it, and it may have passed"
+UNCONNECTED: Final = "another program logged it, and nothing connects it with the failure"
 _SAYS_IT_CONTINUED: Final = "the line says that its program went on"
 _OF_UNIT: Final = frozenset({"service", "unit"})
 """Placeholders of commands about the unit of the failed service."""
@@ -227,6 +229,7 @@ class CauseMatcher:
         self._device = "" if trouble is None else find_device(trouble.service, evidence.facts)
         """The device that the failed unit needs; empty if it needs none, or if it is not known."""
         self._lines = self._run_lines()
+        self._failure = self._make_failure_context()
         message = self._texts.get("message", b"")
         self._message_tests = book.patterns.tests(message) if message else set[int]()
         self._line_tests = {
@@ -242,6 +245,13 @@ class CauseMatcher:
         first = trouble.run_started and trouble.run_started - _CLOCK_SLACK
         last = trouble.ended and trouble.ended + _CLOCK_SLACK
         return tuple(line for line in reversed(lines) if is_between(line.time, first, last))
+
+    def _make_failure_context(self) -> FailureContext | None:
+        trouble = self._trouble
+        if trouble is None:
+            return None
+        own_text = f"{self._device}\n{join_lines(trouble.facts.message, self._lines)}"
+        return FailureContext(trouble.service, meanwhile=self._meanwhile, own_text=own_text)
 
     def find_candidates(self) -> list[int]:
         """Return the positions of the rules that can fit, in order.
@@ -533,8 +543,12 @@ class CauseMatcher:
         if not doubt and rule.rank is Rank.CAUSE and says_it_continues(line.text, is_own=is_own):
             doubt = _SAYS_IT_CONTINUED
         if not doubt and proximity is Proximity.UNEXPECTED:
-            doubt = "another run logged it" if is_own else "another program logged it"
-            doubt = MAY_HAVE_PASSED if rule.heals and not is_own else doubt
+            if is_own:
+                doubt = "another run logged it"
+            elif self._failure is not None and not self._failure.connects(line):
+                doubt = UNCONNECTED
+            else:
+                doubt = MAY_HAVE_PASSED if rule.heals else "another program logged it"
         return proximity, doubt
 
     def _find_doubt(self, line: LogLine, rule: CauseRule, trouble: TroubleFacts) -> str:

@@ -9,7 +9,7 @@ as `points to`, if it reaches a minimum.
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import cache, lru_cache
 from pkgutil import get_data
 from typing import Final
@@ -17,10 +17,17 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from service_record.diagnosis.connections import FailureContext
 from service_record.diagnosis.evidence.error_lines import LineWeight, NotableLine, line_template, weight
 from service_record.diagnosis.evidence.log_lines import CONTAINERS, INSTALLER, KERNEL, LogLine, is_own_line
 from service_record.diagnosis.findings import OTHER_ERROR, OWN_ERROR, POINTS_TO, KnownCause, QuotedLine
-from service_record.diagnosis.matching import ABOUT_ANOTHER_UNIT, HAS_PASSED, MAY_HAVE_PASSED, OF_UNNAMED_UNIT
+from service_record.diagnosis.matching import (
+    ABOUT_ANOTHER_UNIT,
+    HAS_PASSED,
+    MAY_HAVE_PASSED,
+    OF_UNNAMED_UNIT,
+    UNCONNECTED,
+)
 
 MOST_SHOWN: Final = 3
 _PER_PROGRAM: Final = 2
@@ -72,16 +79,6 @@ class RankedLine(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         return self.line.text.strip()
-
-
-class FailureContext(msgspec.Struct, frozen=True):
-    """A service in trouble, and the start and end of its run."""
-
-    service: str
-    started: datetime | None = None
-    ended: datetime | None = None
-    meanwhile: tuple[LogLine, ...] = ()
-    """Lines that the service's programs probably logged (see `Evidence.meanwhile`)."""
 
 
 def rank_lines(
@@ -159,8 +156,13 @@ def is_shallow(text: str) -> bool:
 
 
 def _score_closeness(one: NotableLine, failure: FailureContext) -> float:
-    """Return the score for the writer and the time of a line relative to a failure."""
+    """Return the score for the writer and the time of a line relative to a failure.
+
+    The time counts only if something connects the line with the failure: other daemons log errors all the time.
+    """
     line = one.line
+    if not failure.connects(line):
+        return 0.0
     score = 3.0 if is_own_line(line, failure.service) else 2.0 if line in failure.meanwhile else 0.0
     if failure.service in line.text:
         score += 0.5
@@ -232,7 +234,7 @@ LEAST_UNEXPLAINED: Final = 6.5
 
 
 def find_likely_cause(
-    service: str,
+    failure: FailureContext,
     telling: QuotedLine | None,
     known: KnownCause | None,
     doubtful: Sequence[KnownCause],
@@ -242,13 +244,13 @@ def find_likely_cause(
 ) -> KnownCause | None:
     """Return the most likely cause of a failure; None if no candidate scores enough.
 
-    `telling` is the telling line of the service. `known` is the symptom, form of death or contributing
+    Lines of other programs that nothing connects with the failure are no candidates. `telling` is the telling line of the service. `known` is the symptom, form of death or contributing
     cause that a rule found. In a fragment of a log, in which no service is known to have failed, only lines
     that a rule knows count.
     """
     best_score, best = LEAST_IN_FRAGMENT if is_fragment else LEAST_POINTER, None
     known_line = known.line if known is not None else None
-    for score, cause in _score_candidates(service, telling, doubtful, ranked):
+    for score, cause in _score_candidates(failure, telling, doubtful, ranked):
         counts = cause.is_of_rule or not (is_fragment or cause.line == known_line)
         if score > best_score and counts:
             best_score, best = score, cause
@@ -260,7 +262,10 @@ def find_likely_cause(
 
 
 def _score_candidates(
-    service: str, telling: QuotedLine | None, doubtful: Sequence[KnownCause], ranked: Sequence[RankedLine]
+    failure: FailureContext,
+    telling: QuotedLine | None,
+    doubtful: Sequence[KnownCause],
+    ranked: Sequence[RankedLine],
 ) -> Iterator[tuple[float, KnownCause]]:
     """Yield each candidate for the likely cause of a failure with its score."""
     scores = {one.text: one.score for one in ranked}
@@ -268,7 +273,7 @@ def _score_candidates(
         score = scores.get(telling.line.strip(), score_text(telling.line) + _OWN_LINE_SCORE)
         yield score, _make_cause_of_line(OWN_ERROR, telling.line, telling.place or None, "")
     for cause in doubtful:
-        if cause.line is None:
+        if cause.line is None or cause.doubt == UNCONNECTED:
             continue
         bonus = _DOUBT_SCORES.get(cause.doubt or "", _RULE_BONUS)
         if cause.place is not None and cause.of is None:  # a fact, which has no writer and no time
@@ -280,8 +285,8 @@ def _score_candidates(
         elif cause.doubt != MAY_HAVE_PASSED or score >= LEAST_ELSEWHERE:
             yield score + bonus, cause
     specific = (one for one in ranked if not is_shallow(one.text) and not _is_healthy_line(one.line))
-    best = next(specific, None)
-    if best is not None and is_own_line(best.line, service):
+    best = next((one for one in specific if failure.connects(one.line)), None)
+    if best is not None and is_own_line(best.line, failure.service):
         yield best.score, _make_cause_of_line(OWN_ERROR, best.text, str(best.line.place), "")
     elif best is not None and best.score >= LEAST_ELSEWHERE:
         yield best.score, _make_cause_of_line(OTHER_ERROR, best.text, str(best.line.place), best.line.name)

@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
+from service_record.diagnosis.connections import FailureContext
 from service_record.diagnosis.evidence.error_lines import NotableLine, NotableLines, line_template
 from service_record.diagnosis.evidence.log_lines import KERNEL, Era, LogStream, log_line
 from service_record.diagnosis.findings import KnownCause
 from service_record.diagnosis.ranking import (
-    FailureContext,
     choose_best,
     choose_lines,
     find_likely_cause,
@@ -41,8 +41,10 @@ DISK = "Error: cannot open /dev/sdb: No such device"
         # A line that names the failed service before one that does not.
         (notable("x[7]: cannot start job: no such file"), notable("y[7]: cannot start it: no such file")),
         # The time of the failure before hours earlier, and before later.
-        (notable(f"x[7]: {DISK}"), notable(f"y[8]: {DISK} or address", at=-7200)),
-        (notable(f"x[7]: {DISK}"), notable(f"y[8]: {DISK} or address", at=600)),
+        (notable(f"x[7]: job: {DISK}"), notable(f"y[8]: job: {DISK} or address", at=-7200)),
+        (notable(f"x[7]: job: {DISK}"), notable(f"y[8]: job: {DISK} or address", at=600)),
+        # A line of another daemon that something connects with the failure before a nearer one without that.
+        (notable(f"x[7]: job: {DISK}", at=1), notable(f"y[8]: {DISK} or address", at=9)),
         # An error before a warning, and that before information.
         (notable(f"x[7]: level=error msg={DISK!r}"), notable(f"x[7]: level=warning msg={DISK!r}")),
         (notable(f"x[7]: level=warning msg={DISK!r}"), notable(f"x[7]: level=info msg={DISK!r}")),
@@ -94,13 +96,14 @@ def test_flood_of_one_program_leaves_room_for_others() -> None:
         (f"job[7]: {DISK}", "own-error"),
         (f"other[8]: Error: job: {DISK}", "error-elsewhere"),
         ("other[8]: something failed", None),
+        (f"other[8]: Error: {DISK}", None),
         ("job[7]: Error: timed out waiting for the condition", None),
         ("job[7]: exit status 12", None),
         ("kernel: ACPI Error: AE_NOT_FOUND, while evaluating", None),
     ],
 )
 def test_only_an_error_line_is_the_likely_cause(line: str, name: str | None) -> None:
-    cause = find_likely_cause("job", None, None, (), rank_lines([notable(line)], [JOB]))
+    cause = find_likely_cause(JOB, None, None, (), rank_lines([notable(line)], [JOB]))
     assert (cause.name if cause is not None else None) == name
 
 

@@ -10,6 +10,7 @@ import pytest
 from service_record.diagnosis import Diagnosis, Verdict, diagnose
 from service_record.diagnosis.cause_rules import CauseRule, Rank
 from service_record.diagnosis.causes import Causes, built_in_rules, find_new_evidence
+from service_record.diagnosis.connections import FailureContext
 from service_record.diagnosis.evidence.host_evidence import Evidence
 from service_record.diagnosis.evidence.named_things import list_named_things
 from service_record.diagnosis.expectations import add_units
@@ -20,6 +21,7 @@ from service_record.diagnosis.matching import (
     HAS_PASSED,
     MAY_HAVE_PASSED,
     OF_UNKNOWN_MOUNT,
+    UNCONNECTED,
     WORKS_LATER,
 )
 from service_record.diagnosis.ranking import find_likely_cause
@@ -153,19 +155,18 @@ def test_line_as_rare_as_on_healthy_hosts_is_pointer() -> None:
 
 
 def test_line_of_an_unnamed_program_is_a_pointer() -> None:
-    for where, doubt, doubt_of_passing in (
-        ("own", "another program logged it", MAY_HAVE_PASSED),
-        ("kernel", "another program logged it", MAY_HAVE_PASSED),
-        ("any", None, None),
+    for where, line, doubt, doubt_of_passing in (
+        ("own", "kubelet[9]: job: far", "another program logged it", MAY_HAVE_PASSED),
+        ("kernel", "kubelet[9]: job: far", "another program logged it", MAY_HAVE_PASSED),
+        ("own", "kubelet[9]: far", UNCONNECTED, UNCONNECTED),
+        ("any", "kubelet[9]: far", None, None),
     ):
         rules = f"- {{name: far, says: far, message: [far], where: [{where}]}}"
         passing = rules.replace("says: far", "heals: true, says: far")
-        assert weighed(rules, {KUBELET: at(3, "kubelet[9]: far")}, None) == [("far", doubt)]
-        assert weighed(passing, {KUBELET: at(3, "kubelet[9]: far")}, None) == [("far", doubt_of_passing)]
+        assert weighed(rules, {KUBELET: at(3, line)}, None) == [("far", doubt)]
+        assert weighed(passing, {KUBELET: at(3, line)}, None) == [("far", doubt_of_passing)]
         symptom = rules.replace("says: far", "says: far, symptom: true")
-        assert weighed(symptom, {KUBELET: at(3, "kubelet[9]: far")}, None) == (
-            [] if doubt else [("far", None)]
-        )
+        assert weighed(symptom, {KUBELET: at(3, line)}, None) == ([] if doubt else [("far", None)])
 
 
 WENT_ON = "the line says that its program went on"
@@ -358,8 +359,8 @@ def test_likely_cause_with_evidence_against_it_comes_last() -> None:
         return KnownCause(name=name, says="it", rank="points to", doubt=doubt, line=line, place="a:1", of="a")
 
     passed, fresh = cause("passed", HAS_PASSED), cause("fresh", "another run logged it")
-    assert find_likely_cause("job", None, None, [passed, fresh], ()) == fresh
-    assert find_likely_cause("job", None, None, [passed], ()) is None
+    assert find_likely_cause(FailureContext("job"), None, None, [passed, fresh], ()) == fresh
+    assert find_likely_cause(FailureContext("job"), None, None, [passed], ()) is None
 
 
 @pytest.mark.parametrize(
