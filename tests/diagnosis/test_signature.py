@@ -149,3 +149,25 @@ def test_both_ends_of_a_long_line_are_read() -> None:
 )
 def test_numbers_and_letters_within_a_name_stay(message: str) -> None:
     assert signature(message) == message
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        (
+            "Executable /bin/env missing, skipping: No such file\nmdadm: No mail address - not monitoring.",
+            "mdadm: No mail address - not monitoring.",
+        ),
+        (
+            "failed with [1]\nUnrecognized VM option 'X'\nError: Could not create the Java Virtual Machine.",
+            "Unrecognized VM option 'X'",
+        ),
+        (
+            "libgcc_s.so.1 must be installed for pthread_cancel to work\nstopped",
+            "libgcc_s.so.1 must be installed for pthread_cancel to work",
+        ),
+    ],
+    ids=["ignored error", "launcher", "requirement"],
+)
+def test_line_with_the_reason_is_telling(message: str, line: str) -> None:
+    assert telling_line(message) == line

@@ -31,7 +31,7 @@ _WORDS: Final = (
     "|invalid|unauthorized|unauthorised|forbidden|no space|not enough|killed|not permitted|not allowed|unreachable|exception"
     "|expired|BUG: |oops|corrupt|reject|duplicate|not supported|unsupported|missing|does not exist|doesn't exist|conflict"
     "|command: [|too quickly|cant find|malformed|critical|deleted to break|mismatch|unknown|illegal|segfault|segmentation fault|violat|broken|exceed|out of memory|in use|held by|substitution"
-    "|bad |wrong|incorrect|not available|unexpected|must |abort|did not|not known|not a |warning"
+    "|bad |wrong|incorrect|not available|unexpected|must |abort|did not|not known|not a |warning|unrecogni"
 )
 _PHRASE: Final = r"no \S+ (?:\S+ )?available"
 
@@ -41,6 +41,7 @@ def list_notable_patterns() -> Iterator[tuple[int, Pattern]]:
     for word in _WORDS.split("|"):
         yield NOTABLE, Pattern(re.escape(word), needles=(word.lower(),), is_word=True)
     yield NOTABLE, Pattern(_PHRASE, needles=(" available",))
+    yield NOTABLE, Pattern(r" - not \w+ing\b", needles=(" - not ",))
 
 
 _DIGITS: Final = b"0123456789abcdefx"
@@ -122,8 +123,8 @@ _ERROR_WORDS: Final = (
     "not found", "timed out", "timeout", "panic", "invalid", "unauthorized", "forbidden", "no space",
     "killed", "not permitted", "unreachable", "exception", "unknown", "expired", "unsupported",
     "not supported", "does not exist", "not enough", "rejected", "mismatch", "corrupt", "in use", "held by",
-    "substitution", "not allowed", "not valid", "must not", "duplicate", "abort",
-    "segmentation fault",
+    "substitution", "not allowed", "not valid", "must not", "must be ", "duplicate", "abort",
+    "segmentation fault", "unrecognized", "unrecognised",
 )  # fmt: skip
 """Lower-case words that mark an error line."""
 
@@ -190,15 +191,23 @@ _WRAPPERS: Final = r"""(?xia)
     | subprocess \s returned \s error \s exit \s status | ^ Errors \s were \s encountered \s while  # dpkg
     | returned \s non-zero \s exit \s status
     | \[ \s{0,3} FAILED \s{0,3} \] $                                                # scripts of SysV init
+    | \b failed \s with \s \[-?\d{1,5}\] $                                               # launchers of Java
+    | ^ (?:Error: \s)? (?:Could \s not \s create \s the \s Java \s Virtual \s Machine
+        | A \s fatal \s exception \s has \s occurred\. \s Program \s will \s exit) \.? $
+    | \b error \s starting \s some \s container                                          # podman
     | (?: exited | failed ) \s with \s (?:an \s)? (?:error|exit|status|code|return) (?:\s(?:code|status))?
         [:=]? \s? \d+ \W* $
     """
 """Lines of a caller that only report a failed part. The line of the part itself says more."""
 
 
+_IGNORED: Final = r", (?:ignoring|skipping)(?:: |\.?$)"
+"""The form in which systemd and others log an error that they ignore: `…, skipping: No such file or directory`."""
+
 _OTHER_ERRORS: Final = r"""(?xia)
       ^ (?:stdout|stderr): \s* (?!['\"]{2}) [^\s-]  # curtin and cloud-init pass on the output of a command
     | ^ command: \s \[
+    | \s [-\u2013\u2014] \s not \s \w+ing \b                                     # `… - not starting`
     | \b can'?t \s find \s | \b no \s (?:\S+ \s){1,3} (?:available|found)
     """
 
@@ -260,7 +269,7 @@ def weight(line: str) -> LineWeight:
         return LineWeight.WRAPPER
     if re.search(_ERROR_LABELS, line):
         return LineWeight.LABELLED
-    if re.match(_AFTERMATH, line) or re.match(_SYSTEMD_LINES, line):
+    if re.match(_AFTERMATH, line) or re.match(_SYSTEMD_LINES, line) or re.search(_IGNORED, line):
         return LineWeight.AFTERMATH
     lowered = line.lower()
     is_error = any(word in lowered for word in _ERROR_WORDS) or re.search(_OTHER_ERRORS, line) is not None
