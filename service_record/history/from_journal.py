@@ -131,6 +131,10 @@ class JournalMessage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Other journal fields: `MESSAGE_ID`, `JOB_RESULT`, `UNIT_RESULT`, `EXIT_CODE`, `EXIT_STATUS`."""
 
 
+_EMERGENCY_SHELL: Final = r"(?:dracut-)?emergency\.service|(?:Dracut )?Emergency Shell"
+"""The units, or their descriptions, of the shells that systemd and dracut start when a boot fails."""
+
+
 class _Exit(msgspec.Struct, frozen=True, gc=False):
     """The exit status or the signal that ended a process of a unit."""
 
@@ -555,6 +559,8 @@ class JournalRuns:
         """Return the entries by service name. Other units keep their suffix: `data.mount`."""
         records: dict[str, list[Entry]] = {}
         boots = [boot for boot in self._boots.values() if boot.units]
+        for boot in boots:
+            self._add_emergency(boot)
         if len(boots) > 1 and boots[0].boot_id is None:
             boots[0].boot_id = "first"  # without an id, its open runs would count as running now
         described = {name for boot in boots for name in boot.units}
@@ -578,6 +584,21 @@ class JournalRuns:
                     records.setdefault(names.get(name, name.removesuffix(_SERVICE)), []).extend(entries)
                     left_out = None
         return {name: entries for name, entries in records.items() if entries}
+
+    def _add_emergency(self, boot: _BootRuns) -> None:
+        """Add a failure of `boot` if the boot ended in the emergency shell and no unit failed before.
+
+        dracut starts the shell when it does not find the root device, which is no failure of a unit.
+        """
+        runs = [run for unit in boot.units.values() for run in unit.runs]
+        if any(run.outcome == "failure" for run in runs):
+            return
+        shells = [unit for name, unit in boot.units.items() if re.fullmatch(_EMERGENCY_SHELL, name)]
+        for shell in shells:
+            if shell.open is not None:
+                at = shell.open.began or shell.open.ready or boot.last
+                self.add_failure("boot", f"systemd started {shell.name}.", at, boot.boot_id)
+                return
 
     def _join(self, boot: _BootRuns, description: str, name: str) -> None:
         """Merge the runs found under the description of a unit into those found under its name."""

@@ -234,3 +234,49 @@ def test_missing_device_is_optional_only_if_the_host_went_on(tmp_path: Path) -> 
     for message in ("Started app.service - App.", "Reached target multi-user.target - Multi-User System."):
         went_on = f"{DEVICE_TIMED_OUT}Jan 03 10:01:31 node1 systemd[1]: {message}\n"
         assert "failed:" not in analyze(went_on, tmp_path)
+
+
+TIMED_OUT = """\
+Jan 03 10:00:00 node1 systemd[1]: Started smartd.service - Disk monitor.
+Jan 03 10:00:01 node1 systemd[1]: Starting setup.service - Set up...
+Jan 03 10:00:20 node1 {line}
+Jan 03 10:00:31 node1 systemd[1]: setup.service: start operation timed out. Terminating.
+Jan 03 10:00:31 node1 systemd[1]: setup.service: Failed with result 'timeout'.
+Jan 03 10:00:31 node1 systemd[1]: Failed to start setup.service - Set up.
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "is_likely"),
+    [
+        ("smartd[741]: Device: /dev/sdb [SAT], error: 8 Currently unreadable (pending) sectors", False),
+        ("smartd[741]: fatal: Temporary failure in name resolution", False),
+        ("smartd[741]: Error: setup cannot read /dev/sdb", True),
+    ],
+    ids=["labelled error", "known line", "names the service"],
+)
+def test_error_of_another_daemon_needs_a_connection(line: str, is_likely: bool, tmp_path: Path) -> None:
+    assert ("points to" in analyze(TIMED_OUT.format(line=line), tmp_path)) is is_likely
+
+
+def test_start_of_a_simple_service_is_found_by_a_word_of_its_name(tmp_path: Path) -> None:
+    journal = """\
+Jan 03 10:00:00 node1 systemd[1]: Started Quay Container.
+Jan 03 10:00:01 node1 podman[3513]: Error: failed to mount shm tmpfs "/var/lib/shm": invalid argument
+Jan 03 10:00:02 node1 systemd[1]: quay-app.service: Main process exited, code=exited, status=126/n/a
+Jan 03 10:00:02 node1 systemd[1]: quay-app.service: Failed with result 'exit-code'.
+"""
+    assert "points to: podman: Error: failed to mount shm tmpfs" in analyze(journal, tmp_path)
+    assert "points to" not in analyze(journal.replace("Quay", "Web"), tmp_path)
+
+
+def test_boot_that_ends_in_the_emergency_shell_has_failed(tmp_path: Path) -> None:
+    journal = """\
+Jan 03 10:00:00 node1 systemd[1]: Starting dracut initqueue hook...
+Jan 03 10:02:00 node1 dracut-initqueue[418]: Warning: /dev/mapper/root does not exist
+Jan 03 10:02:01 node1 systemd[1]: {verb} Dracut Emergency Shell{end}
+"""
+    started = journal.format(verb="Starting", end="...")
+    assert "failed: boot: a disk that is needed, /dev/mapper/root, is not there" in analyze(started, tmp_path)
+    stopped = started + journal.splitlines()[-1].format(verb="Stopped", end=".") + "\n"
+    assert "failed: boot" not in analyze(stopped, tmp_path)

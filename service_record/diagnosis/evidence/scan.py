@@ -90,6 +90,10 @@ _NOT_STARTED: Final = (
 )
 """The line with the description of a unit that systemd logs after a line in `_FAILED`."""
 _STARTED: Final = rb"systemd\[1\]: (?:Start(?:ing|ed)|Mount(?:ing|ed)|Activating swap) %b(?:\s|\.{3})"
+_DESCRIBED_START: Final = (
+    rb"(?i)systemd\[1\]: Start(?:ing|ed) (?!\S+\.\w+(?: - |\.{0,3}\r?\n))[^\n]*\b(?:%b)\b"
+)
+"""A start of a service that systemd logs without the name of the unit."""
 _MAX_RUN_BYTES: Final = 1 << 14
 """The lines that other programs logged during a failed run are searched this far before its end."""
 _STARTED_SERVICE: Final = rb"systemd\[1\]: Start(?:ing|ed) ([\w:.\\@-]+)\.service\b"
@@ -318,10 +322,9 @@ class Scanner:
         in line `number`; `before` is the text before that line. A process is new if it logged nothing before
         the run started. In a journal without units, it probably belongs to the unit.
         """
-        starts = list(re.finditer(_STARTED % re.escape(label), before))
-        if not starts:
+        begin = _find_start(unit, label, before)
+        if begin is None:
             return
-        begin = starts[-1].start()
         earlier = set(re.findall(_PROGRAM_LINE, before[:begin]))
         lines = before[begin:].split(b"\n")[1:-1]
         service = unit.removesuffix(b".service").decode(errors="replace")
@@ -446,6 +449,20 @@ def _find_unit_before(before: bytes) -> bytes:
     begin = before.rfind(b"systemd[1]: ")
     failed = re.match(_FAILED, before[begin:]) if begin >= 0 else None
     return failed["unit"] if failed is not None else b""
+
+
+def _find_start(unit: bytes, label: bytes, before: bytes) -> int | None:
+    """Return where systemd logged the latest start of a unit in a text; None if it is not found.
+
+    Before version 249, systemd logs the start with the description, which is not known for a simple service.
+    Most descriptions have a word of the unit's name: `Started Quay Container.` for `quay-app.service`.
+    """
+    starts = list(re.finditer(_STARTED % re.escape(label), before))
+    if not starts:
+        words = [re.escape(word) for word in re.findall(rb"[^\W\d_]{3,}", unit.rpartition(b".")[0])]
+        described = _DESCRIBED_START % b"|".join(words)
+        starts = list(re.finditer(described, before)) if words else []
+    return starts[-1].start() if starts else None
 
 
 def _number_lines(
