@@ -74,7 +74,7 @@ _MAX_STATUS_DIGITS: Final = 9
 _ENDS: Final = frozenset({UnitEvent.FAILED, UnitEvent.ENTERED_FAILED, UnitEvent.DEACTIVATED})
 
 
-def _move_years(time: datetime, years: int) -> datetime | None:
+def move_years(time: datetime, years: int) -> datetime | None:
     """Return the same time in another year; None if that year lacks the day."""
     try:
         return time.replace(year=time.year + years)
@@ -101,7 +101,7 @@ class JournalMoment(msgspec.Struct, frozen=True, gc=False):
         """Return the same time in another year; without a time if that year lacks the day."""
         if self.time is None:
             return self
-        time = _move_years(datetime.fromtimestamp(self.time, UTC), years)
+        time = move_years(datetime.fromtimestamp(self.time, UTC), years)
         return JournalMoment(None if time is None else time.timestamp(), self.uptime)
 
     def since(self, earlier: "JournalMoment") -> float | None:
@@ -289,7 +289,7 @@ class JournalRuns:
                 run.ready = run.ready and run.ready.move_years(years)
                 run.ended = run.ended and run.ended.move_years(years)
         self.installer_lines = [
-            replace(line, time=line.time and _move_years(line.time, years)) for line in self.installer_lines
+            replace(line, time=line.time and move_years(line.time, years)) for line in self.installer_lines
         ]
 
     def add(self, message: JournalMessage) -> None:

@@ -7,7 +7,7 @@ failed units are parsed.
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from io import BytesIO
 from itertools import chain
 from typing import Final
@@ -25,11 +25,9 @@ from service_record.diagnosis.evidence.journal_forms import (
 )
 from service_record.diagnosis.evidence.log_lines import (
     Era,
-    is_without_year,
-    parse_time,
     program_names,
-    time_in_journal,
 )
+from service_record.diagnosis.evidence.text_times import TextTimes
 from service_record.history.from_installers import JOURNAL_PROGRAMS, InstallerLine
 from service_record.history.from_journal import JournalMessage, JournalMoment, JournalRuns
 from service_record.history.unit_events import UNIT
@@ -252,7 +250,7 @@ def _parse_microseconds(microseconds: bytes | None) -> float | None:
 def _read_text(read: Read, era: Era, *, is_year_known: bool, only_unit: str) -> JournalRuns:
     """Read a journal as text. Lines do not name their unit, and only journalctl prints the boot."""
     runs = JournalRuns()
-    times = _TextTimes(era)
+    times = TextTimes(era)
     window, place = b"\n", 1
     boot_id: str | None = None
     is_named = has_messages = False
@@ -298,55 +296,6 @@ def _read_text(read: Read, era: Era, *, is_year_known: bool, only_unit: str) -> 
     runs.move_years(times.years_to_add)
     runs.years_assumed = not is_year_known and times.is_assumed
     return runs
-
-
-class _TextTimes:
-    """The times of a journal as text, most of which lack the year.
-
-    Each time gets the year in which it is nearest to the one before it, because the clock may also have been
-    set back. So the years of all lines differ from the true ones by the same number, which only the end of
-    the journal shows.
-    """
-
-    def __init__(self, era: Era) -> None:
-        self._end = self._era = era
-        self._stamp = ""
-        self._time: datetime | None = None
-        self._added: int | None = None
-        """The years to add by the kernel's message about the hardware clock."""
-
-    def parse(self, stamp: str) -> datetime | None:
-        if stamp != self._stamp:
-            self._time = time_in_journal(stamp, self._era)
-            if self._time is not None:
-                self._stamp, self._era = stamp, Era.around(self._time)
-        return self._time
-
-    def add_clock(self, line: str, text: str) -> None:
-        """Add a line in which the kernel logs the hardware clock: its year is right unless it was reset."""
-        clock, match = parse_time(text), re.match(TIMES, line)
-        time = self.parse(match[0]) if match is not None else None
-        if clock is None or time is None or match is None:
-            return
-        true = time_in_journal(match[0], Era.around(clock))
-        if true is not None and abs(true - clock) <= _MAX_CLOCK_DIFFERENCE:
-            self._added = true.year - time.year
-
-    @property
-    def years_to_add(self) -> int:
-        if self._added is not None:
-            return self._added
-        last = time_in_journal(self._stamp, self._end) if self._stamp else None
-        return 0 if last is None or self._time is None else last.year - self._time.year
-
-    @property
-    def is_assumed(self) -> bool:
-        """Return True if neither the times nor other lines of the journal have the year."""
-        return self._added is None and is_without_year(self._stamp)
-
-
-_MAX_CLOCK_DIFFERENCE: Final = timedelta(days=1)
-"""Between the hardware clock and the time of its line, because of time zones."""
 
 
 _STATUS: Final = r"\[ {0,2}(?:OK|FAILED|DEPEND|TIME) {0,2}\] (?P<text>[^\[]*)"

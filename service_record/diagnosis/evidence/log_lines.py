@@ -392,6 +392,8 @@ class Era(msgspec.Struct, frozen=True):
 
     first: datetime | None = None
     last: datetime | None = None
+    near: datetime | None = None
+    """The time of a line near by. Lines without a year get the year in which they are nearest to it."""
 
     def plausible(self, time: datetime | None) -> datetime | None:
         """Return the time if it is within the period and its margin, else None.
@@ -405,9 +407,12 @@ class Era(msgspec.Struct, frozen=True):
     def with_year(self, month: str, day: str, clock: str) -> datetime | None:
         """Return the time of a line without a year, in UTC; None if it is invalid.
 
-        The year is the latest one in which the time is at most a day after the end of the period.
+        Without a time near by, the year is the latest one in which the time is at most a day after the end of
+        the period.
         """
         last = self.last or datetime(2000, 1, 1, tzinfo=UTC)
+        if self.near is not None:
+            last = self.near + _HALF_A_YEAR
         for year in (last.year + 1, last.year, last.year - 1):
             time = parse_time(f"{year:04}-{month}-{day}T{clock}")
             if time is not None and time <= last + _MARGIN:
@@ -417,7 +422,7 @@ class Era(msgspec.Struct, frozen=True):
     @classmethod
     def around(cls, time: datetime) -> "Era":
         """Return the period in which lines without a year get the year that is nearest to `time`."""
-        return cls(last=time + _HALF_A_YEAR)
+        return cls(near=time)
 
 
 def log_line(stream: LogStream, number: int, raw: bytes, era: Era) -> LogLine:

@@ -5,8 +5,11 @@ parsed. Pure.
 """
 
 import re
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -38,6 +41,7 @@ from service_record.diagnosis.evidence.log_lines import (
 )
 from service_record.diagnosis.evidence.named_things import list_working_patterns
 from service_record.diagnosis.evidence.stated_facts import StatedFacts, is_stated, list_stated_patterns
+from service_record.diagnosis.evidence.text_times import find_eras
 from service_record.diagnosis.evidence.unit_logs import LOGGED, read_logs
 from service_record.record.recognition import HEAD_BYTES
 
@@ -391,7 +395,22 @@ class Scanner:
     def _parse_line(self, stream: LogStream, number: int, raw: bytes) -> LogLine:
         if number < self._boots.get(stream, 0):
             stream = msgspec.structs.replace(stream, is_earlier_boot=True)
-        return log_line(stream, number, raw, self._era)
+        return log_line(stream, number, raw, self._find_era(stream.path, number))
+
+    def _find_era(self, path: str, number: int) -> Era:
+        """Return the era in which a line without a year is read."""
+        eras = self._eras.get(path)
+        if not eras:
+            return self._era
+        return eras[max(bisect_right(eras, number, key=itemgetter(0)) - 1, 0)][1]
+
+    @cached_property
+    def _eras(self) -> dict[str, list[tuple[int, Era]]]:
+        """Return path -> first lines and eras, by the lines of systemd. Call it when all files are read."""
+        lines: dict[str, list[tuple[int, bytes]]] = {}
+        for stream, number, raw in self._unit_lines:
+            lines.setdefault(stream.path, []).append((number, raw))
+        return {path: find_eras(numbered, self._era) for path, numbered in lines.items()}
 
     def _parse_meanwhile(self) -> dict[str, tuple[LogLine, ...]]:
         """Return service -> the lines that programs of no known unit logged during its failed runs."""
@@ -422,7 +441,7 @@ class Scanner:
             lines={test: _sort_lines(groups) for test, groups in lines.items()},
             own={service: _sort_lines(groups) for service, groups in own.items()},
             ends={
-                stream.path: (count, log_line(stream, count, last, self._era))
+                stream.path: (count, self._parse_line(stream, count, last))
                 for stream, (count, last) in self._ends.items()
             },
             meanwhile=self._parse_meanwhile(),
@@ -431,7 +450,7 @@ class Scanner:
                 for _, _, raw in self._unit_lines
                 if (match := re.search(_STARTED_SERVICE, raw)) is not None
             ),
-            unit_logs=read_logs(_sort_lines(log_line(*one, self._era) for one in self._unit_lines)),
+            unit_logs=read_logs(_sort_lines(self._parse_line(*one) for one in self._unit_lines)),
             paths=frozenset(self._paths),
             programs=frozenset(self._list_program_names()),
             facts=self._add_stated(read_facts(self._find_own_texts()))
