@@ -19,6 +19,7 @@ import pytest
 
 from service_record.cli.command_output import CommandOutput
 from tests.programs import environment, recorded
+from tests.waiting import wait_for
 
 RUN = [sys.executable, "-c", "from service_record.cli import main; main()", "run", "--"]
 FAILS = "echo one; echo two >&2; echo three; exit 100"
@@ -182,8 +183,10 @@ def test_standard_input_is_not_kept_open(tmp_path: Path) -> None:
 
 
 def test_output_is_delivered_to_a_slow_reader(tmp_path: Path) -> None:
-    with start(tmp_path, "yes | head -c 200000; exit 3") as process:
+    ended = tmp_path / "ended"
+    with start(tmp_path, f"yes | head -c 200000; touch {ended}; exit 3") as process:
         assert process.stdout is not None
+        wait_for(lambda: ended.exists() or None)  # a signal before the end would end the command
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(1)
         assert len(process.stdout.read()) == 200_000
@@ -191,8 +194,10 @@ def test_output_is_delivered_to_a_slow_reader(tmp_path: Path) -> None:
 
 
 def test_signal_ends_the_wait_for_a_slow_reader(tmp_path: Path) -> None:
-    with start(tmp_path, "yes | head -c 200000; exit 3") as process:
+    ended = tmp_path / "ended"
+    with start(tmp_path, f"yes | head -c 200000; touch {ended}; exit 3") as process:
         assert process.stdout is not None
+        wait_for(lambda: ended.exists() or None)  # a signal before the end would end the command
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(1)
         process.terminate()
