@@ -82,7 +82,7 @@ _LABEL: Final = re.compile(rb"[A-Za-z][A-Za-z0-9_.@\[\]-]*:")
 _IDENTIFIER: Final = re.compile(rb"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)+:")
 """Matches a name of several words, as in a file of settings: `vpn.secrets.password:x`."""
 _SETTING: Final = re.compile(
-    rb"[ \t+]*[A-Za-z0-9_.-]+[ \t]+=[ \t]+([\"']?)"
+    rb"[ \t+]*[A-Za-z0-9_.-]+(?<!auth)(?<!AUTH)[ \t]+=[ \t]+([\"']?)"
     rb"(?![^\s]*(?:secret|token|key|cred|auth|pass))[a-z][a-z-]{7,}\1;?[ \t\r]*"
 )
 """Matches a line of a file of settings whose value is in small letters: `secret = "ribbon-pencil"`.
@@ -635,7 +635,7 @@ def _is_value(  # noqa: C901, PLR0911 - one return for each reason
         return False
     if not _is_secret(shape, secret, is_quoted=value.is_quoted):
         is_first = name <= _MAX_NAME_BYTES and shape.check is ordinary_words.is_token
-        return is_first and _SETTING.fullmatch(text) is not None
+        return is_first and _SETTING.fullmatch(text) is not None and ordinary_words.is_password(secret)
     is_colon = b":" in text[max(0, value.start - _MAX_NAME_BYTES) : value.start].rstrip(b" \t")[-3:]
     if value.is_quoted:
         is_message = is_colon and _WORD_BEFORE.search(text, max(0, name - _MAX_NAME_BYTES), name)

@@ -378,7 +378,8 @@ class Redactor:
         return apply_masks(line, masks, self.counts)
 
 
-_TRACED_OUTPUT: Final = re.compile(rb"\++ (?:\S+: )?(?:echo|printf) ")
+_TRACED_OUTPUT: Final = re.compile(rb"\++ (?:\S+: )?(?:echo|printf) (?:(?:-[neE]+|'?%s(?:\\n)?'?) )?\S+\s*\Z")
+"""Matches an output of one word. Several words are mostly a message: `echo 'Unlocking the disk'`."""
 _TRACED: Final = re.compile(rb"\++ ")
 
 
