@@ -849,22 +849,34 @@ def _is_credential(name: bytes, value: bytes) -> bool:
 def _iterate_matches(
     shape: SecretShape, pattern: types.Finder, text: bytes
 ) -> Iterator[list[tuple[int, int]]]:
-    """Yield the matches of a shape, and after each the further options of the same command."""
+    """Yield the matches of a shape. After a match in a command, yield the further options of that command."""
     again = _compile_shape(b"(?m)" + shape.again) if shape.again else None
     match = pattern.groups(text)
-    is_more = False
-    while match is not None:
-        # A port is an option of another program in the same command: `sshpass -p … ssh -p 22`.
-        if not (is_more and _PORT.fullmatch(text, *next((s for s in match[1:] if s[0] >= 0), (0, 0)))):
+    if again is None:
+        while match is not None:
             yield match
-        begin, position = match[0]
-        position += begin == position
-        more = again.groups(text, position) if again is not None else None
-        is_more = more is not None and _COMMAND_END.search(text, position, more[0][0]) is None
-        match = more if is_more else pattern.groups(text, position)
+            begin, end = match[0]
+            match = pattern.groups(text, end + (begin == end))
+        return
+    while match is not None:
+        position, is_more = match[0][0] + 1, False  # behind the character before the program
+        while match is not None:
+            value = next((span for span in match[1:] if span[0] >= 0), match[0])
+            end = _COMMAND.match(text, position, value[0]).end()  # type: ignore[union-attr]  # it may be empty
+            if end < value[0]:
+                position = position if is_more else end
+                break
+            # A port is an option of another program in the same command: `sshpass -p … ssh -p 22`.
+            if not (is_more and _PORT.fullmatch(text, *value)):
+                yield match
+            end = match[0][1]
+            position = end + (text[end : end + 1] in _QUOTES)
+            match, is_more = again.groups(text, end), True
+        match = pattern.groups(text, position)
 
 
-_COMMAND_END: Final = re.compile(rb"[;|&\n]")
+_COMMAND: Final = re.compile(rb"""(?:"[^"\n]*"|'[^'\n]*'|[^;|&\n]|[;|&](?![;|&\s]))*""")
+"""A command and its arguments. A `&` in a word belongs to an address; audit logs arguments without quotes."""
 _PORT: Final = re.compile(rb"[0-9]{1,5}")
 
 

@@ -156,6 +156,20 @@ def test_lines_stay_and_redaction_is_idempotent(text: bytes) -> None:
     assert redacted(once) == once
 
 
+@pytest.mark.parametrize(
+    ("command", "masked"),
+    [
+        (b"curl -b a=x ; -b b=y", b"curl -b <redacted:cookie> ; -b b=y"),
+        (b"curl x; ls -b b=y", b"curl x; ls -b b=y"),
+        (b"curl -H 'a; b' -b a=x -b b=y", b"curl -H 'a; b' -b <redacted:cookie> -b <redacted:cookie>"),
+        (b"curl https://x?a&b -b a=x", b"curl https://x?a&b -b <redacted:cookie>"),
+    ],
+)
+def test_options_belong_to_one_command(command: bytes, masked: bytes) -> None:
+    assert redacted(command) == masked
+    assert redacted(masked) == masked
+
+
 def test_secret_before_a_continued_key_is_masked() -> None:
     key = next(example for example in EXAMPLES if "client-key-data: " in example.text).text.encode()
     key = key[: key.index(b"\n", key.index(b"client-key-data: ")) + 1]
