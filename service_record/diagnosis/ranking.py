@@ -75,6 +75,8 @@ class RankedLine(msgspec.Struct, frozen=True):
     line: LogLine
     count: int
     score: float
+    uncounted: float = 0.0
+    """The score for nearness if something connected the line with a failure."""
 
     @property
     def text(self) -> str:
@@ -104,7 +106,11 @@ def rank_lines(
             first_of_program[name] = one
     for one in lines:
         score = score_text(one.line.text.strip(), is_kernel=one.line.kind == KERNEL)
-        score += max((_score_closeness(one, failure) for failure in failures), default=0.0)
+        # Other daemons log errors all the time: nearness counts only if something connects the line.
+        connected = [failure for failure in failures if failure.connects(one.line)]
+        closeness = max((_score_closeness(one, failure) for failure in connected), default=0.0)
+        possible = max((_score_closeness(one, failure) for failure in failures), default=0.0)
+        score += closeness
         score += {KERNEL: 0.5, CONTAINERS: 0.5, INSTALLER: 0.5}.get(one.line.kind, 0.0)
         score += 0.5 if one.count >= _OFTEN else 0.0
         score += 0.5 if first_of_program[one.line.name] is one else 0.0
@@ -112,7 +118,7 @@ def rank_lines(
             score -= 6.0
         if one.line.host or one.line.is_earlier_boot:
             score -= 2.0
-        ranked.append(RankedLine(one.line, one.count, score))
+        ranked.append(RankedLine(one.line, one.count, score, possible - closeness))
     ranked.sort(key=lambda one: -one.score)
     return tuple(ranked)
 
@@ -156,13 +162,8 @@ def is_shallow(text: str) -> bool:
 
 
 def _score_closeness(one: NotableLine, failure: FailureContext) -> float:
-    """Return the score for the writer and the time of a line relative to a failure.
-
-    The time counts only if something connects the line with the failure: other daemons log errors all the time.
-    """
+    """Return the score for the writer and the time of a line relative to a failure."""
     line = one.line
-    if not failure.connects(line):
-        return 0.0
     score = 3.0 if is_own_line(line, failure.service) else 2.0 if line in failure.meanwhile else 0.0
     if failure.service in line.text:
         score += 0.5
@@ -269,6 +270,7 @@ def _score_candidates(
 ) -> Iterator[tuple[float, KnownCause]]:
     """Yield each candidate for the likely cause of a failure with its score."""
     scores = {one.text: one.score for one in ranked}
+    uncounted = {one.text: one.uncounted for one in ranked}
     if telling is not None and not is_shallow(telling.line):
         score = scores.get(telling.line.strip(), score_text(telling.line) + _OWN_LINE_SCORE)
         yield score, _make_cause_of_line(OWN_ERROR, telling.line, telling.place or None, "")
@@ -279,7 +281,9 @@ def _score_candidates(
         if cause.place is not None and cause.of is None:  # a fact, which has no writer and no time
             yield _FACT_SCORE + min(bonus, 0.0), cause
             continue
-        score = scores.get(cause.line.strip(), score_text(cause.line))
+        # A rule that names the source of its line connects them, so nearness counts.
+        text = cause.line.strip()
+        score = scores.get(text, score_text(cause.line)) + uncounted.get(text, 0.0)
         if cause.doubt == OF_UNNAMED_UNIT:
             yield max(score + _RULE_BONUS, _UNNAMED_UNIT_SCORE), cause
         elif cause.doubt != MAY_HAVE_PASSED or score >= LEAST_ELSEWHERE:

@@ -237,7 +237,7 @@ def test_unit_program_may_be_named_after_template(tmp_path: Path, unit: str, lin
 
 
 def test_likely_cause_is_the_one_that_explains_the_other(tmp_path: Path) -> None:
-    document = analyzed(tmp_path, journal(*BOTH_KEYS, *failed("setup.service")))
+    document = analyzed(tmp_path, journal("Starting setup.service...", *BOTH_KEYS, *failed("setup.service")))
     assert document["root"]["cause"]["name"] == "package-key-missing"
 
 
