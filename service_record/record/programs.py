@@ -31,7 +31,8 @@ ERROR_BYTES: Final = 4 << 10  # kept of the error output, from its end
 
 _DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LOOK_SECONDS: Final = 0.1  # between checks whether a program has ended while another process keeps its pipe
-_GRACE_SECONDS: Final = 0.5  # after SIGTERM, and again after SIGKILL: a program on a dead disk is left behind
+_TERM_SECONDS: Final = 0.5  # the wait after SIGTERM
+_KILL_SECONDS: Final = 2.0  # the wait after SIGKILL: a program on a dead disk is left behind
 
 
 class ProgramError(Exception):
@@ -200,9 +201,9 @@ class Program:
                 stream.close()
 
     def _stop(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGKILL):
+        for number, seconds in ((signal.SIGTERM, _TERM_SECONDS), (signal.SIGKILL, _KILL_SECONDS)):
             self._signal(number)
-            grace = Deadline(_GRACE_SECONDS)
+            grace = Deadline(seconds)
             while not self._has_ended() and grace.seconds_left():
                 time.sleep(0.01)
         self._signal(signal.SIGKILL)
