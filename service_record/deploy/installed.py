@@ -33,7 +33,7 @@ class Installed(msgspec.Struct, frozen=True, kw_only=True):
     files: Mapping[_Path, Mark]
     """The delivered files and links."""
     beside: Mapping[_Path, Mark]
-    """Files that were delivered as `PATH.new`, beside a foreign or edited file."""
+    """Files that were written as `PATH.new`, because the file at PATH is not ours or was edited."""
     aside: Mapping[_Path, _Path]
     """Path of each replaced file -> the path where the earlier file is kept."""
     directories: frozenset[_Path]

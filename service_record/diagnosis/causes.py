@@ -39,7 +39,7 @@ class Fit(msgspec.Struct, frozen=True):
 
 
 class Causes:
-    """The rules of known causes, deepest first, and the evidence of one host."""
+    """The rules of known causes, from deep causes to symptoms, and the evidence of one host."""
 
     def __init__(
         self,
@@ -222,7 +222,7 @@ class _ParsedRules(msgspec.Struct):
 
 @cache
 def built_in_rules() -> tuple[CauseRule, ...]:
-    """Return the built-in rules, deepest first."""
+    """Return the built-in rules, from deep causes to symptoms."""
     return read_parsed_rules() or _read_yaml_rules()
 
 

@@ -172,7 +172,7 @@ class RuleBook:
 
     @cached_property
     def rules(self) -> Sequence[CauseRule]:
-        """Return the rules, deepest first."""
+        """Return the rules in their order: deep causes first, symptoms last."""
         return tuple(self._read_rules())
 
     @cached_property

@@ -106,7 +106,7 @@ def rank_lines(
             first_of_program[name] = one
     for one in lines:
         score = score_text(one.line.text.strip(), is_kernel=one.line.kind == KERNEL)
-        # Other daemons log errors all the time: nearness counts only if something connects the line.
+        # Other daemons log errors all the time. Being near in time counts only for connected lines.
         connected = [failure for failure in failures if failure.connects(one.line)]
         closeness = max((_score_closeness(one, failure) for failure in connected), default=0.0)
         possible = max((_score_closeness(one, failure) for failure in failures), default=0.0)
@@ -245,9 +245,9 @@ def find_likely_cause(
 ) -> KnownCause | None:
     """Return the most likely cause of a failure; None if no candidate scores enough.
 
-    Lines of other programs that nothing connects with the failure are no candidates. `telling` is the telling line of the service. `known` is the symptom, form of death or contributing
-    cause that a rule found. In a fragment of a log, in which no service is known to have failed, only lines
-    that a rule knows count.
+    A line of another program is a candidate only if something connects it with the failure. `telling` is the
+    telling line of the service. `known` is the symptom, form of death or contributing cause that a rule found.
+    In a fragment of a log, in which no service is known to have failed, only lines that a rule knows count.
     """
     best_score, best = LEAST_IN_FRAGMENT if is_fragment else LEAST_POINTER, None
     known_line = known.line if known is not None else None

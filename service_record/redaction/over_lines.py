@@ -51,7 +51,7 @@ _END: Final = re.compile(
     rb"-----END[ +](?:[A-Z0-9 +]{0,40}PRIVATE[ +]KEY|OpenVPN[ +]Static[ +]key)|Private-MAC:"
 )
 _SIGNS: Final = (b"PRIVATE", b"Static", b"Private-Lines")
-"""Each beginning of a key contains one of these."""
+"""Every text that `_BEGIN` matches contains one of these, which are faster to find."""
 _MASK: Final = MASK_BEGIN + rb"[a-z0-9-]*>"
 _RUN: Final = re.compile(_MASK + rb"|[A-Za-z0-9+/]+={0,2}")
 _URL_RUN: Final = re.compile(_MASK + rb"|[A-Za-z0-9+/][A-Za-z0-9+/_-]*={0,2}")

@@ -185,7 +185,7 @@ class Patterns:
                 position = max(hit[1], hit[0] + 1)
         return sorted(found)
 
-    def suspects(
+    def find_suspects(
         self, text: bytes, *, certain: bool = False, harmless: Container[bytes] = frozenset()
     ) -> list[tuple[int, int, int]]:
         """Return start, end and groups of shapes of each line that may contain a secret, in order.

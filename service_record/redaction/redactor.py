@@ -193,7 +193,9 @@ class Redactor:
 
     def _mask_text(self, text: bytes, spans: Sequence[MaskedSpan]) -> bytes:
         inside = [span for span in spans if span.end <= len(text)]
-        suspects = self._rules.suspects(text, certain=self._only_certain, harmless=self._remembered.harmless)
+        suspects = self._rules.find_suspects(
+            text, certain=self._only_certain, harmless=self._remembered.harmless
+        )
         text_out, read = self._mask_lines(text, inside, suspects)
         if self._only_certain:
             self._lines += text.count(b"\n")
@@ -384,7 +386,7 @@ _TRACED: Final = re.compile(rb"\++ ")
 
 
 def _pipeline(text: bytes, line: bytes, end: int) -> bytes:
-    """Return a line with the command of the next one after a pipe; empty if they are no pipeline.
+    """Return a line, a pipe, and the command in the next line; empty if the two lines are no pipeline.
 
     `set -x` of a shell prints the commands of a pipeline on lines of their own. `end` is the end of the line
     in the text. The command that reads the output tells whether it is a password.
@@ -453,7 +455,7 @@ class _LastLook:
         for start, end in read:
             # With the line breaks around the lines: a trigger may begin or end with one.
             first = max(start - 1, 0)
-            found = self._rules.suspects(text[first : end + 1], certain=True)
+            found = self._rules.find_suspects(text[first : end + 1], certain=True)
             suspects += [(first + a, first + b, groups) for a, b, groups in found if first + a < end]
         self._redactor.look_at(text, spans, suspects)
 

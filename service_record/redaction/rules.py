@@ -81,18 +81,18 @@ class Rules:
         """Return True if a text may hold an unknown secret."""
         return self._patterns.groups_in(text, certain=certain) != 0
 
-    def suspects(
+    def find_suspects(
         self, text: bytes, *, certain: bool = False, harmless: Container[bytes] = frozenset()
     ) -> list[tuple[int, int, int]]:
         """Return start, end and groups of shapes of each line that may hold an unknown secret.
 
-        Leaves out `harmless` lines; see `Patterns.suspects`.
+        Leaves out `harmless` lines; see `Patterns.find_suspects`.
         """
-        return self._patterns.suspects(text, certain=certain, harmless=harmless)
+        return self._patterns.find_suspects(text, certain=certain, harmless=harmless)
 
     def values(self, text: bytes) -> Iterator[Secret]:
         """Yield the values in a text that look like secrets. Their escapes are kept."""
-        for start, end, _ in self.suspects(text):
+        for start, end, _ in self.find_suspects(text):
             line = text[start:end]
             for first, last, kind in clip_and_merge(line, self._reader.secrets(line)):
                 yield Secret(kind, line[first:last])

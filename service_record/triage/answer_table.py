@@ -1,4 +1,4 @@
-"""Display the answer of `triage`: lines for a terminal, and a page. Pure."""
+"""Lay out the answer of `triage` for a terminal and as an HTML page. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta

@@ -56,9 +56,9 @@ def test_search_without_digits_finds_each_line_that_digits_make_suspect() -> Non
     lines = [line for line in lines if b"\n" not in line]
     missed = []
     for line in lines:
-        by_run = RUNS | ENCODED  # `suspects` drops runs that are ordinary words
+        by_run = RUNS | ENCODED  # `find_suspects` drops runs that are ordinary words
         exact = patterns().groups_in(line) & ~by_run
-        possible = [groups for _, _, groups in patterns().suspects(line)]
+        possible = [groups for _, _, groups in patterns().find_suspects(line)]
         # NAMES and WORDS share a search.
         if exact & TOKENS & ~sum(possible) or (exact and not possible):
             missed.append(line)
@@ -72,7 +72,7 @@ def test_few_ordinary_lines_have_a_trigger() -> None:
         for kind in KINDS_OF_LOGS
         for line in ordinary_lines(kind, 600)
     }
-    suspects = patterns().suspects(b"\n".join(sorted(lines)))
+    suspects = patterns().find_suspects(b"\n".join(sorted(lines)))
     assert len(suspects) < MOST_READ * len(lines)
 
 
@@ -80,8 +80,8 @@ def test_harmless_line_is_a_secret_below_a_name() -> None:
     """After the first block, the line is no longer searched when it is on its own."""
     line = b"    wget-Zq8kT1\n"
     text = line * (2 * BLOCK_BYTES // len(line))
-    assert patterns().suspects(line)
-    assert not patterns().suspects(line, harmless={b"    wget-Zq0kT0"})
+    assert patterns().find_suspects(line)
+    assert not patterns().find_suspects(line, harmless={b"    wget-Zq0kT0"})
     assert redact(text + b"password:\n" + line, RULES) == text + b"password:\n" + redact(
         b"password:\n" + line, RULES
     ).removeprefix(b"password:\n")

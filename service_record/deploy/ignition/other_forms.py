@@ -1,4 +1,4 @@
-"""Makes a Butane config or a MachineConfig of an Ignition config. Pure."""
+"""Convert an Ignition config to a Butane config or a MachineConfig. Pure."""
 
 import re
 from collections.abc import Iterator

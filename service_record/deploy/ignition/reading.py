@@ -141,7 +141,7 @@ def _parse_int(digits: str) -> int:
 
 
 Item = tuple[str, dict[str, Any]]
-"""The place of an object, and the object."""
+"""An object in a config, after its path, such as `storage.files[0]`."""
 
 
 def items(config: dict[str, Any], path: str) -> list[Item]:

@@ -398,7 +398,7 @@ class Scanner:
         return log_line(stream, number, raw, self._find_era(stream.path, number))
 
     def _find_era(self, path: str, number: int) -> Era:
-        """Return the era in which a line without a year is read."""
+        """Return the era from which a line's time gets its year, if it has none."""
         eras = self._eras.get(path)
         if not eras:
             return self._era
