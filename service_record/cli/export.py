@@ -2,6 +2,7 @@
 
 import platform
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -184,9 +185,9 @@ class _Entries:
 def _write_files(records: list[tuple[str, _Entries]], form: str, directory: Path, *, redact: bool) -> None:
     """Write a file for each service. If one of the files exists already, none is written."""
     paths = [Records(directory).path(name) for name, _ in records]
-    for path in paths:
+    for path, uses in Counter(paths).items():
         check_new(path)
-        if paths.count(path) > 1:
+        if uses > 1:
             raise click.UsageError(f"several services would be {visible(str(path))}; export them one by one")
     directory.mkdir(parents=True, exist_ok=True)
     for path, (_, entries) in zip(paths, records, strict=True):
