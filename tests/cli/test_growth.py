@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
+from tempfile import mkdtemp
 from typing import Final
 
 import pytest
@@ -83,11 +84,8 @@ def sources(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def seconds_and_bytes(verb: str, directory: Path) -> tuple[float, int]:
     """Return the processor time of a verb, and the length of what it writes."""
-    arguments = {
-        "PLACE": directory,
-        "COPY": directory.with_name(f"{directory.name}{verb}-copy"),
-        "NEW": directory.with_name(f"{directory.name}{verb}.tar.gz"),
-    }
+    scratch = Path(mkdtemp(dir=directory.parent))
+    arguments = {"PLACE": directory, "COPY": scratch / "copy", "NEW": scratch / "new.tar.gz"}
     if "COPY" in VERBS[verb]:
         copytree(directory, arguments["COPY"])
     command = [*PROGRAM, *(str(arguments.get(part, part)) for part in VERBS[verb])]
@@ -102,6 +100,8 @@ def seconds_and_bytes(verb: str, directory: Path) -> tuple[float, int]:
 def test_time_grows_no_faster_than_the_source(sources: tuple[Path, ...], verb: str) -> None:
     one, small, large = (seconds_and_bytes(verb, directory)[0] for directory in sources)
     allowed = BUSY * LARGE / SMALL * max(small - one, LEAST_SECONDS)
+    if large - one > allowed:  # other work may have begun between the measurements; a true growth stays
+        large = seconds_and_bytes(verb, sources[-1])[0]
     assert large - one <= allowed
 
 
