@@ -149,7 +149,7 @@ def audit_command(*, data: Path, database: str, form: OutputForm, limit: int) ->
 
     with open_database(data, database) as collector, collector.reading() as connection:
         noted = list(administration.list_audit(connection, limit))
-    _emit_rows("Audit log", administration.Noted, noted, form)
+    _emit_rows("Audit log", administration.AuditEntry, noted, form)
 
 
 @click.command("backup")

@@ -21,7 +21,7 @@ from service_record.collector.domain.destinations import (
 )
 from service_record.collector.ingest.baselines import FleetCounts, LearnedBaselines
 from service_record.collector.ingest.housekeeping import Housekeeper, KeepLimits
-from service_record.collector.ingest.incoming import Incoming
+from service_record.collector.ingest.incoming import UploadFolder
 from service_record.collector.ingest.notifying import NewsSender, Notifier
 from service_record.collector.ingest.refusals import Refusals
 from service_record.collector.ingest.rounds import Indexer, Judge, Sweeper
@@ -51,9 +51,9 @@ class News:
     def end(self) -> None:
         """Announce the shutdown of the process."""
         self._is_over.set()
-        self.tell()
+        self.announce()
 
-    def tell(self) -> None:
+    def announce(self) -> None:
         """Notify all listeners that something changed."""
         with self._lock:
             waiting, self._waiting = self._waiting, set()
@@ -105,8 +105,8 @@ class Collector:
         self.database.migrate()
         self.objects = objects(settings)
         self.news = News()
-        self.incoming = Incoming(settings.data)
-        self._listening = None if self.database.is_sqlite else Listening(self.database, self.news.tell)
+        self.incoming = UploadFolder(settings.data)
+        self._listening = None if self.database.is_sqlite else Listening(self.database, self.news.announce)
         count_busy = (lambda: 1) if self._listening is None else self._listening.count_busy
         self.writer = DatabaseWriter(self.database, self._tell, count_busy)
         if self.database.is_sqlite:
@@ -164,7 +164,7 @@ class Collector:
 
     def _tell(self) -> None:
         """Notify this process and the others of a committed change."""
-        self.news.tell()
+        self.news.announce()
         if self._listening is not None:
             self._listening.announce()
 

@@ -179,11 +179,11 @@ def test_cause_with_long_reason_takes_two_lines(browser: Browser, server: Served
         (cause,) = page.locator(".same-cause summary").evaluate_all(lines)
         assert cause < 2.1
         left = "part => part.getBoundingClientRect().left"
-        of_cause = page.locator(".same-cause .reason").first.evaluate(left)
+        with_cause = page.locator(".same-cause .reason").first.evaluate(left)
         page.goto(f"{server.url}/?each=1")
         reasons = page.locator("[data-row] .reason").evaluate_all(lines)
         assert [round(each) for each in reasons] == [2, 2]
-        assert abs(page.locator("[data-row] .reason").first.evaluate(left) - of_cause) < 2, "they align"
+        assert abs(page.locator("[data-row] .reason").first.evaluate(left) - with_cause) < 2, "they align"
 
 
 def test_cluster_change_appears_without_reload(browser: Browser, server: Served) -> None:

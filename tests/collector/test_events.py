@@ -207,7 +207,7 @@ def watch(settings: CollectorSettings, page: "Page", *, viewers: int, looks: int
         views, got, over, began = Views(collector), set[bytes](), asyncio.Event(), time.monotonic()
         tasks = [asyncio.create_task(view(views, got, over)) for _ in range(viewers)]
         while page.looks < looks and time.monotonic() < began + 60:
-            collector.news.tell()
+            collector.news.announce()
             await asyncio.sleep(0.01)
         over.set()
         await asyncio.gather(*tasks)

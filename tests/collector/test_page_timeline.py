@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from service_record.collector.domain.progress import group_rounds
-from service_record.collector.domain.records_page import Analysis, ServiceRan, analyse
-from service_record.collector.domain.silence import FEWEST, SilenceBudgets, Took
-from service_record.collector.domain.summary_of_records import RecordsLook, judge_records, summarise
+from service_record.collector.domain.records_page import Analysis, ServiceSpan, analyse
+from service_record.collector.domain.silence import FEWEST, SilenceBudgets, StepDuration
+from service_record.collector.domain.summary_of_records import RecordsSummary, judge_records, summarise
 from service_record.collector.store.host_rows import Boot
 from service_record.collector.web.build_chart import Pace, build_drawing, service_rows
 from service_record.display.charts import Row
@@ -142,7 +142,7 @@ def test_long_loop_shows_its_count() -> None:
 
 
 def paced(seconds: float, budget: float | None = None) -> Pace:
-    took = tuple(Took(seconds, "", "") for _ in range(FEWEST))
+    took = tuple(StepDuration(seconds, "", "") for _ in range(FEWEST))
     given = {} if budget is None else {"disk": budget}
     return Pace(SilenceBudgets(default=900.0, given=given, took={"disk": took}))
 
@@ -206,7 +206,7 @@ def test_long_silence_does_not_squeeze_steps() -> None:
 
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_service_is_drawn_by_outcome(outcome: Outcome) -> None:
-    ran = (ServiceRan("crio", ((BEGAN + 22, None, outcome.value),)),)
+    ran = (ServiceSpan("crio", ((BEGAN + 22, None, outcome.value),)),)
     found = build_drawing(build(), (), (), service_rows(ran, BEGAN, BEGAN + 100), BEGAN + 100)
     (bar,) = row_of(found, "crio").bars
     assert bar.look == outcome.value
@@ -217,8 +217,8 @@ def test_service_is_drawn_by_outcome(outcome: Outcome) -> None:
 def test_boots_and_services_have_rows() -> None:
     boots = (Boot("a", BEGAN, BEGAN + 10), Boot("b", BEGAN + 20, BEGAN + 30))
     ran = (
-        ServiceRan("crio", ((BEGAN + 22, BEGAN + 25, "success"), (BEGAN - 900, BEGAN - 800, "failure"))),
-        ServiceRan("old", ((BEGAN - 900, BEGAN - 800, "failure"),)),
+        ServiceSpan("crio", ((BEGAN + 22, BEGAN + 25, "success"), (BEGAN - 900, BEGAN - 800, "failure"))),
+        ServiceSpan("old", ((BEGAN - 900, BEGAN - 800, "failure"),)),
     )
 
     found = build_drawing(build(), (), boots, service_rows(ran, BEGAN, BEGAN + 100), BEGAN + 100)
@@ -270,7 +270,7 @@ def test_replaced_build_is_not_running() -> None:
 
 def look_at(
     *records: tuple[str, list[Entry]], left_out: tuple[str, ...] = (), silence: float | None = None
-) -> tuple[RecordsLook, Analysis]:
+) -> tuple[RecordsSummary, Analysis]:
     judged = judge_records(records, left_out, silence)
     return summarise(judged), analyse(judged, "web1", datetime(2026, 11, 25, tzinfo=UTC))
 
@@ -284,8 +284,8 @@ def test_records_are_summarized_for_a_page() -> None:
     look, page = look_at(("crio", failed_run()), ("kubelet", running), left_out=("why" * 999, *"x" * 40))
     began = START.timestamp()
     assert page.services == (
-        ServiceRan("crio", ((began, began + 10, "failure"),)),
-        ServiceRan("kubelet", ((began + 5, None, "running"),)),
+        ServiceSpan("crio", ((began, began + 10, "failure"),)),
+        ServiceSpan("kubelet", ((began + 5, None, "running"),)),
     )
     assert page.verdict.startswith('<p class="verdict failure">✗ failed: crio in stage second: exit 1 at ')
     assert page.lead.startswith('<p><span class="strong">2 services</span>: ')
@@ -308,7 +308,7 @@ def test_records_are_summarized_for_a_page() -> None:
 
 
 def test_records_without_runs_give_no_page() -> None:
-    assert look_at(left_out=("x",)) == (RecordsLook(left_out=("x",)), Analysis(left_out=("x",)))
+    assert look_at(left_out=("x",)) == (RecordsSummary(left_out=("x",)), Analysis(left_out=("x",)))
     look, page = look_at(("crio", []))
     assert page == Analysis()
     assert [(each.service, each.entries, each.outcome, each.stage) for each in look.services] == [

@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import Connection, insert
 
 from service_record.collector.store.schema import hosts
-from service_record.collector.web.pages import unrepeated
+from service_record.collector.web.pages import remove_repetition
 from tests.collector import shown_fleet
 from tests.collector.browsing import Visitor, analysed, signed_in
 from tests.collector.serving import Client, Served, served, settings_in
@@ -153,10 +153,10 @@ def test_empty_fleet_explains_the_first_report(server: Served) -> None:
 
 def test_message_equal_to_reason_is_hidden() -> None:
     reason = "step Disk setup failed: no disk."
-    assert unrepeated("Disk setup  failed", reason) == unrepeated("no disk", reason) == ""
-    assert unrepeated("Disk setup: no disk", reason) == ""
-    assert unrepeated("Packages: 3 of 4", reason) == "Packages: 3 of 4"
-    assert unrepeated("Packages", "") == "Packages"
+    assert remove_repetition("Disk setup  failed", reason) == remove_repetition("no disk", reason) == ""
+    assert remove_repetition("Disk setup: no disk", reason) == ""
+    assert remove_repetition("Packages: 3 of 4", reason) == "Packages: 3 of 4"
+    assert remove_repetition("Packages", "") == "Packages"
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,7 @@ def test_long_running_service_is_stuck_without_entries(tmp_path: Path) -> None:
     with served(settings_in(tmp_path), clock) as second:
         second.settle()
         clock.now += 3600  # the time limits of hosts begin again after the collector was down
-        second.collector.judge.tell(1)  # it is the only host; otherwise the next round would be in a minute
+        second.collector.judge.add(1)  # it is the only host; otherwise the next round would be in a minute
         stuck = wait_for(
             lambda: told if (told := verdict_of(second, "web1")) and told["verdict"] != "running" else None
         )
@@ -224,12 +224,12 @@ def test_records_during_a_judgement_are_judged_soon(tmp_path: Path, monkeypatch:
         def look(host_id: int) -> str:
             looks.append(host_id)
             if len(looks) == 1:
-                judge.tell(host_id)
+                judge.add(host_id)
             return "failed"
 
         monkeypatch.setattr(judge, "_judge_records", look)
         judge.start()
-        judge.tell(7)
+        judge.add(7)
         wait_for(lambda: len(looks) == 2)
 
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import select
 
-from service_record.collector.assisted.installations import Arrival, arrive
+from service_record.collector.assisted.installations import Arrival, admit_host
 from service_record.collector.domain.access import Grant, TokenKind
 from service_record.collector.domain.reports import parse_step
-from service_record.collector.domain.silence import Absence, count_from
+from service_record.collector.domain.silence import Absence, find_limit_start
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
-from service_record.collector.store.absences import note_beat
+from service_record.collector.store.absences import store_beat
 from service_record.collector.store.administration import put_host
 from service_record.collector.store.fleet import Filters, fleet
 from service_record.collector.store.reporting import Accepted, Report, record_steps
@@ -115,7 +115,7 @@ def test_absence_needs_all_processes_without_beats(settings: CollectorSettings) 
         writer = server.collector.writer
 
         def beat(now: float, without_beat: float | None) -> Absence | None:
-            return writer.change(lambda connection: note_beat(connection, now, without_beat)).result()
+            return writer.change(lambda connection: store_beat(connection, now, without_beat)).result()
 
         assert beat(1000.0, None) is None
         assert beat(5000.0, 2.0) is None  # the time of day was changed
@@ -141,7 +141,7 @@ def test_absence_needs_all_processes_without_beats(settings: CollectorSettings) 
 def test_limit_restarts_only_if_absence_began_within_it(
     absences: list[tuple[float, float]], counted_from: float
 ) -> None:
-    assert count_from(100, 10, [Absence(*absence) for absence in absences]) == counted_from
+    assert find_limit_start(100, 10, [Absence(*absence) for absence in absences]) == counted_from
 
 
 def add_report(collector: Collector, report: Report) -> Accepted:
@@ -155,7 +155,9 @@ def test_unjudged_host_is_progressing(settings: CollectorSettings) -> None:
         grant, step = Grant(1, TokenKind.ADMIN), parse_step({"name": "Disk setup"})
         add_report(collector, Report("web1", step, 1.0, grant))
         collector.writer.change(lambda connection: put_host(connection, "web2", {}, 1.0)).result()
-        collector.writer.change(lambda connection: arrive(connection, Arrival("web3", grant, 1.0))).result()
+        collector.writer.change(
+            lambda connection: admit_host(connection, Arrival("web3", grant, 1.0))
+        ).result()
         with collector.database.reading() as connection:
             assert fleet(connection, Filters()).counts["progressing"] == 3
 
@@ -171,7 +173,7 @@ def test_busy_host_is_not_judged_continuously(settings: CollectorSettings) -> No
                 "web1", parse_step({"label": "disk", "name": f"Try {reports}"}), now, grant, due_at=due_at
             )
             accepted = add_report(collector, report)
-            collector.sweeper.tell(accepted.host_id)
+            collector.sweeper.add(accepted.host_id)
             reports += 1
         with collector.database.reading() as connection:
             revision = connection.execute(select(hosts.c.revision)).scalar_one()

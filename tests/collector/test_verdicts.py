@@ -16,13 +16,13 @@ from service_record.collector.domain.progress import (
     list_finished_steps,
 )
 from service_record.collector.domain.reports import parse_step
-from service_record.collector.domain.silence import SilenceBasis, SilenceBudgets, Took
+from service_record.collector.domain.silence import SilenceBasis, SilenceBudgets, StepDuration
 from service_record.collector.domain.steps import ReportedStep
 from service_record.collector.domain.verdicts import (
     FleetVerdict,
     HostFacts,
     HostVerdict,
-    InstallationSeen,
+    InstallationFacts,
     RecordsVerdict,
     judge,
 )
@@ -127,7 +127,7 @@ def test_record_entries_extend_a_long_step() -> None:
 
 
 def test_defined_budget_takes_precedence() -> None:
-    took = tuple(Took(600.0, "", "") for _ in range(50))
+    took = tuple(StepDuration(600.0, "", "") for _ in range(50))
     host = Host(budgets=SilenceBudgets(given={"disk_setup": 30.0}, took={"disk_setup": took}))
     host.says("Disk setup", "init")
 
@@ -149,7 +149,7 @@ def test_defined_budget_takes_precedence() -> None:
 def test_budget_is_learnt_from_most_similar_builds(
     group: str, release: str, seconds: float, builds: int
 ) -> None:
-    took = [Took(200.0, "dc1", "9.4")] * 10 + [Took(1000.0, "dc4", "9.4")] * 10
+    took = [StepDuration(200.0, "dc1", "9.4")] * 10 + [StepDuration(1000.0, "dc4", "9.4")] * 10
 
     budget = SilenceBudgets(took={"disk": tuple(took)}).of_step("disk", group, release)
 
@@ -157,7 +157,7 @@ def test_budget_is_learnt_from_most_similar_builds(
 
 
 def test_learning_needs_builds_and_has_a_minimum() -> None:
-    quick = Took(0.5, "", "")
+    quick = StepDuration(0.5, "", "")
 
     assert SilenceBudgets(took={"disk": (quick,) * 9}).of_step("disk", "", "").basis is SilenceBasis.DEFAULT
     assert SilenceBudgets(took={"disk": (quick,) * 10}).of_step("disk", "", "").seconds == 120
@@ -260,7 +260,7 @@ def installed(
     stage: str, status: str = "installing-in-progress", *, limit: float = 60 * MINUTE, info: str = ""
 ) -> Host:
     host = Host()
-    installation = InstallationSeen(stage=stage, status=status, info=info, updated_at=START, limit=limit)
+    installation = InstallationFacts(stage=stage, status=status, info=info, updated_at=START, limit=limit)
     host.known = replace(host.known, installation=installation)
     return host
 
@@ -387,7 +387,7 @@ class Judged(RuleBasedStateMachine):
     def install(self, stage: str) -> None:
         self.host.now += 1
         at, status = self.host.now, "installing-in-progress"
-        found = InstallationSeen(stage=stage, status=status, updated_at=at, limit=find_limit(stage))
+        found = InstallationFacts(stage=stage, status=status, updated_at=at, limit=find_limit(stage))
         self.host.known = replace(self.host.known, installation=found, heard_at=self.host.now)
 
     @rule(after=st.sampled_from([1.0, 900.0, 86_400.0]))

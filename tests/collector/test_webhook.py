@@ -278,14 +278,14 @@ def wait_until_delivered(settings: CollectorSettings, number: int) -> None:
 
 @given(tries=st.integers(1, notifying.MAX_TRIES - 1), chance=st.floats(0, 1), asked=st.floats(0, 1e9))
 def test_retry_waits_are_seconds_to_an_hour(tries: int, chance: float, asked: float) -> None:
-    wait = notifying.wait_after(tries, chance, asked)
+    wait = notifying.find_retry_delay(tries, chance, asked)
 
     assert wait is not None
     assert 2.5 <= wait <= 3600
 
 
 def test_message_is_dropped_after_many_tries() -> None:
-    assert notifying.wait_after(notifying.MAX_TRIES, 0.5) is None
+    assert notifying.find_retry_delay(notifying.MAX_TRIES, 0.5) is None
 
 
 def test_secret_is_plain_text_or_whsec_base64() -> None:

@@ -29,7 +29,7 @@ from service_record.collector.store import (
     administration,
     tokens,
 )
-from service_record.collector.store.administration import Noted
+from service_record.collector.store.administration import AuditEntry
 from service_record.collector.store.tokens import TokenShown
 from service_record.http.address import HOST_PATTERN
 
@@ -91,7 +91,7 @@ class AuditQuery(msgspec.Struct):
 class Audit(msgspec.Struct):
     """The administrative actions, latest first."""
 
-    entries: tuple[Noted, ...]
+    entries: tuple[AuditEntry, ...]
 
 
 class HostFields(msgspec.Struct, omit_defaults=True):

@@ -21,13 +21,13 @@ from service_record.collector.api.operation import HOSTS, READERS, TEXT, Short, 
 from service_record.collector.api.requests import receive
 from service_record.collector.api.serving import Serving, caller, host_name, plain_body
 from service_record.collector.assisted import cluster_rows, installations
-from service_record.collector.assisted.assisted_calls import id_in_path
+from service_record.collector.assisted.assisted_calls import read_path_id
 from service_record.collector.assisted.cluster_rows import NewObject
 from service_record.collector.assisted.installation_rules import CLUSTER_LOGS, LOGS_TYPES, CallRefused, is_id
 from service_record.collector.assisted.installations import Arrival, read_group
 from service_record.collector.domain.access import Forbidden, Grant, TokenKind
 from service_record.collector.domain.steps import readable
-from service_record.collector.ingest.incoming import Arriving
+from service_record.collector.ingest.incoming import IncomingFile
 from service_record.collector.logs import describe_fault, log
 from service_record.collector.store import (
     bundle_rows,
@@ -105,7 +105,7 @@ async def post_logs(request: Request, query: LogsQuery) -> NoContent:
 async def _find_owner(request: Request, grant: Grant, query: LogsQuery) -> Sent:
     """Return the owner of uploaded logs. Raises CallRefused or Forbidden."""
     serving = Serving.of(request)
-    cluster_id = id_in_path(request, "cluster_id")
+    cluster_id = read_path_id(request, "cluster_id")
     kind = query.logs_type
     if kind not in LOGS_TYPES:
         raise CallRefused(HTTPStatus.BAD_REQUEST, f"logs_type in query should be one of {sorted(LOGS_TYPES)}")
@@ -143,7 +143,7 @@ def _find_host(connection: Connection, grant: Grant, cluster_id: str, host_id: s
     return name
 
 
-async def _put_object(serving: Serving, sent: Sent, name: str, file: Arriving) -> NewObject:
+async def _put_object(serving: Serving, sent: Sent, name: str, file: IncomingFile) -> NewObject:
     """Store an uploaded file in the object store. Raises ObjectError."""
     key = new_key(sent.arrival.host)
     file.stream.flush()
@@ -163,7 +163,7 @@ async def _delete_object(serving: Serving, key: str) -> None:
         log().warning("an object could not be deleted", **describe_fault(fault))
 
 
-async def _keep_cluster_logs(serving: Serving, sent: Sent, name: str, file: Arriving) -> None:
+async def _keep_cluster_logs(serving: Serving, sent: Sent, name: str, file: IncomingFile) -> None:
     """Replace the stored logs of a cluster, as the assisted-service does."""
     new, arrival = await _put_object(serving, sent, name, file), sent.arrival
     replaced = await serving.change(
@@ -173,7 +173,7 @@ async def _keep_cluster_logs(serving: Serving, sent: Sent, name: str, file: Arri
         await _delete_object(serving, replaced)
 
 
-async def keep(serving: Serving, sent: Sent, name: str, file: Arriving) -> BundleAdded:
+async def keep(serving: Serving, sent: Sent, name: str, file: IncomingFile) -> BundleAdded:
     """Store a bundle in the object store and in the database."""
     new = await _put_object(serving, sent, name, file)
     # Keep the object if this fails: the transaction may have been committed nevertheless.
@@ -227,7 +227,7 @@ async def get_cluster_logs(request: Request) -> Download:
     def look_up() -> tuple[str, int, Iterator[bytes]] | None:
         with collector.database.reading() as connection:
             detail = cluster_rows.show_cluster(connection, cluster, collector.now(), grant.confined_to)
-            logs = detail and cluster_rows.key_of_logs(connection, detail.summary.id, kind)
+            logs = detail and cluster_rows.find_logs(connection, detail.summary.id, kind)
         return None if not logs else (logs[1], logs[2], collector.objects.read(logs[0]))
 
     name, size, pieces = await _look_up(look_up, f"there are no logs of kind {kind} of cluster {cluster}")

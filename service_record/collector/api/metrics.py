@@ -33,7 +33,7 @@ from service_record.collector.logs import describe_fault, log
 from service_record.collector.process import Collector
 from service_record.collector.store import notices
 from service_record.collector.store.absences import sum_absences
-from service_record.collector.store.dialects import inserting
+from service_record.collector.store.dialects import insert_into
 from service_record.collector.store.fleet import Filters, count_by_verdict
 from service_record.collector.store.schema import counters
 
@@ -223,7 +223,7 @@ async def ready(request: Request) -> PlainText | UnavailableText:
 
 def _write_probe(connection: Connection) -> None:
     """Change an unused row, so that the commit has to write to the disk."""
-    new = inserting(connection, counters).values(name=_PROBE, latest=0)
+    new = insert_into(connection, counters).values(name=_PROBE, latest=0)
     increment = {"latest": counters.c.latest + 1}  # SQLite writes nothing if no byte changes
     connection.execute(new.on_conflict_do_update(index_elements=["name"], set_=increment))
 

@@ -17,7 +17,7 @@ from service_record.collector.api.serving import Serving, caller, host_name, pla
 from service_record.collector.assisted.installations import Arrival, read_group
 from service_record.collector.domain.steps import readable
 from service_record.collector.store import bundle_rows, record_rows
-from service_record.collector.store.record_rows import Elsewhere, HeldFile, write_last_words
+from service_record.collector.store.record_rows import StoredRecordFile, WrongOffset, write_last_words
 from service_record.http.collector_answers import (
     LONGEST_LINE,
     LONGEST_NAME,
@@ -52,11 +52,11 @@ async def post_records(request: Request) -> JsonAnswer[StoredBatch] | Conflict[O
         host_id, files = await serving.change(
             lambda connection: record_rows.append(connection, arrival, pieces, most)
         )
-    except Elsewhere as error:
+    except WrongOffset as error:
         conflict = HTTPStatus.CONFLICT
         held = tuple(map(_stored_file, error.held))
         return Conflict(OffsetsProblem(conflict.phrase, conflict, str(error), held))
-    collector.judge.tell(host_id)
+    collector.judge.add(host_id)
     return JsonAnswer(StoredBatch(host, tuple(map(_stored_file, files))))
 
 
@@ -80,7 +80,7 @@ async def get_records(request: Request) -> JsonAnswer[StoredRecords]:
         host_id = record_rows.read_host_id(connection, host)
         if host_id is None:
             return None if grant.may_read else StoredRecords(host, (), (), None)
-        files = record_rows.read_held_files(connection, host_id)
+        files = record_rows.read_stored_files(connection, host_id)
         bundle = bundle_rows.latest_with_records(connection, host) if grant.may_read else None
         return StoredRecords(host, _sum_by_service(files), tuple(map(_stored_file, files)), bundle)
 
@@ -99,7 +99,7 @@ async def get_record(request: Request) -> Download:
 
     def begin(connection: Connection) -> tuple[list[int | None], int | None]:
         host_id = record_rows.read_host_id(connection, host)
-        places = [] if host_id is None else record_rows.list_places(connection, host_id, service)
+        places = [] if host_id is None else record_rows.list_chunk_ids(connection, host_id, service)
         return places, bundle_rows.latest_with_records(connection, host)
 
     places, bundle = await serving.ask(begin)
@@ -114,7 +114,7 @@ async def get_record(request: Request) -> Download:
         # A connection for each part: a slow client must not occupy one for the whole download.
         for begin in range(0, len(places), _ROWS):
             with database.reading() as connection:
-                piece = record_rows.data_at(connection, places[begin : begin + _ROWS])
+                piece = record_rows.read_chunks(connection, places[begin : begin + _ROWS])
             yield piece
 
     return Download(data())
@@ -128,12 +128,12 @@ def _parse_pieces(body: bytes) -> list[Piece]:
         raise Refusal(HTTPStatus.BAD_REQUEST, f"the body is not a batch of pieces: {fault}") from None
 
 
-def _stored_file(file: HeldFile) -> StoredFile:
+def _stored_file(file: StoredRecordFile) -> StoredFile:
     return StoredFile(file.service, file.file, file.offset)
 
 
-def _sum_by_service(files: tuple[HeldFile, ...]) -> tuple[StoredService, ...]:
-    by_service: dict[str, list[HeldFile]] = {}
+def _sum_by_service(files: tuple[StoredRecordFile, ...]) -> tuple[StoredService, ...]:
+    by_service: dict[str, list[StoredRecordFile]] = {}
     for file in files:
         by_service.setdefault(file.service, []).append(file)
     return tuple(

@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from service_record.collector.api.answering import Refusal
 from service_record.collector.domain.steps import LONGEST_NAME, readable
-from service_record.collector.ingest.incoming import Arriving, TooLong
+from service_record.collector.ingest.incoming import IncomingFile, UploadTooLong
 
 S = TypeVar("S", bound=msgspec.Struct)
 _MAX_FIELDS: Final = 64
@@ -169,7 +169,7 @@ _MAX_UPLOAD_SECONDS: Final = 3600.0
 _MAX_NAME_CHARS: Final = 255
 
 
-async def receive(request: Request, part: str, file: Arriving, seconds: float) -> str:
+async def receive(request: Request, part: str, file: IncomingFile, seconds: float) -> str:
     """Write the uploaded file in the form field `part` to disk. Return the file name that the sender gave.
 
     Raises Refusal: 400 if the body is not such a form, 408 if the sender sends nothing for `seconds` or needs
@@ -184,7 +184,7 @@ async def receive(request: Request, part: str, file: Arriving, seconds: float) -
         raise Refusal(HTTPStatus.REQUEST_TIMEOUT, f"nothing came for {seconds:g} s, or not all") from None
     except ClientDisconnect:
         raise Refusal(HTTPStatus.BAD_REQUEST, "the body ended early") from None
-    except TooLong as fault:
+    except UploadTooLong as fault:
         raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"{part} is {fault}") from None
     except MultipartParseError as fault:
         raise Refusal(HTTPStatus.BAD_REQUEST, f"the form is damaged: {fault}") from None
@@ -202,10 +202,10 @@ def _form_boundary(request: Request) -> bytes:
 async def _read_pieces(request: Request, most: int, seconds: float) -> AsyncIterator[bytes]:
     """Yield the body in pieces of about 1 MiB.
 
-    Raises TooLong, TimeoutError, and ClientDisconnect.
+    Raises UploadTooLong, TimeoutError, and ClientDisconnect.
     """
     if int(request.headers.get("content-length", "0") or "0") > most:
-        raise TooLong(f"longer than {most - _FORM_OVERHEAD_BYTES} bytes")
+        raise UploadTooLong(f"longer than {most - _FORM_OVERHEAD_BYTES} bytes")
     buffer = bytearray()
     total = 0
     stream = aiter(request.stream())
@@ -218,7 +218,7 @@ async def _read_pieces(request: Request, most: int, seconds: float) -> AsyncIter
         if len(buffer) >= _WRITE_BYTES:
             total += len(buffer)
             if total > most:
-                raise TooLong(f"longer than {most - _FORM_OVERHEAD_BYTES} bytes")
+                raise UploadTooLong(f"longer than {most - _FORM_OVERHEAD_BYTES} bytes")
             yield bytes(buffer)
             buffer.clear()
     yield bytes(buffer)
@@ -227,7 +227,7 @@ async def _read_pieces(request: Request, most: int, seconds: float) -> AsyncIter
 class _UploadForm:
     """A multipart form. The content of the first part with the given name is written to a file."""
 
-    def __init__(self, boundary: bytes, part: str, file: Arriving) -> None:
+    def __init__(self, boundary: bytes, part: str, file: IncomingFile) -> None:
         self._part = part
         self._file = file
         self._field = bytearray()

@@ -15,16 +15,16 @@ from service_record.collector.api.guard import Guard
 from service_record.collector.api.operation import READERS, Handler, Operation
 from service_record.collector.api.requests import parse_query, read_body, read_fields
 from service_record.collector.assisted.installation_rules import CallRefused
-from service_record.collector.assisted.installations import TakenId, read_group
+from service_record.collector.assisted.installations import IdInUse, read_group
 from service_record.collector.domain.access import Forbidden, Grant
 from service_record.collector.domain.reports import UnreadableReport
 from service_record.collector.domain.steps import readable
-from service_record.collector.ingest.incoming import TooMany
+from service_record.collector.ingest.incoming import TooManyUploads
 from service_record.collector.logs import describe_fault, log
 from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.objects import ObjectError
-from service_record.collector.store.record_rows import TooMuch
+from service_record.collector.store.record_rows import TooManyRecords
 from service_record.collector.store.reporting import ReusedKeyError
 from service_record.collector.store.row_writer import Unavailable
 from service_record.http.address import HOST_RULE, is_host_name
@@ -133,10 +133,10 @@ async def plain_body(request: Request) -> bytes:
 _STATUSES: Final[Mapping[type[Exception], HTTPStatus]] = {
     Forbidden: HTTPStatus.FORBIDDEN,
     UnreadableReport: HTTPStatus.BAD_REQUEST,
-    TakenId: HTTPStatus.CONFLICT,
+    IdInUse: HTTPStatus.CONFLICT,
     ReusedKeyError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    TooMuch: HTTPStatus.INSUFFICIENT_STORAGE,
-    TooMany: HTTPStatus.SERVICE_UNAVAILABLE,
+    TooManyRecords: HTTPStatus.INSUFFICIENT_STORAGE,
+    TooManyUploads: HTTPStatus.SERVICE_UNAVAILABLE,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     ObjectError: HTTPStatus.SERVICE_UNAVAILABLE,
 }

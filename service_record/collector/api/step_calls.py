@@ -223,7 +223,7 @@ def accept_report(serving: Serving, report: Report, result: Accepted | Exception
     """Return the answer to a stored report. Raises the result if it is an exception, and Refusal."""
     if isinstance(result, Exception):
         raise result
-    serving.collector.sweeper.tell(result.host_id)
+    serving.collector.sweeper.add(result.host_id)
     serving.collector.housekeeper.note_bytes(len(report.step.logs) + STEP_BYTES)
     if not report.step.is_known:
         raise Refusal(

@@ -86,7 +86,7 @@ async def get_hosts(request: Request, query: ClusterHostsQuery) -> JsonAnswer[li
     A host token whose scope is the host's id creates the host with its first call.
     """
     serving, grant = caller(request)
-    cluster_id = id_in_path(request, "cluster_id")
+    cluster_id = read_path_id(request, "cluster_id")
     if query.role is not UNSET and query.role not in ROLES:
         raise CallRefused(HTTPStatus.BAD_REQUEST, f"role in query should be one of {sorted(ROLES)}")
 
@@ -145,7 +145,7 @@ async def put_logs_progress(request: Request) -> NoContent:
 async def post_event(request: Request) -> CreatedEmpty:
     """As the assisted-service: report an event of a host or of a cluster."""
     serving, grant = caller(request)
-    event = parse_event(await object_in(request))
+    event = parse_event(await read_object(request))
     add_event = installations.add_event if event.host_id else cluster_rows.add_event
     now = serving.collector.now()
     await serving.change(lambda connection: add_event(connection, event, grant, now))
@@ -162,8 +162,8 @@ async def post_event(request: Request) -> CreatedEmpty:
 async def register_host(request: Request) -> Created[AssistedHost]:
     """As the assisted-service: register a host that booted the discovery image."""
     serving, grant = caller(request)
-    infra_env_id = id_in_path(request, "infra_env_id")
-    body = await object_in(request)
+    infra_env_id = read_path_id(request, "infra_env_id")
+    body = await read_object(request)
     host_id = body.get("host_id")
     if not isinstance(host_id, str) or not is_id(host_id):
         raise CallRefused(HTTPStatus.BAD_REQUEST, "host_id in body must be of type uuid")
@@ -189,7 +189,7 @@ async def get_instructions(request: Request) -> JsonAnswer[Instructions]:
     return JsonAnswer(Instructions(next_instruction_seconds=_AGENT_SECONDS))
 
 
-def id_in_path(request: Request, name: str) -> str:
+def read_path_id(request: Request, name: str) -> str:
     """Return an id in the path in lower case. Raises CallRefused if it is not a UUID."""
     text = str(request.path_params[name])
     if not is_id(text):
@@ -202,8 +202,8 @@ async def _change(
 ) -> None:
     """Apply `do` to the installation of the host in the path, and store the result."""
     serving, grant = caller(request)
-    infra_env_id, host_id = id_in_path(request, "infra_env_id"), id_in_path(request, "host_id")
-    body = await object_in(request) if has_body else {}
+    infra_env_id, host_id = read_path_id(request, "infra_env_id"), read_path_id(request, "host_id")
+    body = await read_object(request) if has_body else {}
     now = serving.collector.now()
 
     def changed(host: Installation) -> Installation:
@@ -216,7 +216,7 @@ async def _change(
     await serving.change(lambda connection: installations.change(connection, host_id, grant, now, changed))
 
 
-async def object_in(request: Request) -> dict[str, Any]:
+async def read_object(request: Request) -> dict[str, Any]:
     """Return the JSON object in the body. Raises CallRefused or Refusal."""
     body = await plain_body(request)
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":

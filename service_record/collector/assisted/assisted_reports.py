@@ -15,10 +15,10 @@ from service_record.collector.assisted.installation_rules import (
     Installation,
     apply_registration,
     apply_signal,
-    bad_request,
     check_fields,
     is_outdated,
-    text_in,
+    make_bad_request,
+    read_text_field,
 )
 
 FINALIZING_STAGES: Final = (
@@ -34,25 +34,25 @@ _LONGEST_INFO: Final = 4096
 def parse_finalizing_stage(body: Mapping[str, object]) -> str:
     """Return the stage in the body of a `PUT .../progress`. Raises CallRefused."""
     check_fields(body, {"finalizing_stage"})
-    stage = text_in(body, "finalizing_stage")
+    stage = read_text_field(body, "finalizing_stage")
     if stage not in FINALIZING_STAGES:
-        raise bad_request(f"finalizing_stage in body should be one of [{' '.join(FINALIZING_STAGES)}]")
+        raise make_bad_request(f"finalizing_stage in body should be one of [{' '.join(FINALIZING_STAGES)}]")
     return stage
 
 
 def parse_operator(body: Mapping[str, object]) -> Operator:
     """Return the operator in the body of a `PUT .../monitored-operators`. Raises CallRefused."""
     check_fields(body, {"name", "version", "status", "status_info"})
-    name, status = text_in(body, "name"), text_in(body, "status")
+    name, status = read_text_field(body, "name"), read_text_field(body, "status")
     if not name:
-        raise bad_request("name in body is required")
+        raise make_bad_request("name in body is required")
     if status and status not in OPERATOR_STATES:
-        raise bad_request(f"status in body should be one of [{' '.join(OPERATOR_STATES)}]")
+        raise make_bad_request(f"status in body should be one of [{' '.join(OPERATOR_STATES)}]")
     return Operator(
         name=_without_nul(name)[:_LONGEST_NAME],
         status=status or "progressing",
-        version=_without_nul(text_in(body, "version"))[:_LONGEST_NAME],
-        info=_without_nul(text_in(body, "status_info"))[:_LONGEST_INFO],
+        version=_without_nul(read_text_field(body, "version"))[:_LONGEST_NAME],
+        info=_without_nul(read_text_field(body, "status_info"))[:_LONGEST_INFO],
     )
 
 
@@ -64,8 +64,8 @@ def parse_completion(body: Mapping[str, object]) -> tuple[bool, str]:
     check_fields(body, {"is_success", "error_info", "data"})
     is_success = body.get("is_success")
     if not isinstance(is_success, bool):
-        raise bad_request("is_success in body is required, true or false")
-    return is_success, _without_nul(text_in(body, "error_info"))[:_LONGEST_INFO]
+        raise make_bad_request("is_success in body is required, true or false")
+    return is_success, _without_nul(read_text_field(body, "error_info"))[:_LONGEST_INFO]
 
 
 def _without_nul(text: str) -> str:

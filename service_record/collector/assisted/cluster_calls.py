@@ -21,7 +21,7 @@ from service_record.collector.api.answering import (
 from service_record.collector.api.operation import ADMINISTRATORS, HOSTS, READERS, Short, operation
 from service_record.collector.api.serving import caller
 from service_record.collector.assisted import cluster_rows
-from service_record.collector.assisted.assisted_calls import id_in_path, object_in
+from service_record.collector.assisted.assisted_calls import read_object, read_path_id
 from service_record.collector.assisted.assisted_reports import (
     parse_completion,
     parse_finalizing_stage,
@@ -103,8 +103,8 @@ async def put_logs_progress(request: Request) -> NoContent:
 
 async def _read_body(request: Request) -> dict[str, Any]:
     """Check the cluster id in the path and return the JSON body. Raises CallRefused or Refusal."""
-    id_in_path(request, "cluster_id")
-    return await object_in(request)
+    read_path_id(request, "cluster_id")
+    return await read_object(request)
 
 
 async def _report(request: Request, **values: Any) -> str:
@@ -116,7 +116,7 @@ async def _write(
 ) -> str:
     """Store a report and return its cluster's id. Raises CallRefused, Forbidden or Refusal."""
     serving, grant = caller(request)
-    cluster_id = id_in_path(request, "cluster_id")
+    cluster_id = read_path_id(request, "cluster_id")
     now = serving.collector.now()
     await serving.change(lambda connection: write(connection, cluster_id, value, grant, now))
     return cluster_id
@@ -154,7 +154,7 @@ async def list_clusters(request: Request, query: ClustersQuery) -> JsonAnswer[Cl
     """
     serving, grant = caller(request)
     now = serving.collector.now()
-    since = None if query.all else cluster_rows.shown_since(now)
+    since = None if query.all else cluster_rows.find_oldest_shown(now)
     summaries = await serving.ask(
         lambda connection: cluster_rows.list_clusters(
             connection, named=query.cluster, confined_to=grant.confined_to, done_since=since

@@ -10,8 +10,8 @@ from service_record.collector.api.serving import caller
 from service_record.collector.assisted.cluster_calls import find_cluster
 from service_record.collector.assisted.cluster_rows import (
     ClusterDetail,
+    find_oldest_shown,
     list_clusters,
-    shown_since,
 )
 from service_record.collector.process import Collector
 from service_record.collector.web.fleet_page import digest
@@ -21,7 +21,7 @@ from service_record.http.collector_answers import ClusterSummary
 
 
 @dataclass(frozen=True, slots=True)
-class ClustersSeen(LivePage):
+class ClustersPage(LivePage):
     """The content of the list of clusters at one time."""
 
     template = "clusters_live.html"
@@ -52,7 +52,7 @@ class ClustersSeen(LivePage):
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterSeen(LivePage):
+class ClusterPage(LivePage):
     """The content of the page of a cluster at one time."""
 
     template = "cluster_live.html"
@@ -86,7 +86,7 @@ async def get_clusters(request: Request) -> Response:
     """`GET /clusters?all=1`: the clusters, most urgent first."""
     serving, grant = caller(request)
     is_all = request.query_params.get("all") == "1"
-    state = await run_in_threadpool(see_clusters, serving.collector, grant.confined_to, is_all=is_all)
+    state = await run_in_threadpool(make_clusters_page, serving.collector, grant.confined_to, is_all=is_all)
     return reader_page(request, "live.html", seen=state, here="clusters")
 
 
@@ -94,22 +94,22 @@ async def get_cluster(request: Request) -> Response:
     """`GET /clusters/{cluster}`: a cluster, named by its id or name."""
     serving, grant = caller(request)
     named = str(request.path_params["cluster"])
-    state = await run_in_threadpool(see_cluster, serving.collector, named, grant.confined_to)
+    state = await run_in_threadpool(make_cluster_page, serving.collector, named, grant.confined_to)
     return reader_page(request, "live.html", seen=state, here="cluster")
 
 
-def see_clusters(collector: Collector, confined_to: str, *, is_all: bool) -> ClustersSeen:
+def make_clusters_page(collector: Collector, confined_to: str, *, is_all: bool) -> ClustersPage:
     """Read the current clusters, for a reader who may be confined to a group.
 
     Without `is_all`, clusters that were installed more than a day ago are left out.
     """
     now = collector.now()
-    since = None if is_all else shown_since(now)
+    since = None if is_all else find_oldest_shown(now)
     with collector.database.reading() as connection:
         clusters = list_clusters(connection, confined_to=confined_to, done_since=since)
-    return ClustersSeen(clusters, is_all, now)
+    return ClustersPage(clusters, is_all, now)
 
 
-def see_cluster(collector: Collector, named: str, confined_to: str) -> ClusterSeen:
+def make_cluster_page(collector: Collector, named: str, confined_to: str) -> ClusterPage:
     """Read the current state of a cluster. Raises Refusal if this reader may see no such cluster."""
-    return ClusterSeen(find_cluster(collector, named, confined_to), collector.now())
+    return ClusterPage(find_cluster(collector, named, confined_to), collector.now())

@@ -44,7 +44,7 @@ from service_record.collector.assisted.installation_rules import (
 from service_record.collector.domain.access import Forbidden, Grant
 from service_record.collector.domain.silence import Absence
 from service_record.collector.store.absences import read_absences
-from service_record.collector.store.dialects import inserting
+from service_record.collector.store.dialects import insert_into
 from service_record.collector.store.fleet import SHOWN_DONE, is_within
 from service_record.collector.store.host_rows import HostInstallation, read_cluster_installations
 from service_record.collector.store.schema import (
@@ -173,7 +173,7 @@ def list_clusters(
     return rows_as(connection, ClusterSummary, query)
 
 
-def shown_since(now: float) -> float:
+def find_oldest_shown(now: float) -> float:
     """Return the time before which an installed cluster is too old for a list."""
     return now - SHOWN_DONE
 
@@ -206,7 +206,7 @@ def show_cluster(
     )
 
 
-def key_of_logs(connection: Connection, cluster_id: str, kind: str) -> tuple[str, str, int] | None:
+def find_logs(connection: Connection, cluster_id: str, kind: str) -> tuple[str, str, int] | None:
     """Return the object key, the file name and the size in bytes of a cluster's logs of one kind.
 
     Returns None if there are no such logs.
@@ -448,7 +448,7 @@ def _check_and_lock(connection: Connection, cluster_id: str, grant: Grant) -> No
 
 def _create_and_lock(connection: Connection, cluster_id: str) -> bool:
     """Create the row of a cluster if it is missing, and lock it. Return True if it was missing."""
-    new = inserting(connection, clusters).values(id=cluster_id).returning(clusters.c.id)
+    new = insert_into(connection, clusters).values(id=cluster_id).returning(clusters.c.id)
     row = connection.execute(new.on_conflict_do_nothing(index_elements=["id"])).first()
     _lock_row(connection, cluster_id)
     return row is not None

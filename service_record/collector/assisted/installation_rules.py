@@ -29,7 +29,7 @@ from service_record.collector.assisted.host_states import (
     find_percentage,
     list_stages,
 )
-from service_record.collector.domain.silence import Absence, count_from
+from service_record.collector.domain.silence import Absence, find_limit_start
 
 LONGEST_INFO: Final = 2048
 """Maximum number of characters of `progress_info`."""
@@ -170,8 +170,8 @@ class Installation(Mapped):
         """Return a copy with later times, so that a host is not late because the collector was down."""
         checked_in_at = self.checked_in_at
         if checked_in_at is not None:
-            checked_in_at = count_from(checked_in_at, self.silent_after, absences)
-        stage_updated_at = count_from(self.stage_updated_at, self.limit, absences)
+            checked_in_at = find_limit_start(checked_in_at, self.silent_after, absences)
+        stage_updated_at = find_limit_start(self.stage_updated_at, self.limit, absences)
         return replace(self, checked_in_at=checked_in_at, stage_updated_at=stage_updated_at)
 
     def status_at(self, now: float) -> str:
@@ -223,13 +223,13 @@ def apply_progress(host: Installation, body: Mapping[str, object], now: float) -
     Raises CallRefused: 400 if the body is invalid, 409 if the stage is not allowed now.
     """
     check_fields(body, {"current_stage", "progress_info"})
-    stage, info = text_in(body, "current_stage"), text_in(body, "progress_info")
+    stage, info = read_text_field(body, "current_stage"), read_text_field(body, "progress_info")
     if stage and stage not in ALL_STAGES:
-        raise bad_request(f"current_stage in body should be one of [{' '.join(sorted(ALL_STAGES))}]")
+        raise make_bad_request(f"current_stage in body should be one of [{' '.join(sorted(ALL_STAGES))}]")
     if len(info) > LONGEST_INFO:
-        raise bad_request(f"progress_info in body should be at most {LONGEST_INFO} chars long")
+        raise make_bad_request(f"progress_info in body should be at most {LONGEST_INFO} chars long")
     if "\0" in info:
-        raise bad_request("progress_info in body may not have a NUL in it")
+        raise make_bad_request("progress_info in body may not have a NUL in it")
     if stage == host.stage:
         return host if info == host.info else replace(host, info=info, stage_updated_at=now)
     signal = {FAILED_STAGE: Signal.FAILED, DONE: Signal.DONE}.get(stage, Signal.STAGE)
@@ -264,7 +264,7 @@ def parse_logs_state(body: Mapping[str, object]) -> str:
     check_fields(body, {"logs_state"})
     state = body.get("logs_state")
     if not isinstance(state, str) or state not in LOGS_STATES:
-        raise bad_request("logs_state in body should be one of [requested collecting completed timeout]")
+        raise make_bad_request("logs_state in body should be one of [requested collecting completed timeout]")
     return state
 
 
@@ -288,35 +288,37 @@ def parse_event(body: Mapping[str, object]) -> Event:
     """Return the event in the body of a `POST .../events`. Raises CallRefused."""
     for name in ("severity", "message", "event_time"):
         if not body.get(name):
-            raise bad_request(f"{name} in body is required")
-    time = _parse_time(text_in(body, "event_time"))
+            raise make_bad_request(f"{name} in body is required")
+    time = _parse_time(read_text_field(body, "event_time"))
     if time is None:
-        raise bad_request("event_time in body must be of type date-time")
-    severity = text_in(body, "severity")
+        raise make_bad_request("event_time in body must be of type date-time")
+    severity = read_text_field(body, "severity")
     if severity not in _SEVERITIES:
-        raise bad_request(f"severity in body should be one of [{' '.join(_SEVERITIES)}]")
-    if (text_in(body, "category") or _CATEGORIES[0]) not in _CATEGORIES:
-        raise bad_request(f"category in body should be one of [{' '.join(_CATEGORIES)}]")
-    message = text_in(body, "message")
+        raise make_bad_request(f"severity in body should be one of [{' '.join(_SEVERITIES)}]")
+    if (read_text_field(body, "category") or _CATEGORIES[0]) not in _CATEGORIES:
+        raise make_bad_request(f"category in body should be one of [{' '.join(_CATEGORIES)}]")
+    message = read_text_field(body, "message")
     if len(message) > LONGEST_MESSAGE:
-        raise bad_request(f"message in body should be at most {LONGEST_MESSAGE} chars long")
+        raise make_bad_request(f"message in body should be at most {LONGEST_MESSAGE} chars long")
     ids = {name: _parse_id(body, name) for name in ("host_id", "cluster_id")}
     if not any(ids.values()):
-        raise bad_request("host_id or cluster_id in body is required: an event is of a host or of a cluster")
+        raise make_bad_request(
+            "host_id or cluster_id in body is required: an event is of a host or of a cluster"
+        )
     return Event(
         **ids,
         severity=severity,
-        name=text_in(body, "name")[:255].replace("\0", " "),
+        name=read_text_field(body, "name")[:255].replace("\0", " "),
         message=message.replace("\0", " "),
         time=time,
-        csrs_approved=_parse_csrs(text_in(body, "props")),
+        csrs_approved=_parse_csrs(read_text_field(body, "props")),
     )
 
 
 def _parse_id(body: Mapping[str, object], name: str) -> str:
-    text = text_in(body, name)
+    text = read_text_field(body, name)
     if text and not is_id(text):
-        raise bad_request(f"{name} in body must be of type uuid")
+        raise make_bad_request(f"{name} in body must be of type uuid")
     return text.lower()
 
 
@@ -337,20 +339,20 @@ def check_fields(body: Mapping[str, object], allowed: set[str]) -> None:
     """Raise CallRefused if a body has an unknown field."""
     unknown = sorted(set(body) - allowed)
     if unknown:
-        raise bad_request(f'json: unknown field "{unknown[0]}"')
+        raise make_bad_request(f'json: unknown field "{unknown[0]}"')
 
 
-def text_in(body: Mapping[str, object], name: str) -> str:
+def read_text_field(body: Mapping[str, object], name: str) -> str:
     """Return the text of a field, or an empty text without the field. Raises CallRefused for other types."""
     value = body.get(name)
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise bad_request(f"{name} in body must be of type string")
+        raise make_bad_request(f"{name} in body must be of type string")
     return value
 
 
-def bad_request(reason: str) -> CallRefused:
+def make_bad_request(reason: str) -> CallRefused:
     """Return a refusal with the status 400."""
     return CallRefused(HTTPStatus.BAD_REQUEST, reason)
 

@@ -25,7 +25,7 @@ from service_record.collector.assisted.installation_rules import (
 from service_record.collector.domain.access import Forbidden, Grant
 from service_record.collector.domain.steps import LONGEST_LOGS, ReportedStep, StepStatus, make_label
 from service_record.collector.store.administration import begin_build
-from service_record.collector.store.dialects import inserting
+from service_record.collector.store.dialects import insert_into
 from service_record.collector.store.host_rows import HostInstallation, read_installations
 from service_record.collector.store.reporting import Report, record_steps
 from service_record.collector.store.schema import events, hosts, installations
@@ -51,15 +51,15 @@ class HostRef:
     build: int
 
 
-def arrive(connection: Connection, arrival: Arrival) -> HostRef:
+def admit_host(connection: Connection, arrival: Arrival) -> HostRef:
     """Lock or create the host of a report, store the report's time, and have the host judged again soon.
 
     Raises Forbidden if the token may not write for the host.
     """
-    host = lock_or_make_host(connection, arrival)
+    host = lock_or_create_host(connection, arrival)
     times = {
-        "last_seen": _later_time(hosts.c.last_seen, arrival.at),
-        "updated_at": _later_time(hosts.c.updated_at, arrival.at),
+        "last_seen": _keep_later_time(hosts.c.last_seen, arrival.at),
+        "updated_at": _keep_later_time(hosts.c.updated_at, arrival.at),
         "due_at": 0.0,
     }
     connection.execute(
@@ -68,7 +68,7 @@ def arrive(connection: Connection, arrival: Arrival) -> HostRef:
     return host
 
 
-def lock_or_make_host(connection: Connection, arrival: Arrival) -> HostRef:
+def lock_or_create_host(connection: Connection, arrival: Arrival) -> HostRef:
     """Lock a host, or create it. Raises Forbidden if the token may not write for it."""
     host = locked_host(connection, arrival.host)
     if host is None:
@@ -78,7 +78,7 @@ def lock_or_make_host(connection: Connection, arrival: Arrival) -> HostRef:
     return host
 
 
-def _later_time(column: Column[float], at: float) -> ColumnElement[float]:
+def _keep_later_time(column: Column[float], at: float) -> ColumnElement[float]:
     """Return the later of a time and the stored one: the clock may have been set back."""
     return case((column > at, column), else_=at)
 
@@ -104,7 +104,7 @@ def _create_host(connection: Connection, arrival: Arrival) -> HostRef:
     if is_bad or not arrival.grant.may_write(arrival.host, group):
         raise _forbidden(arrival)
     row = {"name": arrival.host, "group": group, "first_seen": arrival.at, "last_seen": arrival.at}
-    new = inserting(connection, hosts)
+    new = insert_into(connection, hosts)
     connection.execute(new.values(row).on_conflict_do_nothing(index_elements=["name"]))
     host = locked_host(connection, arrival.host)
     assert host is not None  # noqa: S101  # just created, here or by another process
@@ -118,20 +118,20 @@ def _forbidden(arrival: Arrival) -> Forbidden:
 _ACTION: Final = "install"
 
 
-class TakenId(Exception):  # noqa: N818  # an answer, not a fault
+class IdInUse(Exception):  # noqa: N818  # an answer, not a fault
     """Another host already has this id."""
 
 
 def put(connection: Connection, host_id: int, mapped: Mapped, now: float) -> Installation:
     """Store the assisted-service's ids of a host. Its stage is kept unless the cluster changes.
 
-    Raises TakenId.
+    Raises IdInUse.
     """
     other = select(installations.c.host_id).where(
         installations.c.id == mapped.id, installations.c.host_id != host_id
     )
     if connection.execute(other).first() is not None:
-        raise TakenId(f"another host has the id {mapped.id} already")
+        raise IdInUse(f"another host has the id {mapped.id} already")
     installed = read_installations(connection, installations.c.host_id == host_id)
     before = installed[0].installation if installed else None
     facts: dict[str, Any] = asdict(mapped)
@@ -150,7 +150,7 @@ def put(connection: Connection, host_id: int, mapped: Mapped, now: float) -> Ins
 
 
 def map_host(connection: Connection, host: str, mapped: Mapped, now: float) -> None:
-    """Store the assisted-service's ids of an existing host, by its name. Raises TakenId."""
+    """Store the assisted-service's ids of an existing host, by its name. Raises IdInUse."""
     ref = locked_host(connection, host)
     if ref is not None:
         put(connection, ref.id, mapped, now)
@@ -169,7 +169,7 @@ def register(connection: Connection, arrival: Arrival, cluster_id: str) -> None:
     before = find(connection, arrival.host)
     if before is not None and before.installation.cluster_id == cluster_id:
         return
-    host = arrive(connection, arrival)
+    host = admit_host(connection, arrival)
     before = find(connection, arrival.host)  # another process may have registered it meanwhile
     if before is not None and before.installation.cluster_id == cluster_id:
         return
@@ -198,7 +198,7 @@ def change(
     if after == before:
         return after
     arrival = Arrival(installation.host, grant, now)
-    _save(connection, arrive(connection, arrival).id, after)
+    _save(connection, admit_host(connection, arrival).id, after)
     has_failed = after.status == HostState.ERROR and before.status != HostState.ERROR
     if has_failed or ((after.stage, after.info) != (before.stage, before.info) and after.stage):
         _report(connection, arrival, after)
@@ -224,7 +224,7 @@ def register_agent(connection: Connection, arrival: Arrival, infra_env_id: str) 
             role="auto-assign",
             status=HostState.DISCOVERING.value,
         )
-        put(connection, arrive(connection, arrival).id, mapped, arrival.at)
+        put(connection, admit_host(connection, arrival).id, mapped, arrival.at)
     return change(
         connection, arrival.host, arrival.grant, arrival.at, lambda host: apply_registration(host, arrival.at)
     )
@@ -235,7 +235,7 @@ def add_event(connection: Connection, event: Event, grant: Grant, now: float) ->
     installation = find(connection, event.host_id)
     if installation is None and not grant.scope:
         raise _unknown(event.host_id, grant)
-    host = arrive(connection, Arrival(installation.host if installation else event.host_id, grant, now))
+    host = admit_host(connection, Arrival(installation.host if installation else event.host_id, grant, now))
     if not insert_event(connection, events, {"host_id": host.id}, event, now):
         return
     if installation is not None:

@@ -26,7 +26,7 @@ _MOST_ROWS: Final = 200
 _MOST_RUNS: Final = 60
 
 
-class ServiceRan(msgspec.Struct, frozen=True):
+class ServiceSpan(msgspec.Struct, frozen=True):
     """The time in which a service ran, in seconds since 1970 by the clock of its host."""
 
     name: str
@@ -47,7 +47,7 @@ class Analysis(msgspec.Struct, frozen=True):
     """The sections about failures, as HTML."""
     rest: str = ""
     """All sections, as HTML."""
-    services: tuple[ServiceRan, ...] = ()
+    services: tuple[ServiceSpan, ...] = ()
     left_out: tuple[str, ...] = ()
     """The parts that could not be read, with the reason."""
 
@@ -78,11 +78,11 @@ def _html(sections: Iterable[Section]) -> str:
     return "".join(draw("parts.html", "section", section=section) for section in sections)
 
 
-def _list_service_runs(history: History) -> Iterator[ServiceRan]:
+def _list_service_runs(history: History) -> Iterator[ServiceSpan]:
     for service in history.services[:_MOST_ROWS]:
         if service.runs:
             runs = (_run(run, service) for run in service.runs[-_MOST_RUNS:])
-            yield ServiceRan(service.name, tuple(run for run in runs if run is not None))
+            yield ServiceSpan(service.name, tuple(run for run in runs if run is not None))
 
 
 def _run(run: Run, service: ServiceHistory) -> tuple[float, float | None, str] | None:

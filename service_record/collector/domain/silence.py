@@ -54,7 +54,7 @@ class SilenceBudget:
 
 
 @dataclass(frozen=True, slots=True)
-class Took:
+class StepDuration:
     """The seconds that a step took in one build of a host."""
 
     seconds: float
@@ -70,7 +70,7 @@ class Absence:
     ended_at: float
 
 
-def count_from(since: float, seconds: float, absences: Sequence[Absence]) -> float:
+def find_limit_start(since: float, seconds: float, absences: Sequence[Absence]) -> float:
     """Return the time from which a limit of `seconds` counts.
 
     That is `since`, or the end of an absence that began before the limit had passed: reports may have been
@@ -89,7 +89,7 @@ class SilenceBudgets:
     default: float = DEFAULT
     given: Mapping[str, float] = field(default_factory=dict)
     """Label -> seconds, as an operator defined them."""
-    took: Mapping[str, tuple[Took, ...]] = field(default_factory=dict)
+    took: Mapping[str, tuple[StepDuration, ...]] = field(default_factory=dict)
     """Label -> durations in the latest earlier builds."""
     absences: Sequence[Absence] = ()
     """Absences of the collector, oldest first."""

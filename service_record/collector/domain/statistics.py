@@ -32,7 +32,7 @@ class Percentiles:
 
 
 @dataclass(frozen=True, slots=True)
-class FailureSeen:
+class FailureCount:
     """A failure and its number of occurrences."""
 
     signature: str
@@ -53,7 +53,7 @@ class StepStatistics:
     """0 to 1."""
     times: Percentiles | None
     """Durations of successful executions; None if no start was reported."""
-    failures: tuple[FailureSeen, ...]
+    failures: tuple[FailureCount, ...]
     """The most frequent first."""
 
 
@@ -73,18 +73,18 @@ class _Sum:
             self.seconds.append(execution.seconds)
 
 
-def statistics(
+def calculate_statistics(
     executions: Iterable[Execution], *, by_group: bool = False, by_release: bool = False
 ) -> tuple[StepStatistics, ...]:
-    """Return the statistics of each step, sorted by number of failures, label, group and release."""
+    """Return the statistics of each step, sorted by failure rate, label, group and release."""
     sums: dict[tuple[str, str | None, str | None], _Sum] = {}
     for execution in executions:
         group = execution.group if by_group else None
         release = execution.release if by_release else None
         sums.setdefault((execution.label, group, release), _Sum()).add(execution)
-    of_steps = (_step_statistics(*key, total) for key, total in sums.items())
+    made = (_make_step_statistics(*key, total) for key, total in sums.items())
     return tuple(
-        sorted(of_steps, key=lambda one: (-one.failure_rate, one.label, one.group or "", one.release or ""))
+        sorted(made, key=lambda step: (-step.failure_rate, step.label, step.group or "", step.release or ""))
     )
 
 
@@ -93,7 +93,7 @@ def percentile(ordered: Sequence[float], per_cent: float) -> float:
     return ordered[max(0, math.ceil(len(ordered) * per_cent / 100) - 1)]
 
 
-def _step_statistics(label: str, group: str | None, release: str | None, total: _Sum) -> StepStatistics:
+def _make_step_statistics(label: str, group: str | None, release: str | None, total: _Sum) -> StepStatistics:
     ordered = sorted(total.seconds)
     ranked = sorted(total.signatures.items(), key=lambda one: (-one[1], one[0]))
     return StepStatistics(
@@ -104,5 +104,5 @@ def _step_statistics(label: str, group: str | None, release: str | None, total: 
         failed=total.failed,
         failure_rate=total.failed / total.count,
         times=Percentiles(*(percentile(ordered, each) for each in (50, 95, 99))) if ordered else None,
-        failures=tuple(FailureSeen(signature, count) for signature, count in ranked[:_TOP]),
+        failures=tuple(FailureCount(signature, count) for signature, count in ranked[:_TOP]),
     )

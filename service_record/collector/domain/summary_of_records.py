@@ -26,7 +26,7 @@ _MAX_TEXT_CHARS: Final = 2_000
 _MAX_NAME_CHARS: Final = 255
 
 
-class ServiceSeen(msgspec.Struct, frozen=True):
+class ServiceSummary(msgspec.Struct, frozen=True):
     """The summary of one service's record."""
 
     service: str
@@ -39,10 +39,10 @@ class ServiceSeen(msgspec.Struct, frozen=True):
     """The stage in which it is now, failed, or was interrupted; empty outside of stages."""
 
 
-class RecordsLook(msgspec.Struct, frozen=True, omit_defaults=True):
+class RecordsSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     """The summary of a host's records, as the database stores it."""
 
-    services: tuple[ServiceSeen, ...] = ()
+    services: tuple[ServiceSummary, ...] = ()
     verdict: str = ""
     """A value of `diagnosis.Verdict`; empty if there is nothing to judge."""
     reason: str = ""
@@ -135,10 +135,10 @@ def judge_records(
     return JudgedRecords(history, moment, judgement.diagnosis, counts, reasons, hardware)
 
 
-def summarise(judged: JudgedRecords) -> RecordsLook:
+def summarise(judged: JudgedRecords) -> RecordsSummary:
     """Return the summary of judged records, with texts cut to the limits above."""
     diagnosis = judged.diagnosis
-    return RecordsLook(
+    return RecordsSummary(
         services=tuple(_service_fields(service, judged.entries) for service in judged.history.services),
         boots=judged.history.boots[-_MAX_BOOTS:],
         hardware=judged.hardware,
@@ -188,9 +188,9 @@ def _count_entries(service: str, record: Iterable[Piece], counts: dict[str, int]
         yield piece
 
 
-def _service_fields(service: ServiceHistory, counts: Mapping[str, int]) -> ServiceSeen:
+def _service_fields(service: ServiceHistory, counts: Mapping[str, int]) -> ServiceSummary:
     latest = service.attempts[-1] if service.runs else None
-    return ServiceSeen(
+    return ServiceSummary(
         service=service.name[:_MAX_NAME_CHARS],
         entries=counts[service.name],
         malformed=service.damaged_pieces,

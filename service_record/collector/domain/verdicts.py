@@ -17,7 +17,7 @@ from service_record.collector.domain.silence import (
     SilenceBasis,
     SilenceBudget,
     SilenceBudgets,
-    count_from,
+    find_limit_start,
 )
 from service_record.collector.domain.steps import StepStatus
 from service_record.diagnosis.budget import DEFAULT_SECONDS
@@ -65,7 +65,7 @@ class RecordsVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InstallationSeen:
+class InstallationFacts:
     """The installation of a host in the terms of the assisted-service."""
 
     stage: str
@@ -85,7 +85,7 @@ class HostFacts:
     group: str = ""
     release: str = ""
     progress: Progress | None = None
-    installation: InstallationSeen | None = None
+    installation: InstallationFacts | None = None
     records: RecordsVerdict | None = None
 
 
@@ -257,9 +257,9 @@ def _waiting(facts: HostFacts, budgets: SilenceBudgets, now: float) -> HostVerdi
     """
     what, since, budget = _latest(facts, budgets)
     progress = facts.progress
-    late_at = count_from(since, budget.seconds, budgets.absences) + budget.seconds
+    late_at = find_limit_start(since, budget.seconds, budgets.absences) + budget.seconds
     silence = max(2 * budget.seconds, SILENT)
-    silent_at = count_from(since, silence, budgets.absences) + silence
+    silent_at = find_limit_start(since, silence, budgets.absences) + silence
     if now < late_at:
         began_at = progress.started_at if progress else since
         reason = f"The next report is due within {duration(budget.seconds)} ({budget}) after {what}."
@@ -309,7 +309,7 @@ def _joined(what: str, why: str) -> str:
     return f"{what}: {why.strip()}".rstrip(".: ")
 
 
-def _installation(facts: HostFacts) -> InstallationSeen | None:
+def _installation(facts: HostFacts) -> InstallationFacts | None:
     """Return the installation if it belongs to the current build, not to an earlier one."""
     installation = facts.installation
     return None if installation is None or installation.updated_at < _began(facts) else installation
@@ -326,5 +326,5 @@ def _began(facts: HostFacts) -> float:
     return facts.progress.started_at if facts.progress else 0.0
 
 
-def _is_installed(installation: InstallationSeen) -> bool:
+def _is_installed(installation: InstallationFacts) -> bool:
     return installation.stage == "Done" or installation.status in {"installed", "added-to-existing-cluster"}

@@ -10,8 +10,8 @@ from typing import Final
 from sqlalchemy import Connection
 
 from service_record.collector.domain.build_days import DAY, DEFAULT_DAYS, BuildSeries, build_series
-from service_record.collector.domain.silence import SilenceBudgets, Took
-from service_record.collector.domain.statistics import StepStatistics, statistics
+from service_record.collector.domain.silence import SilenceBudgets, StepDuration
+from service_record.collector.domain.statistics import StepStatistics, calculate_statistics
 from service_record.collector.store.database import Database
 from service_record.collector.store.earlier_builds import read_durations, read_ended_builds, read_executions
 from service_record.collector.store.fleet import Filters, count_by_verdict
@@ -46,7 +46,7 @@ class LearnedBaselines:
         self._database = database
         self._default = default
         self._given = budgets
-        self._took: dict[str, tuple[float, tuple[Took, ...]]] = {}
+        self._took: dict[str, tuple[float, tuple[StepDuration, ...]]] = {}
         self._answers: OrderedDict[_Question, tuple[float, Statistics]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -101,7 +101,7 @@ class LearnedBaselines:
         with self._database.reading() as connection:
             executions = read_executions(connection, groups, releases)
             builds = read_ended_builds(connection, groups, releases, now - days * DAY)
-        steps = statistics(executions, by_group="group" in by, by_release="release" in by)
+        steps = calculate_statistics(executions, by_group="group" in by, by_release="release" in by)
         answer = Statistics(steps, len(executions), build_series(builds, by, days, now))
         ended = time.monotonic()
         return ended + _RESTS * (ended - began), answer

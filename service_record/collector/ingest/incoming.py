@@ -17,16 +17,16 @@ _OLD: Final = 24 * 3600.0
 """Older files are from a process that was killed."""
 
 
-class TooMany(Exception):  # noqa: N818  # an answer, not a fault
+class TooManyUploads(Exception):  # noqa: N818  # an answer, not a fault
     """Too many uploads are running."""
 
 
-class TooLong(Exception):  # noqa: N818  # an answer, not a fault
+class UploadTooLong(Exception):  # noqa: N818  # an answer, not a fault
     """An uploaded file exceeds its limit."""
 
 
 @dataclass(slots=True)
-class Arriving:
+class IncomingFile:
     """A file that is being uploaded, with its size and digest so far."""
 
     path: Path
@@ -36,10 +36,10 @@ class Arriving:
     digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)
 
     def write(self, data: bytes) -> None:
-        """Append data. Raises TooLong or OSError."""
+        """Append data. Raises UploadTooLong or OSError."""
         self.size += len(data)
         if self.size > self.most:
-            raise TooLong(f"longer than {self.most} bytes")
+            raise UploadTooLong(f"longer than {self.most} bytes")
         self.digest.update(data)
         self.stream.write(data)
 
@@ -48,7 +48,7 @@ class Arriving:
         return self.digest.hexdigest()
 
 
-class Incoming:
+class UploadFolder:
     """The folder of temporary files. Thread-safe."""
 
     def __init__(self, data: Path) -> None:
@@ -60,13 +60,13 @@ class Incoming:
                 path.unlink(missing_ok=True)
 
     @contextmanager
-    def file(self, most: int) -> Iterator[Arriving]:
-        """Yield a temporary file, which is deleted after the block. Raises TooMany or OSError."""
+    def file(self, most: int) -> Iterator[IncomingFile]:
+        """Yield a temporary file, which is deleted after the block. Raises TooManyUploads or OSError."""
         if not self._room.acquire(blocking=False):
-            raise TooMany("too many bundles come in at once")
+            raise TooManyUploads("too many bundles come in at once")
         try:
             with self.scratch("upload-") as path, path.open("wb") as stream:
-                yield Arriving(path, most, stream)
+                yield IncomingFile(path, most, stream)
         finally:
             self._room.release()
 

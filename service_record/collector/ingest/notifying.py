@@ -66,7 +66,7 @@ class NewsSender(Protocol):
         """Close the connections."""
 
 
-def wait_after(tries: int, chance: float, requested: float = 0.0) -> float | None:
+def find_retry_delay(tries: int, chance: float, requested: float = 0.0) -> float | None:
     """Return the seconds until the next attempt, or None to give up.
 
     `chance` is from 0 to 1; `requested` are the seconds that the receiver asks for.
@@ -149,7 +149,7 @@ class Notifier(Background):
 
     def _deliver(self, delivery: Delivery) -> None:
         if self._is_closed.is_set():
-            self._put_off(delivery, self._now())
+            self._postpone(delivery, self._now())
             return
         try:
             result = _call_with_timeout(self._send_seconds, lambda: self.sender.send(delivery))
@@ -160,7 +160,7 @@ class Notifier(Background):
         if result.is_taken:
             self._mark_delivered(delivery, now)
             return
-        wait = None if result.is_final else wait_after(tries, random.random(), result.pause)  # noqa: S311
+        wait = None if result.is_final else find_retry_delay(tries, random.random(), result.pause)  # noqa: S311
         log().warning(
             "news were not taken" if wait is not None else "news are given up",
             destination=self.name,
@@ -169,9 +169,9 @@ class Notifier(Background):
             status=result.status,
             tries=tries,
         )
-        self._put_off(delivery, None if wait is None else now + wait)
+        self._postpone(delivery, None if wait is None else now + wait)
 
-    def _put_off(self, delivery: Delivery, next_at: float | None) -> None:
+    def _postpone(self, delivery: Delivery, next_at: float | None) -> None:
         self._writer.change(
             lambda connection: notices.postpone(connection, self.name, delivery.ids, next_at)
         ).result()

@@ -26,7 +26,7 @@ from service_record.collector.domain.summary_of_records import (
     MOST_SERVICES,
     BesideRecords,
     JudgedRecords,
-    RecordsLook,
+    RecordsSummary,
     judge_records,
     summarise,
 )
@@ -89,17 +89,17 @@ LIMITS: Final = Limits(
 _PACKED_ONLY: Final = "not an archive: it has no named records"
 
 
-class BundleSeen(msgspec.Struct, frozen=True):
+class BundleContent(msgspec.Struct, frozen=True):
     """The result of reading a bundle."""
 
-    look: RecordsLook
+    look: RecordsSummary
     analysis: Analysis
 
     @classmethod
     def not_read(cls, reason: str) -> Self:
         """Return the message for a bundle that could not be read."""
         left_out = (f"not read: {reason}",)
-        return cls(RecordsLook(left_out=left_out), Analysis(left_out=left_out))
+        return cls(RecordsSummary(left_out=left_out), Analysis(left_out=left_out))
 
 
 def read_bundle(
@@ -109,7 +109,7 @@ def read_bundle(
     silence: float | None = None,
     allowed: Allowed | None = None,
     is_stopped: threading.Event | None = None,
-) -> BundleSeen:
+) -> BundleContent:
     """Return the content of a bundle, or the reason why it was not read. Raises OSError or ReadingStopped.
 
     `source` is the bundle's name. Records are judged `silence` seconds after their latest entry.
@@ -117,9 +117,9 @@ def read_bundle(
     silence_and_source = ("" if silence is None else str(silence), source)
     try:
         output = _read_confined(bundle, allowed or Allowed(), is_stopped, silence_and_source)
-        return msgspec.json.decode(output, type=BundleSeen)
+        return msgspec.json.decode(output, type=BundleContent)
     except ProgramError as reason:
-        return BundleSeen.not_read(str(reason))
+        return BundleContent.not_read(str(reason))
 
 
 def _other_files(stream: BufferedReader) -> HostFiles:
@@ -129,15 +129,15 @@ def _other_files(stream: BufferedReader) -> HostFiles:
         yield content.path, content.read
 
 
-def _mask_secrets(summary: BundleSeen) -> BundleSeen:
+def _mask_secrets(summary: BundleContent) -> BundleContent:
     """Return a copy with masked secrets. Bundles of other programs may contain some."""
     rules = Rules()
     try:
         look = _mask_fields(summary.look, ("reason", "why", "hardware"), outgoing_text, rules)
         parts = ("verdict", "lead", "cause", "rest")
-        return BundleSeen(look, _mask_fields(summary.analysis, parts, outgoing_page, rules))
+        return BundleContent(look, _mask_fields(summary.analysis, parts, outgoing_page, rules))
     except LeakError:
-        return BundleSeen.not_read("withheld: a secret in the result could not be masked")
+        return BundleContent.not_read("withheld: a secret in the result could not be masked")
 
 
 def _mask_fields(
@@ -195,9 +195,9 @@ def _main(memory: int, silence: str, source: str) -> None:
     try:
         with os.fdopen(sys.stdin.fileno(), "rb", closefd=False) as stream:
             judged = judge_stream(stream, float(silence) if silence else None)
-        result = _mask_secrets(BundleSeen(summarise(judged), analyse(judged, source, datetime.now(UTC))))
+        result = _mask_secrets(BundleContent(summarise(judged), analyse(judged, source, datetime.now(UTC))))
     except MemoryError:
-        result = BundleSeen.not_read(f"it takes more than {memory // _MIB} MiB of memory")
+        result = BundleContent.not_read(f"it takes more than {memory // _MIB} MiB of memory")
     sys.stdout.buffer.write(msgspec.json.encode(result))
 
 

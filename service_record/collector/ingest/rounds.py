@@ -15,12 +15,12 @@ from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from service_record.collector.domain.silence import count_from
+from service_record.collector.domain.silence import find_limit_start
 from service_record.collector.domain.summary_of_records import judge_records, summarise
 from service_record.collector.domain.verdicts import LOOP
 from service_record.collector.ingest.baselines import LearnedBaselines
-from service_record.collector.ingest.incoming import Incoming
-from service_record.collector.ingest.opening_bundles import BundleSeen, ReadingStopped, read_bundle
+from service_record.collector.ingest.incoming import UploadFolder
+from service_record.collector.ingest.opening_bundles import BundleContent, ReadingStopped, read_bundle
 from service_record.collector.logs import describe_fault, log
 from service_record.collector.store import absences, bundle_rows, judging, record_rows
 from service_record.collector.store.bundle_rows import StoredBundle
@@ -132,7 +132,7 @@ class Indexer(Background):
         database: Database,
         writer: DatabaseWriter,
         objects: Objects,
-        incoming: Incoming,
+        incoming: UploadFolder,
         now: Callable[[], float] = time.time,
     ) -> None:
         super().__init__("indexer", "bundles are looked into later")
@@ -185,13 +185,13 @@ class Indexer(Background):
                 lambda connection: bundle_rows.claim_until(connection, [bundle.id], until)
             ).result()
 
-    def _read(self, bundle: StoredBundle) -> BundleSeen:
+    def _read(self, bundle: StoredBundle) -> BundleContent:
         with self._incoming.scratch() as path:
             try:
                 with path.open("wb") as stream:
                     stream.writelines(self._objects.read(bundle.key))
             except NoSuchObject:
-                return BundleSeen.not_read("its object is gone")
+                return BundleContent.not_read("its object is gone")
             return read_bundle(path, bundle.name, is_stopped=self._is_closed)
 
 
@@ -229,7 +229,7 @@ class Judge(Background):
         self._watched: dict[int, _Watched] = {}
         self._is_restored = False
 
-    def tell(self, host_id: int) -> None:
+    def add(self, host_id: int) -> None:
         """Judge this host soon: it has new records."""
         now = time.monotonic()
         with self._lock:
@@ -256,15 +256,15 @@ class Judge(Background):
     def _restore_watched(self) -> None:
         """Schedule the hosts with recent records whose services were running when last judged."""
         with self._database.reading() as connection:
-            host_ids = record_rows.heard_since(connection, self._now() - _FORGET_SECONDS)
+            host_ids = record_rows.list_hosts_with_running_services(connection, self._now() - _FORGET_SECONDS)
         for host in host_ids:
-            self.tell(host)
+            self.add(host)
 
     def _judge(self, host_id: int) -> None:
         if self._is_closed.is_set():
             return
         with self._lock:
-            # Records that arrive from now on may be missed; `tell` sets another time for them.
+            # Records that arrive from now on may be missed; `add` sets another time for them.
             self._watched[host_id].due = math.inf
         try:
             verdict = self._judge_records(host_id)
@@ -287,18 +287,20 @@ class Judge(Background):
     def _judge_records(self, host_id: int) -> str:
         """Judge the records of a host and store the result. Return the verdict, or '' without records."""
         with self._database.reading() as connection:
-            files = record_rows.read_held_files(connection, host_id)
+            files = record_rows.read_stored_files(connection, host_id)
             texts = record_rows.read_ends(connection, host_id, _MAX_HOST_BYTES, _MAX_SERVICE_BYTES)
             away = absences.read_absences(connection, self._now())
         heard_at = max((file.received_at for file in files), default=0.0)
         if not texts or heard_at < self._now() - _FORGET_SECONDS:
             return ""
-        counted = count_from(heard_at, DEFAULT_SECONDS, away)
+        counted = find_limit_start(heard_at, DEFAULT_SECONDS, away)
         silence = max(0.0, self._now() - counted)
         records = ((service, read_entries(BytesIO(text))) for service, text in texts)
-        look = summarise(judge_records(records, silence=silence))
-        self._writer.change(lambda connection: bundle_rows.tell(connection, host_id, look, heard_at)).result()
-        return look.verdict
+        summary = summarise(judge_records(records, silence=silence))
+        self._writer.change(
+            lambda connection: bundle_rows.store_verdict(connection, host_id, summary, heard_at)
+        ).result()
+        return summary.verdict
 
 
 _MAX_HOSTS: Final = 200
@@ -344,7 +346,7 @@ class Sweeper(Background):
         self._beat_at: float | None = None
         """The `_uptime` of the latest beat."""
 
-    def tell(self, host_id: int) -> None:
+    def add(self, host_id: int) -> None:
         """Judge this host soon: this process received a report of it."""
         with self._lock:
             self._reported.add(host_id)
@@ -384,7 +386,7 @@ class Sweeper(Background):
         if without_beat is not None and without_beat < absences.BEAT_SECONDS:
             return
         absence = self._writer.change(
-            lambda connection: absences.note_beat(connection, self._now(), without_beat)
+            lambda connection: absences.store_beat(connection, self._now(), without_beat)
         ).result()
         self._beat_at = uptime
         if absence is not None:
@@ -408,7 +410,7 @@ class Sweeper(Background):
         self.beat()
         now, ours = self._now(), self._take_hosts()
         with self._database.reading() as connection:
-            due = judging.labels_due(connection, now, _MAX_HOSTS, ours)
+            due = judging.list_due_labels(connection, now, _MAX_HOSTS, ours)
             away = absences.read_absences(connection, now) if due else ()
         labels = frozenset(due)
         budgets = replace(self._baselines.budgets(labels), absences=away)

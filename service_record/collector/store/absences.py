@@ -5,7 +5,7 @@ from typing import Final
 from sqlalchemy import Connection, func, insert, select, update
 
 from service_record.collector.domain.silence import Absence
-from service_record.collector.store.dialects import inserting
+from service_record.collector.store.dialects import insert_into
 from service_record.collector.store.schema import absences, counters
 
 BEAT_SECONDS: Final = 2.0
@@ -21,14 +21,14 @@ _READ_DAYS: Final = 8
 _MOST_READ: Final = 100
 
 
-def note_beat(connection: Connection, now: float, without_beat: float | None) -> Absence | None:
+def store_beat(connection: Connection, now: float, without_beat: float | None) -> Absence | None:
     """Store a beat. Return the absence that has just ended, or None.
 
     `without_beat`: seconds since the last beat of this process by a monotonic clock, or None at the start of
     the process. With it, a change of the time of day does not count as an absence.
     """
     milliseconds = round(now * 1000)
-    first = inserting(connection, counters).values(name=_BEAT, latest=milliseconds)
+    first = insert_into(connection, counters).values(name=_BEAT, latest=milliseconds)
     connection.execute(first.on_conflict_do_nothing(index_elements=["name"]))
     of_beat = counters.c.name == _BEAT
     latest = (

@@ -13,7 +13,7 @@ from service_record.collector.assisted.cluster_rows import refresh
 from service_record.collector.domain.access import Forbidden, Grant, TokenKind, parse_token
 from service_record.collector.domain.progress import Progress
 from service_record.collector.store import tokens
-from service_record.collector.store.dialects import inserting, write_rows
+from service_record.collector.store.dialects import insert_into, write_rows
 from service_record.collector.store.judging import UPDATE_VERDICTS, final_verdicts
 from service_record.collector.store.reporting import build_row
 from service_record.collector.store.schema import audit, builds, hosts, installations
@@ -23,7 +23,7 @@ _LONGEST: Final = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Noted:
+class AuditEntry:
     """An entry of the audit log. `at` is in seconds since 1970."""
 
     id: int
@@ -38,12 +38,12 @@ def note(connection: Connection, actor: str, action: str, subject: str, at: floa
     connection.execute(insert(audit).values(at=at, actor=actor[:_LONGEST], action=action, subject=subject))
 
 
-def list_audit(connection: Connection, limit: int, before: int | None = None) -> tuple[Noted, ...]:
+def list_audit(connection: Connection, limit: int, before: int | None = None) -> tuple[AuditEntry, ...]:
     """Return entries of the audit log, latest first. With `before`, only entries with smaller ids."""
-    query = select_columns(Noted, audit).order_by(audit.c.id.desc()).limit(limit)
+    query = select_columns(AuditEntry, audit).order_by(audit.c.id.desc()).limit(limit)
     if before is not None:
         query = query.where(audit.c.id < before)
-    return rows_as(connection, Noted, query)
+    return rows_as(connection, AuditEntry, query)
 
 
 class Used(Exception):  # noqa: N818  # an answer (401), not a fault
@@ -92,7 +92,7 @@ def enrol(connection: Connection, grant: Grant, host: str, asked_group: str, now
 
 def put_host(connection: Connection, name: str, fields: dict[str, str], now: float) -> bool:
     """Create a host, or change its group, release or hardware. Return True if it was created."""
-    insert_new = inserting(connection, hosts)
+    insert_new = insert_into(connection, hosts)
     row = connection.execute(
         insert_new.on_conflict_do_nothing(index_elements=["name"]).returning(hosts.c.id),
         {"name": name, "first_seen": now, "last_seen": now, "due_at": 0.0, **fields},

@@ -11,13 +11,13 @@ import msgspec
 from sqlalchemy import Connection, delete, func, insert, or_, select, update
 
 from service_record.collector.assisted.cluster_rows import NewObject
-from service_record.collector.assisted.installations import Arrival, arrive, read_group
+from service_record.collector.assisted.installations import Arrival, admit_host, read_group
 from service_record.collector.domain.records_page import Analysis
 from service_record.collector.domain.steps import readable
-from service_record.collector.domain.summary_of_records import RecordsLook
+from service_record.collector.domain.summary_of_records import RecordsSummary
 from service_record.collector.domain.verdicts import RecordsVerdict
 from service_record.collector.store import record_rows
-from service_record.collector.store.dialects import inserting
+from service_record.collector.store.dialects import insert_into
 from service_record.collector.store.schema import analyses, bundle_services, bundles, hosts, installations
 from service_record.collector.store.selecting import rows_as, select_columns
 from service_record.http.collector_answers import ShownBundle
@@ -60,7 +60,7 @@ MOST_BUNDLE_BYTES: Final = 1 << 30
 
 def add(connection: Connection, arrival: Arrival, new: NewObject) -> BundleAdded:
     """Add a bundle. Raises Forbidden."""
-    host = arrive(connection, arrival)
+    host = admit_host(connection, arrival)
     same = (bundles.c.host_id == host.id) & (bundles.c.kind == new.kind)
     if new.kind == TEMPLATE:  # each build has its own templates, identified by name
         same &= (bundles.c.build == host.build) & (bundles.c.name == new.name)
@@ -164,7 +164,7 @@ def latest_with_records(connection: Connection, host: str) -> int | None:
     return connection.execute(query).scalar_one_or_none()
 
 
-def save(connection: Connection, bundle_id: int, look: RecordsLook, analysis: Analysis) -> None:
+def save(connection: Connection, bundle_id: int, summary: RecordsSummary, analysis: Analysis) -> None:
     """Store the analysis of a bundle. If its records are the host's latest, they set the records' verdict."""
     row = connection.execute(
         select(bundles.c.host_id, bundles.c.received_at).where(bundles.c.id == bundle_id)
@@ -172,7 +172,7 @@ def save(connection: Connection, bundle_id: int, look: RecordsLook, analysis: An
     if row is None:
         return  # removed meanwhile
     connection.execute(delete(bundle_services).where(bundle_services.c.bundle_id == bundle_id))
-    services = {service.service: service for service in look.services}
+    services = {service.service: service for service in summary.services}
     if services:
         connection.execute(
             insert(bundle_services),
@@ -181,14 +181,14 @@ def save(connection: Connection, bundle_id: int, look: RecordsLook, analysis: An
     values = {
         "is_indexed": True,
         "claimed_until": None,
-        "verdict": look.verdict,
-        "reason": look.reason,
-        "boots": "\n".join(look.boots),
-        "left_out": "\n".join(look.left_out),
+        "verdict": summary.verdict,
+        "reason": summary.reason,
+        "boots": "\n".join(summary.boots),
+        "left_out": "\n".join(summary.left_out),
     }
     connection.execute(update(bundles).where(bundles.c.id == bundle_id).values(values))
-    tell(connection, row.host_id, look, row.received_at)
-    if hardware := readable(look.hardware):
+    store_verdict(connection, row.host_id, summary, row.received_at)
+    if hardware := readable(summary.hardware):
         connection.execute(
             update(hosts)
             .where(hosts.c.id == row.host_id, hosts.c.hardware != hardware)
@@ -204,7 +204,7 @@ def _save_analysis(connection: Connection, host_id: int, bundle_id: int, analysi
     of_host = analyses.c.host_id == host_id
     earlier = update(analyses).where(of_host, analyses.c.bundle_id <= bundle_id)
     if not connection.execute(earlier.values(values)).rowcount:
-        new = inserting(connection, analyses).on_conflict_do_nothing(index_elements=["host_id"])
+        new = insert_into(connection, analyses).on_conflict_do_nothing(index_elements=["host_id"])
         connection.execute(new, {"host_id": host_id, **values})
 
 
@@ -216,19 +216,21 @@ def read_analysis(connection: Connection, bundle_id: int) -> Analysis | None:
     return None if data is None else msgspec.json.decode(zlib.decompress(data), type=Analysis)
 
 
-def tell(connection: Connection, host_id: int, look: RecordsLook, at: float) -> None:
+def store_verdict(connection: Connection, host_id: int, summary: RecordsSummary, at: float) -> None:
     """Store the verdict of records for their host, unless later records set one.
 
     A bundle without records and without signs of a failure changes nothing.
     """
-    if not look.verdict or (look.verdict == _UNKNOWN and not look.services):
+    if not summary.verdict or (summary.verdict == _UNKNOWN and not summary.services):
         return
     before: bytes | None = connection.execute(
         select(hosts.c.records_verdict).where(hosts.c.id == host_id).with_for_update()
     ).scalar_one_or_none()
     if before and msgspec.json.decode(before, type=RecordsVerdict).at > at:
         return
-    verdict = RecordsVerdict(look.verdict, look.why or look.reason, look.service, look.stage, at)
+    verdict = RecordsVerdict(
+        summary.verdict, summary.why or summary.reason, summary.service, summary.stage, at
+    )
     values: dict[str, Any] = {"records_verdict": msgspec.json.encode(verdict), "due_at": 0.0}
     connection.execute(
         update(hosts).where(hosts.c.id == host_id).values(**values, revision=hosts.c.revision + 1)
@@ -274,7 +276,7 @@ def write_records(connection: Connection, source: RecordsSource, stream: BinaryI
 
 def _live(connection: Connection, host: str) -> RecordsSource | None:
     host_id = record_rows.read_host_id(connection, host)
-    files = () if host_id is None else record_rows.read_held_files(connection, host_id)
+    files = () if host_id is None else record_rows.read_stored_files(connection, host_id)
     if not files or host_id is None:
         return None
     at = max(one.received_at for one in files)

@@ -72,7 +72,7 @@ def _sql_state(error: BaseException) -> str | None:
     return None
 
 
-def inserting(connection: Connection, table: Table) -> Any:
+def insert_into(connection: Connection, table: Table) -> Any:
     """Return an INSERT in the dialect of a connection; both have ON CONFLICT."""
     return (sqlite if is_sqlite(connection) else postgresql).insert(table)
 
@@ -234,7 +234,7 @@ _NEXT: Final = select(step_numbers.next_value().label("number")).select_from(
 )
 
 
-def ask_with_numbers(
+def query_with_numbers(
     connection: Connection, locking: Question, count: int, *others: Question
 ) -> tuple[Any, ...]:
     """Ask a query that locks hosts, and others after it.

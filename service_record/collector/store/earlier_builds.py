@@ -10,7 +10,7 @@ from sqlalchemy import Connection, func, select
 
 from service_record.collector.domain.access import is_within
 from service_record.collector.domain.build_days import EndedBuild
-from service_record.collector.domain.silence import Took
+from service_record.collector.domain.silence import StepDuration
 from service_record.collector.domain.statistics import Execution
 from service_record.collector.domain.steps import StepStatus
 from service_record.collector.store.schema import builds, durations, hosts
@@ -23,7 +23,7 @@ _FAILED: Final = StepStatus.FAILED.value
 _GOOD: Final = (StepStatus.DONE.value, StepStatus.REPORTED.value)
 
 
-def read_durations(connection: Connection, label: str) -> tuple[Took, ...]:
+def read_durations(connection: Connection, label: str) -> tuple[StepDuration, ...]:
     """Return the durations of successful executions of a step.
 
     Only the longest of each build is used, so that a loop does not dominate.
@@ -40,11 +40,11 @@ def read_durations(connection: Connection, label: str) -> tuple[Took, ...]:
         .order_by(durations.c.ended_at.desc())
         .limit(LATEST)
     )
-    longest: dict[tuple[int, int], Took] = {}
+    longest: dict[tuple[int, int], StepDuration] = {}
     for host_id, build, seconds, group, release in connection.execute(latest):
         previous = longest.get((host_id, build))
         if previous is None or previous.seconds < seconds:
-            longest[host_id, build] = Took(seconds, group, release)
+            longest[host_id, build] = StepDuration(seconds, group, release)
     return tuple(longest.values())
 
 

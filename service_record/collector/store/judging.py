@@ -13,12 +13,12 @@ from service_record.collector.assisted.cluster_rows import refresh
 from service_record.collector.assisted.host_states import Signal
 from service_record.collector.domain.mutes import has_news
 from service_record.collector.domain.progress import Progress
-from service_record.collector.domain.silence import SilenceBudgets, count_from
+from service_record.collector.domain.silence import SilenceBudgets, find_limit_start
 from service_record.collector.domain.verdicts import (
     FleetVerdict,
     HostFacts,
     HostVerdict,
-    InstallationSeen,
+    InstallationFacts,
     RecordsVerdict,
     judge,
     judge_overtaken,
@@ -44,7 +44,7 @@ def next_due(connection: Connection) -> float | None:
     return at
 
 
-def labels_due(connection: Connection, now: float, most: int, ours: Sequence[int] = ()) -> Sequence[str]:
+def list_due_labels(connection: Connection, now: float, most: int, ours: Sequence[int] = ()) -> Sequence[str]:
     """Return the labels of the latest steps of due hosts: their budgets are needed to judge them.
 
     `ours` are hosts that just reported to this process. Other processes do not judge them yet.
@@ -157,7 +157,7 @@ _PROGRESS: Final = msgspec.json.Decoder(Progress)
 
 def _host_facts(row: Any, budgets: SilenceBudgets, now: float) -> HostFacts:
     return HostFacts(
-        heard_at=_heard_at(row),
+        heard_at=_last_contact(row),
         group=row.group,
         release=row.release,
         progress=_PROGRESS.decode(row.progress) if row.progress else None,
@@ -166,7 +166,7 @@ def _host_facts(row: Any, budgets: SilenceBudgets, now: float) -> HostFacts:
     )
 
 
-def _heard_at(row: Any) -> float:
+def _last_contact(row: Any) -> float:
     last_seen: float = row.last_seen
     return max(last_seen, row.updated_at or 0.0)
 
@@ -176,17 +176,17 @@ def _records(row: Any) -> RecordsVerdict | None:
     return msgspec.json.decode(blob, type=RecordsVerdict) if blob else None
 
 
-def _installation(row: Any, budgets: SilenceBudgets, now: float) -> InstallationSeen:
+def _installation(row: Any, budgets: SilenceBudgets, now: float) -> InstallationFacts:
     """Return the installation of a host.
 
     A host is not late with its reboot if it sent a record or a step within the time limit.
     """
     columns = _rules(row)
     move = columns.without_absences(budgets.absences).silence_at(now)
-    is_heard = now - count_from(_heard_at(row), columns.limit, budgets.absences) <= columns.limit
+    is_heard = now - find_limit_start(_last_contact(row), columns.limit, budgets.absences) <= columns.limit
     if move is not None and move.signal is Signal.REBOOT_IS_LATE and is_heard:
         move = None
-    return InstallationSeen(
+    return InstallationFacts(
         stage=columns.stage,
         status=columns.status if move is None else move.to.value,
         info=(columns.status_info if move is None else move.info) or columns.info,

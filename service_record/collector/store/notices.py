@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Select, delete, func, insert, select, update
 
 from service_record.collector.domain.destinations import DestinationFilter, Notice
 from service_record.collector.domain.mutes import Mute, MuteKind, MuteScope
-from service_record.collector.store.dialects import inserting
+from service_record.collector.store.dialects import insert_into
 from service_record.collector.store.schema import deliveries, hosts, mutes, notices
 from service_record.diagnosis.failures import signature
 
@@ -61,7 +61,7 @@ def address(connection: Connection, filters: Mapping[str, DestinationFilter], no
         if one.admits(notice)
     ]
     if rows:
-        connection.execute(inserting(connection, deliveries).on_conflict_do_nothing(), rows)
+        connection.execute(insert_into(connection, deliveries).on_conflict_do_nothing(), rows)
     connection.execute(
         update(notices).where(notices.c.id.in_([notice.id for notice in new])).values(is_addressed=True)
     )

@@ -32,10 +32,10 @@ from service_record.collector.store.dialects import (
     ManyRows,
     among,
     ask,
-    ask_with_numbers,
-    inserting,
+    insert_into,
     is_among,
     is_sqlite,
+    query_with_numbers,
     write_rows,
 )
 from service_record.collector.store.judging import UPDATE_VERDICTS, final_verdicts
@@ -357,7 +357,7 @@ def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequen
             build, finished = _apply(earlier, host, report)
             step, now = report.step, report.received_at
             accepted = Accepted(number, build, host.row.id)
-            rows.append(_step_row(accepted, report, identity, _late_notes(host, build)))
+            rows.append(_step_row(accepted, report, identity, _note_late_report(host, build)))
             ends.extend(_duration_row(host.row, build, step.release, finish, now) for finish in finished)
         results.append(accepted)
         seen.add(accepted, report, identity)
@@ -365,7 +365,7 @@ def record_steps(connection: Connection, reports: Sequence[Report], /) -> Sequen
     return results
 
 
-class _SeenReport(msgspec.Struct, frozen=True, gc=False):
+class _StoredReport(msgspec.Struct, frozen=True, gc=False):
     accepted: Accepted
     label: str
     status: str
@@ -381,7 +381,7 @@ class _Seen:
     def __init__(self, rows: Sequence[Any]) -> None:
         self._reports = {
             # Ordered by id: the latest report of an identity wins.
-            (row.host_id, row.identity): _SeenReport(
+            (row.host_id, row.identity): _StoredReport(
                 Accepted(row.id, row.build, row.host_id), row.label, row.status, row.received_at
             )
             for row in rows
@@ -412,7 +412,7 @@ class _Seen:
     def add(self, accepted: Accepted, report: "Report", identity: ReportIdentity) -> None:
         """Add a report, for later reports of the same batch."""
         step = report.step
-        self._reports[accepted.host_id, identity.number] = _SeenReport(
+        self._reports[accepted.host_id, identity.number] = _StoredReport(
             accepted, step.label, step.status.value, report.received_at
         )
 
@@ -438,7 +438,7 @@ def _lock_hosts(
     query, names = _lock_statement(is_on_sqlite), {"names": among(connection, list(firsts))}
     numbers_of_identities = among(connection, [identity.number for identity in identities])
     seen_query = (_seen_statement(is_on_sqlite), {"identities": numbers_of_identities})
-    rows, numbers, seen = ask_with_numbers(connection, (query, names), len(reports), seen_query)
+    rows, numbers, seen = query_with_numbers(connection, (query, names), len(reports), seen_query)
     rows_by_name = {row.name: row for row in rows}
     missing = [report for name, report in firsts.items() if name not in rows_by_name and _may_create(report)]
     if missing:
@@ -447,13 +447,13 @@ def _lock_hosts(
     if missing:
         # Sorted: processes that create the same hosts at the same time would deadlock otherwise.
         new = sorted((_new_host(report) for report in missing), key=lambda row: str(row["name"]))
-        making = inserting(connection, hosts).on_conflict_do_nothing(index_elements=["name"])
+        making = insert_into(connection, hosts).on_conflict_do_nothing(index_elements=["name"])
         new_ids = connection.execute(making.returning(hosts.c.id), new).all()
         # If another process created a host meanwhile, its steps may have higher numbers than those drawn
         # above, and may be the same reports. New numbers keep the steps of each host in order.
         count = len(reports) if len(new_ids) < len(new) else 0
         names = {"names": among(connection, [str(row["name"]) for row in new])}
-        rows, later_numbers, seen = ask_with_numbers(connection, (query, names), count, seen_query)
+        rows, later_numbers, seen = query_with_numbers(connection, (query, names), count, seen_query)
         rows_by_name |= {row.name: row for row in rows}
         numbers = later_numbers or numbers
     by_name = {
@@ -510,7 +510,7 @@ def _begin_build(host: _Host, report: Report, number: int) -> Progress:
     return progress
 
 
-def _late_notes(host: _Host, build: int) -> tuple[str, ...]:
+def _note_late_report(host: _Host, build: int) -> tuple[str, ...]:
     latest = host.progress.number if host.progress else build
     return () if build == latest else (f"it came when build {latest} had begun",)
 

@@ -32,7 +32,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class AnalysisSeen:
+class AnalysisView:
     """The known analysis of a host's records."""
 
     source: RecordsSource | None
@@ -76,25 +76,25 @@ class Analyses:
         self._is_stopped.set()
         self._pool.shutdown(cancel_futures=True)
 
-    def of(self, host: str) -> AnalysisSeen:
+    def of(self, host: str) -> AnalysisView:
         """Return the cached analysis. If it is missing or out of date, start making one."""
         with self._collector.database.reading() as connection:
             source = find_source(connection, host)
             if source is None:
-                return AnalysisSeen(None)
+                return AnalysisView(None)
             if source.bundle_id:  # one process analyses each bundle, and stores the result
                 analysis = read_analysis(connection, source.bundle_id)
-                return AnalysisSeen(source, analysis, is_pending=analysis is None)
+                return AnalysisView(source, analysis, is_pending=analysis is None)
         with self._lock:
             entry = self._known.get(host)
             if entry is not None and entry.mark == source.mark:
                 self._known.move_to_end(host)
-                return AnalysisSeen(source, entry.analysis)
+                return AnalysisView(source, entry.analysis)
             may_rest = entry is not None and entry.is_fresh
             if not may_rest and host not in self._pending and not self._is_stopped.is_set():
                 self._pending.add(host)
                 self._pool.submit(self._make, host, source)
-        return AnalysisSeen(source, entry.analysis if entry else None, is_pending=True)
+        return AnalysisView(source, entry.analysis if entry else None, is_pending=True)
 
     def _make(self, host: str, source: RecordsSource) -> None:
         try:
@@ -113,7 +113,7 @@ class Analyses:
             self._known.move_to_end(host)
             while len(self._known) > _MOST:
                 self._known.popitem(last=False)
-        self._collector.news.tell()
+        self._collector.news.announce()
 
     def _analyse_source(self, source: RecordsSource) -> Analysis:
         collector = self._collector

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from service_record.collector.domain.records_page import ServiceRan
+from service_record.collector.domain.records_page import ServiceSpan
 from service_record.collector.domain.silence import SilenceBudgets
 from service_record.collector.store.host_rows import Boot
 from service_record.collector.web.pages import LOOKS, SIGNS
@@ -37,7 +37,7 @@ def _bar(begin: float, end: float | None, look: str, target: str = "") -> Bar:
     return Bar(start=begin, end=end, look=look, sign=sign, word=word, number=1, target=target)
 
 
-def service_rows(services: Iterable[ServiceRan], begin: float, end: float) -> Iterator[Row]:
+def service_rows(services: Iterable[ServiceSpan], begin: float, end: float) -> Iterator[Row]:
     """Yield a row for each service that ran between `begin` and `end`, by the host's clock.
 
     The times of its bars are seconds since 1970.

@@ -23,11 +23,11 @@ from starlette.types import Send
 
 from service_record.collector.api.answering import Refusal
 from service_record.collector.api.serving import caller, check_readable, host_name
-from service_record.collector.assisted.cluster_page import see_cluster, see_clusters
+from service_record.collector.assisted.cluster_page import make_cluster_page, make_clusters_page
 from service_record.collector.logs import describe_fault, log
 from service_record.collector.process import Collector
-from service_record.collector.web.fleet_page import FleetFilters, FleetSeen, see_fleet
-from service_record.collector.web.host_page import parse_build, see_host
+from service_record.collector.web.fleet_page import FleetFilters, FleetPage, make_fleet_page
+from service_record.collector.web.host_page import make_host_page, parse_build
 from service_record.collector.web.login import read_session
 from service_record.collector.web.pages import LivePage
 
@@ -126,7 +126,7 @@ class _Rendering:
     def _changed_part(self) -> bytes:
         """Return an event with the changed rows and the tally, or with everything if other parts changed."""
         state, before = self.seen, self._before
-        if not isinstance(state, FleetSeen) or not isinstance(before, FleetSeen):
+        if not isinstance(state, FleetPage) or not isinstance(before, FleetPage):
             return self._whole_part()
         rows, earlier = state.revisions, before.revisions
         if not earlier or list(rows) != list(earlier) or state.surroundings != before.surroundings:
@@ -275,21 +275,21 @@ async def _find_page(request: Request) -> tuple[Hashable, Callable[[], LivePage]
     confined_to = grant.confined_to
     see: Callable[[], LivePage]
     if "of_cluster" in query:
-        see = partial(see_cluster, serving.collector, query["of_cluster"], confined_to)
+        see = partial(make_cluster_page, serving.collector, query["of_cluster"], confined_to)
         await run_in_threadpool(see)
         return ("cluster", query["of_cluster"], confined_to), see
     if "clusters" in query:
         is_all = query.get("all") == "1"
-        see = partial(see_clusters, serving.collector, confined_to, is_all=is_all)
+        see = partial(make_clusters_page, serving.collector, confined_to, is_all=is_all)
         return ("clusters", is_all, confined_to), see
     if "host" in query:
         name, build = host_name(query["host"]), parse_build(query.get("build", ""))
         await check_readable(serving, grant, name)
-        see = partial(see_host, request.app.state.analyses, serving.collector, name, build)
+        see = partial(make_host_page, request.app.state.analyses, serving.collector, name, build)
         await run_in_threadpool(see)
         return ("host", name, build), see
     filters = FleetFilters.of(query)
-    return (filters, confined_to), partial(see_fleet, serving.collector, filters, confined_to)
+    return (filters, confined_to), partial(make_fleet_page, serving.collector, filters, confined_to)
 
 
 async def _stream(request: Request, key: Hashable, see: Callable[[], LivePage]) -> AsyncIterator[bytes]:

@@ -123,7 +123,7 @@ class FleetFilters(Filters):
         """Return a copy that filters by one verdict; by none if this was already the only verdict."""
         return replace(self, verdicts=() if self.verdicts == (verdict,) else (verdict,), after=None)
 
-    def of_cause(self, cause: str) -> "FleetFilters":
+    def with_cause(self, cause: str) -> "FleetFilters":
         """Return a copy for the hosts of one cause, each in its own row."""
         return replace(self, causes=(cause,), after=None)
 
@@ -131,7 +131,7 @@ class FleetFilters(Filters):
         """Return a copy with another order, and each host in its own row."""
         return replace(self, sort=Sort(sort), after=None)
 
-    def each_by_itself(self) -> "FleetFilters":
+    def without_folding(self) -> "FleetFilters":
         """Return a copy with each host in its own row."""
         return replace(self, each=True, after=None)
 
@@ -159,7 +159,7 @@ _MOST_ABSENCES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class FleetSeen(LivePage):
+class FleetPage(LivePage):
     """The content of the fleet page at one time."""
 
     template = "fleet_live.html"
@@ -271,7 +271,7 @@ async def get_fleet(request: Request) -> Response:
     """`GET /`: the fleet, filtered by the query."""
     serving, grant = caller(request)
     look = FleetFilters.of(request.query_params)
-    state = await run_in_threadpool(see_fleet, serving.collector, look, grant.confined_to)
+    state = await run_in_threadpool(make_fleet_page, serving.collector, look, grant.confined_to)
     group_names = await serving.ask(lambda connection: groups(connection, grant.confined_to))
     return reader_page(
         request,
@@ -317,7 +317,7 @@ def _read_all(collector: Collector, look: FleetFilters, confined_to: str) -> lis
                 return rows
 
 
-def see_fleet(collector: Collector, look: FleetFilters, confined_to: str) -> FleetSeen:
+def make_fleet_page(collector: Collector, look: FleetFilters, confined_to: str) -> FleetPage:
     """Read the current fleet page, for a reader who may be confined to a group."""
     now = collector.now()
     with collector.database.reading() as connection:
@@ -345,7 +345,7 @@ def see_fleet(collector: Collector, look: FleetFilters, confined_to: str) -> Fle
             clusters = list_clusters(
                 connection, named=look.clusters, confined_to=confined_to, done_since=filters.done_since
             )
-    return FleetSeen(
+    return FleetPage(
         look,
         hosts,
         clusters,

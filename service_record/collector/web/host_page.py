@@ -27,7 +27,7 @@ from service_record.collector.store.host_rows import (
     read_step_logs,
 )
 from service_record.collector.store.notices import active_mutes
-from service_record.collector.web.analyses import Analyses, AnalysisSeen
+from service_record.collector.web.analyses import Analyses, AnalysisView
 from service_record.collector.web.build_chart import Pace, build_drawing, service_rows
 from service_record.collector.web.fleet_page import digest
 from service_record.collector.web.login import administrator, read_form
@@ -37,7 +37,7 @@ from service_record.http.collector_answers import BuildSummary, HostDetail, Show
 
 
 @dataclass(frozen=True)
-class HostSeen(LivePage):
+class HostPage(LivePage):
     """The content of the page of a host at one time."""
 
     template = "host_live.html"
@@ -45,7 +45,7 @@ class HostSeen(LivePage):
     detail: HostDetail
     boots: tuple[Boot, ...]
     """The boots during the shown build."""
-    records: AnalysisSeen
+    records: AnalysisView
     budgets: SilenceBudgets
     """The time limits of the steps that have not ended."""
     now: float
@@ -106,7 +106,7 @@ class HostSeen(LivePage):
         return max(failed, key=lambda step: step.id, default=None)
 
     @cached_property
-    def words_of_steps(self) -> dict[int, ShownLastWords]:
+    def find_lines_of_steps(self) -> dict[int, ShownLastWords]:
         """Return {id of an open step: last lines of the service or stage with the name of the step}."""
         latest = {step.label: step for group in self.detail.steps for step in group.latest}
         by_step: dict[int, ShownLastWords] = {}
@@ -119,9 +119,9 @@ class HostSeen(LivePage):
         return by_step
 
     @property
-    def other_words(self) -> list[ShownLastWords]:
+    def list_other_lines(self) -> list[ShownLastWords]:
         """Return the last lines that belong to no open step, except those of stages that are done."""
-        of_steps = list(self.words_of_steps.values())
+        of_steps = list(self.find_lines_of_steps.values())
         latest = {step.label: step.status for group in self.detail.steps for step in group.latest}
         return [
             words
@@ -166,7 +166,9 @@ async def post_host(request: Request) -> Response:
 async def _page(request: Request, build: int | None, new_token: str = "") -> Response:
     serving, grant = caller(request)
     name = host_name(request.path_params["host"])
-    state = await run_in_threadpool(see_host, request.app.state.analyses, serving.collector, name, build)
+    state = await run_in_threadpool(
+        make_host_page, request.app.state.analyses, serving.collector, name, build
+    )
     return reader_page(
         request,
         "host.html",
@@ -202,7 +204,7 @@ async def get_analysis(request: Request) -> Response:
     )
 
 
-def see_host(analyses: Analyses, collector: Collector, name: str, build: int | None) -> HostSeen:
+def make_host_page(analyses: Analyses, collector: Collector, name: str, build: int | None) -> HostPage:
     """Read the current state of a host. Raises Refusal if the host or the build does not exist."""
     now = collector.now()
     with collector.database.reading() as connection:
@@ -214,7 +216,7 @@ def see_host(analyses: Analyses, collector: Collector, name: str, build: int | N
     budgets = collector.baselines.budgets(_unfinished(detail), with_given=True)
     summary = detail.summary
     mute = find_mute(mutes, summary.name, summary.group, summary.cause)
-    return HostSeen(detail, boots, analyses.of(name), budgets, now, mute, build)
+    return HostPage(detail, boots, analyses.of(name), budgets, now, mute, build)
 
 
 def _unfinished(detail: HostDetail) -> set[str]:

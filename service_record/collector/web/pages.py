@@ -145,7 +145,7 @@ def counted(total: int, counts: Mapping[str, int], verdicts: Collection[str] = (
     return f"{count(total, 'host')}: {counts_text}" if counts_text else "no hosts"
 
 
-def unrepeated(message: str, reason: str) -> str:
+def remove_repetition(message: str, reason: str) -> str:
     """Return the message; empty if the reason has all its words, or if it contains the whole reason."""
     words, why = (
         [word.strip('".,:;\u2026') for word in text.casefold().split()] for text in (message, reason)
@@ -170,7 +170,7 @@ def environment() -> Environment:
         "duration": duration,
         "times": times,
         "waits_for_user": waits_for_user,
-        "unrepeated": unrepeated,
+        "remove_repetition": remove_repetition,
         "iso_day": iso_day,
         "per_cent": per_cent,
     }
