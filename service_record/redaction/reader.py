@@ -100,6 +100,8 @@ _SQL_ROWS: Final = types.Finder(rb"(?i:values)[\s\v]*\(")
 _BLANKS: Final = re.compile(rb"[ \t]*(?:(?:&[A-Za-z][A-Za-z0-9_-]*|!!?[a-z]+)[ \t]+(?=\S))?")
 """Matches blanks, and an anchor or a tag of YAML."""
 _WORD: Final = re.compile(rb"""[^\s"'\\,;]+""")
+Suspect: TypeAlias = tuple[int, int, bytes, int]
+"""A line that may contain a secret: start, end, the line with zeros for its digits, its groups of shapes."""
 _ReadText: TypeAlias = tuple[UnescapedText, Sequence[Document], int]
 """A text, its JSON documents, and a bit mask of the groups of shapes that it may contain."""
 
@@ -187,8 +189,8 @@ class Patterns:
 
     def find_suspects(
         self, text: bytes, *, certain: bool = False, harmless: Container[bytes] = frozenset()
-    ) -> list[tuple[int, int, int]]:
-        """Return start, end and groups of shapes of each line that may contain a secret, in order.
+    ) -> list[Suspect]:
+        """Return each line that may contain a secret, in order.
 
         Leaves out the lines that become one of `harmless` with zeros for their digits, unless they may
         contain tokens or encoded texts.
@@ -210,30 +212,33 @@ class Patterns:
             return []
         # Iterators of C only: this is the hot path for logs without secrets.
         every = zip(forms, accumulate(map(len, forms)), count())
-        lines = {
-            (end - len(form) + newlines, end + newlines): possible[form]
+        lines = [
+            (end - len(form) + newlines, end + newlines, form)
             for form, end, newlines in compress(every, map(possible.__contains__, forms))
-        }
+        ]
+        groups = [possible[form] for _, _, form in lines]
         for number in (TOKENS, ENCODED):
-            _keep_exact(text, lines, number, search.groups[number].trigger)
+            _keep_exact(text, lines, groups, number, search.groups[number].trigger)
         if not certain:
-            by_run = [line for line, numbers in lines.items() if numbers == RUNS]
-            for line in set(by_run).difference(self._drop_ordinary_words(text, by_run)):
-                del lines[line]
-        return [(start, end, numbers) for (start, end), numbers in lines.items() if numbers]
+            by_run = [at for at, numbers in enumerate(groups) if numbers == RUNS]
+            for at in self._ordinary_words(text, lines, by_run):
+                groups[at] = 0
+        return [(*line, numbers) for line, numbers in zip(lines, groups, strict=True) if numbers]
 
-    def _drop_ordinary_words(self, text: bytes, lines: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return the lines without those whose only trigger is a word that is not random.
+    def _ordinary_words(
+        self, text: bytes, lines: Sequence[tuple[int, int, bytes]], by_run: Sequence[int]
+    ) -> set[int]:
+        """Return those of the indexes `by_run` whose lines have no trigger but a word that is not random.
 
         Reading such a line takes ten times as long as this, and there is one in a hundred ordinary lines.
         """
-        if not lines:
-            return []
-        texts = [text[start:end] for start, end in lines]
+        if not by_run:
+            return set()
+        texts = [text[lines[at][0] : lines[at][1]] for at in by_run]
         joined, starts = _join_lines(texts)
         kept = _find_in_lines(self._without_scrambled, joined, starts)
         kept |= _find_possible_credentials(texts, joined, starts)
-        return [lines[at] for at in sorted(kept)]
+        return {at for order, at in enumerate(by_run) if order not in kept}
 
     def matching_shapes(
         self, text: bytes, groups: int, *, certain: bool
@@ -358,18 +363,24 @@ def _ignore_digits(pattern: bytes) -> bytes:
     return _DIGIT.sub(lambda match: match[1] or b"0", pattern)
 
 
-def _keep_exact(text: bytes, lines: dict[tuple[int, int], int], number: int, trigger: types.Finder) -> None:
+def _keep_exact(
+    text: bytes,
+    lines: Sequence[tuple[int, int, bytes]],
+    groups: list[int],
+    number: int,
+    trigger: types.Finder,
+) -> None:
     """Remove a group from the lines in which its trigger does not match with their digits."""
-    spans = [span for span, numbers in lines.items() if numbers & number]
-    if not spans:
+    possible = [at for at, numbers in enumerate(groups) if numbers & number]
+    if not possible:
         return
     # Search all of these lines at once, with the line breaks around them: a trigger may begin or end with
     # one. A search of each line would take several times as long.
-    joined, starts = _join_lines(text[start:end] for start, end in spans)
+    joined, starts = _join_lines(text[lines[at][0] : lines[at][1]] for at in possible)
     matching = _find_in_lines(trigger, joined, starts)
-    for at, span in enumerate(spans):
-        if at not in matching:
-            lines[span] &= ~number
+    for order, at in enumerate(possible):
+        if order not in matching:
+            groups[at] &= ~number
 
 
 def _make_search(every: Sequence[SecretShape], others: Mapping[int, bytes]) -> _Search:

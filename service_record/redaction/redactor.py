@@ -13,10 +13,11 @@ from service_record.redaction.reader import (
     EXACT,
     MAX_DEPTH,
     LineReader,
+    Suspect,
     clip_and_merge,
     forget_texts,
 )
-from service_record.redaction.rules import Mask, RememberedLines, Rules, apply_masks, make_masks
+from service_record.redaction.rules import Mask, RememberedLines, Rules, make_masks
 from service_record.redaction.types import (
     MASK_BEGIN,
     ZEROS_FOR_DIGITS,
@@ -134,7 +135,7 @@ class Redactor:
         self._chunks, self._size = [], 0
         return self._mask_text(text, self._rules.exact_spans(text))
 
-    def look_at(self, text: bytes, spans: Sequence[MaskedSpan], suspects: list[tuple[int, int, int]]) -> None:
+    def look_at(self, text: bytes, spans: Sequence[MaskedSpan], suspects: list[Suspect]) -> None:
         """Count the secrets of the next text, given its known secrets and its suspect lines."""
         self._mask_lines(text, spans, suspects)
         self._lines += text.count(b"\n")
@@ -189,7 +190,9 @@ class Redactor:
 
     def _mask_by_shape(self, line: bytes) -> bytes:
         secrets = clip_and_merge(line, self._reader.secrets(line, MAX_DEPTH))
-        return apply_masks(line, make_masks(line, secrets), Counter())
+        output = _MaskedText(line)
+        output.add_line(0, len(line), make_masks(line, secrets))
+        return output.finish()[0]
 
     def _mask_text(self, text: bytes, spans: Sequence[MaskedSpan]) -> bytes:
         inside = [span for span in spans if span.end <= len(text)]
@@ -208,8 +211,8 @@ class Redactor:
             forget_texts()
         return text_out
 
-    def _mask_lines(  # noqa: C901, PLR0912, PLR0915 - the steps of masking a line, in order
-        self, text: bytes, spans: Sequence[MaskedSpan], suspects: list[tuple[int, int, int]]
+    def _mask_lines(  # noqa: C901, PLR0912 - the steps of masking a line, in order
+        self, text: bytes, spans: Sequence[MaskedSpan], suspects: list[Suspect]
     ) -> tuple[bytes, list[tuple[int, int]]]:
         """Return the masked text, and the ranges in it of the lines that were read.
 
@@ -218,86 +221,87 @@ class Redactor:
         suspects.reverse()
         known = list(spans)
         known.reverse()
-        body, values, remembered_lines = self._body, self._values, self._remembered.masks
-        pieces: list[bytes] = []
-        position = shift = 0
-        """The end of the text in `pieces`, and how far the text after it moves in the output."""
-        ahead = 0
-        """The end of the text that has been read. Unchanged lines become one piece later."""
-        read: list[tuple[int, int]] = []
-
-        def add_range(first: int, last: int) -> None:
-            # A block of encoded lines may begin before lines that have been read.
-            while read and first <= read[-1][1] + 1:
-                first = min(first, read.pop()[0])
-            read.append((first, last))
-
-        seen = 0
-        """The end of the last encoded block that was decoded."""
+        body, values = self._body, self._values
+        output = _MaskedText(text)
+        ahead = seen = 0
+        """The end of the text that has been read, and of the last encoded block that was decoded."""
         while True:
             while suspects and suspects[-1][0] < ahead:
                 suspects.pop()
-            start = suspects[-1][0] if suspects else len(text)
             is_open, name = body.is_open, values.name
+            limit = known[-1].start if known else len(text)
+            if not is_open and name is None:
+                ahead = max(ahead, self._mask_remembered(output, suspects, limit))
+            start = suspects[-1][0] if suspects else len(text)
             if is_open or name is not None:
                 start = ahead
             elif known:
-                start = min(start, text.rfind(b"\n", 0, known[-1].start) + 1)
+                start = min(start, text.rfind(b"\n", 0, limit) + 1)
             if start >= len(text):
                 break
             if suspects and suspects[-1][0] == start:
-                _, end, groups = suspects.pop()
+                _, end, form, groups = suspects.pop()
             else:
                 end, groups = line_end(text, start), 0
+                form = text[start:end].translate(ZEROS_FOR_DIGITS)
             if groups & EXACT and start >= seen and not is_open:
-                found, seen, dump_end = self._block_secrets(text, start, position)
-                if found or dump_end:
-                    first = text.rfind(b"\n", 0, found[0][0] if found else start) + 1
-                    last = dump_end or line_end(text, found[-1][1])
-                    pieces.append(text[position:first])
-                    for at, line in iterate_lines(text, first, last):
-                        own = [(a - at, b - at, kind) for a, b, kind in found if at <= a < at + len(line)]
-                        masked = self._mask(text, at, line, self._line_masks(line, clip_and_merge(line, own)))
-                        add_range(at + shift, at + shift + len(masked))
-                        shift += len(masked) - len(line)
-                        pieces += [masked, text[at + len(line) : min(at + len(line) + 1, last)]]
-                    pieces.append(text[last : last + 1])
-                    position = ahead = last + 1
-                    while known and known[-1].start < position:
-                        known.pop()
-                    if position > start:
-                        continue
+                ahead, seen = self._mask_block(output, start)
+                _take_before(known, start, ahead)
+                if ahead > start:
+                    continue
             ahead = end + 1
             line = text[start:end]
             is_in_block = name is not None and values.is_in_block
             pipeline = _pipeline(text, line, end) if b"+ " in line else b""
-            is_free = not (is_open or is_in_block or pipeline or (known and known[-1].start < end))
-            # The hot path for logs whose lines name secrets: most of these lines differ only in digits.
-            key = line if groups & EXACT else line.translate(ZEROS_FOR_DIGITS)
-            remembered = remembered_lines.get((name, groups, key)) if is_free else None
+            is_free = not (is_open or is_in_block or pipeline or limit < end)
+            key = line if groups & EXACT else form
+            remembered = self._remembered.masks.get((name, groups, key)) if is_free else None
             if remembered is not None:
                 masks, below = remembered
                 if name is not None or below is not None:
                     values.name = below
             else:
-                exact: list[Found] = []
-                while known and known[-1].start < end:
-                    span = known.pop()
-                    kind = span.kind if span.is_first else f"+{span.kind}"
-                    exact.append((span.start - start, span.end - start, kind))
+                exact = _take_before(known, start, end)
                 masks = self._read_line(line, exact, groups, key if is_free else None, pipeline or line)
-            first = start + shift
-            if masks:
-                masked = self._mask(text, start, line, masks)
-                pieces += [text[position:start], masked]
-                shift += len(masked) - len(line)
-                position = end
-            if read and first == read[-1][1] + 1:
-                read[-1] = read[-1][0], end + shift
-            else:
-                add_range(first, end + shift)
-        pieces.append(text[position:])
-        return b"".join(pieces), read
+            output.add_line(start, end, masks)
+        self._record(text, output.masked)
+        return output.finish()
+
+    def _mask_remembered(self, output: "_MaskedText", suspects: list[Suspect], limit: int) -> int:
+        """Mask the next suspect lines before `limit` while their masks are remembered.
+
+        Returns where the line after them begins. Lines that affect the next line are left to the caller.
+        """
+        # The hot path for logs whose lines name secrets: most of these lines differ only in digits.
+        masks, ahead = self._remembered.masks, 0
+        while suspects:
+            start, end, form, groups = suspects[-1]
+            if end > limit or groups & EXACT or b"+ " in form:
+                break
+            remembered = masks.get((None, groups, form))
+            if remembered is None or remembered[1] is not None:
+                break
+            output.add_line(start, end, remembered[0])
+            suspects.pop()
+            ahead = end + 1
+        return ahead
+
+    def _mask_block(self, output: "_MaskedText", start: int) -> tuple[int, int]:
+        """Mask the secrets in the encoded block around a line.
+
+        Returns where the line after them begins, or 0 without secrets, and the end of the block.
+        """
+        text = output.text
+        found, end, dump_end = self._block_secrets(text, start, output.position)
+        if not (found or dump_end):
+            return 0, end
+        first = text.rfind(b"\n", 0, found[0][0] if found else start) + 1
+        last = dump_end or line_end(text, found[-1][1])
+        for at, line in iterate_lines(text, first, last):
+            own = [(a - at, b - at, kind) for a, b, kind in found if at <= a < at + len(line)]
+            output.add_line(at, at + len(line), self._line_masks(line, clip_and_merge(line, own)))
+        output.copy_until(last + 1)
+        return last + 1, end
 
     def _block_secrets(self, text: bytes, start: int, floor: int) -> tuple[list[Found], int, int]:
         """Return the secrets in the encoded block around a line, and where the block and a dump end.
@@ -368,16 +372,64 @@ class Redactor:
     def _line_masks(self, line: bytes, secrets: Sequence[Found]) -> list[Mask]:
         return make_masks(line, secrets, keeps_length=self._keeps_length)
 
-    def _mask(self, text: bytes, start: int, line: bytes, masks: Sequence[Mask]) -> bytes:
-        """Return the masked line, and record its secrets. `start` is the line's offset in the text."""
-        if not masks:
-            return line
-        if self._only_certain and not self.first_line:
-            self.first_line = self._lines + text.count(b"\n", 0, start) + 1
+    def _record(self, text: bytes, masked: Sequence[tuple[int, Sequence[Mask]]]) -> None:
+        """Record the secrets in the lines of a text, given the offset and the masks of each."""
+        self.counts.update(kind for _, masks in masked for _, _, kind, _ in masks if not kind.startswith("+"))
+        if masked and self._only_certain and not self.first_line:
+            self.first_line = self._lines + text.count(b"\n", 0, masked[0][0]) + 1
         if self._depth:
-            begin = self._consumed + start
-            self.spans += [(begin + first, begin + last, kind) for first, last, kind, _ in masks]
-        return apply_masks(line, masks, self.counts)
+            self.spans += [
+                (self._consumed + start + first, self._consumed + start + last, kind)
+                for start, masks in masked
+                for first, last, kind, _ in masks
+            ]
+
+
+class _MaskedText:
+    """A masked copy of a text, which is made line by line. Lines that are not added stay as they are."""
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+        self.position = 0
+        """The end of the text that is in the copy."""
+        self.masked: list[tuple[int, Sequence[Mask]]] = []
+        """The offset and the masks of each line with masks."""
+        self._pieces: list[bytes] = []
+        self._shift = 0
+        """How far the text after `position` moves."""
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        """The ranges of added lines in the copy."""
+
+    def add_line(self, start: int, end: int, masks: Sequence[Mask]) -> None:
+        """Mask the line between two offsets. It is after the last line with masks."""
+        first = start + self._shift
+        if masks:
+            text, pieces, position, shift = self.text, self._pieces, self.position, self._shift
+            for begin, stop, _, cover in masks:
+                pieces += text[position : start + begin], cover
+                position = start + stop
+                shift += len(cover) - stop + begin
+            pieces.append(text[position:end])
+            self.position, self._shift = end, shift
+            self.masked.append((start, masks))
+        starts, ends = self._starts, self._ends
+        # A block of encoded lines may begin before lines that have been added.
+        while ends and first <= ends[-1] + 1:
+            first = min(first, starts.pop())
+            ends.pop()
+        starts.append(first)
+        ends.append(end + self._shift)
+
+    def copy_until(self, end: int) -> None:
+        """Copy the text up to `end`, which no later mask is before."""
+        self._pieces.append(self.text[self.position : end])
+        self.position = end
+
+    def finish(self) -> tuple[bytes, list[tuple[int, int]]]:
+        """Return the copy, and the ranges in it of the added lines. Neighbouring lines are one range."""
+        self.copy_until(len(self.text))
+        return b"".join(self._pieces), list(zip(self._starts, self._ends, strict=True))
 
 
 _TRACED_OUTPUT: Final = re.compile(rb"\++ (?:\S+: )?(?:echo|printf) (?:(?:-[neE]+|'?%s(?:\\n)?'?) )?\S+\s*\Z")
@@ -400,6 +452,15 @@ def _pipeline(text: bytes, line: bytes, end: int) -> bytes:
     ].translate(ZEROS_FOR_DIGITS):
         return b""
     return line + b" | " + following[reader.end() :]
+
+
+def _take_before(known: list[MaskedSpan], start: int, end: int) -> list[Found]:
+    """Remove the known secrets before `end` from the end of a list, and return their places after `start`."""
+    found: list[Found] = []
+    while known and known[-1].start < end:
+        span = known.pop()
+        found.append((span.start - start, span.end - start, span.kind if span.is_first else f"+{span.kind}"))
+    return found
 
 
 def _find_decoded(rules: Rules, text: bytes, depth: int, *, only_certain: bool) -> list[Found]:
@@ -456,7 +517,9 @@ class _LastLook:
             # With the line breaks around the lines: a trigger may begin or end with one.
             first = max(start - 1, 0)
             found = self._rules.find_suspects(text[first : end + 1], certain=True)
-            suspects += [(first + a, first + b, groups) for a, b, groups in found if first + a < end]
+            suspects += [
+                (first + a, first + b, form, groups) for a, b, form, groups in found if first + a < end
+            ]
         self._redactor.look_at(text, spans, suspects)
 
 

@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 from service_record.redaction.exact import Exact
 from service_record.redaction.over_lines import OpenName
-from service_record.redaction.reader import EXACT, LineReader, clip_and_merge, number_quote, patterns
+from service_record.redaction.reader import EXACT, LineReader, Suspect, clip_and_merge, number_quote, patterns
 from service_record.redaction.types import Found, MaskedSpan, Secret, mask
 
 Mask: TypeAlias = tuple[int, int, str, bytes]
@@ -83,8 +83,8 @@ class Rules:
 
     def find_suspects(
         self, text: bytes, *, certain: bool = False, harmless: Container[bytes] = frozenset()
-    ) -> list[tuple[int, int, int]]:
-        """Return start, end and groups of shapes of each line that may hold an unknown secret.
+    ) -> list[Suspect]:
+        """Return each line that may hold an unknown secret.
 
         Leaves out `harmless` lines; see `Patterns.find_suspects`.
         """
@@ -92,7 +92,7 @@ class Rules:
 
     def values(self, text: bytes) -> Iterator[Secret]:
         """Yield the values in a text that look like secrets. Their escapes are kept."""
-        for start, end, _ in self.find_suspects(text):
+        for start, end, *_ in self.find_suspects(text):
             line = text[start:end]
             for first, last, kind in clip_and_merge(line, self._reader.secrets(line)):
                 yield Secret(kind, line[first:last])
@@ -115,18 +115,6 @@ def make_masks(line: bytes, secrets: Sequence[Found], *, keeps_length: bool = Fa
             cover = _short_mask(quote, end - start)
         masks.append((start, end, kind, cover))
     return masks
-
-
-def apply_masks(line: bytes, masks: Sequence[Mask], counts: Counter[str]) -> bytes:
-    """Return a line with its masks applied, and count its secrets."""
-    pieces: list[bytes] = []
-    position = 0
-    for start, end, kind, cover in masks:
-        if not kind.startswith("+"):
-            counts[kind] += 1
-        pieces += [line[position:start], cover]
-        position = end
-    return b"".join((*pieces, line[position:]))
 
 
 def _short_mask(quote: bytes, size: int) -> bytes:

@@ -60,7 +60,7 @@ def test_every_shape_is_masked_and_its_context_stays() -> None:
                 assert given_.count("\n") == example.text.count("\n")
                 assert redacted(given_.encode()) == given_.encode(), "masked again"
                 for line in example.text.encode().split(b"\n"):
-                    suspects = [(start, end) for start, end, _ in RULES.find_suspects(line)]
+                    suspects = [(start, end) for start, end, *_ in RULES.find_suspects(line)]
                     assert redacted(line) == line or suspects == [(0, len(line))], line
 
 
@@ -610,7 +610,9 @@ def test_search_of_a_block_misses_no_group_of_a_line(certain: bool) -> None:
     texts = (Path(__file__).parents[1] / name for name in ("secret_shapes.txt", "ordinary_lines.txt"))
     lines = [line for text in texts for line in text.read_bytes().splitlines() if line][:5000]
     text = b"\n".join(lines)
-    groups = {text[start:end]: found for start, end, found in patterns().find_suspects(text, certain=certain)}
+    groups = {
+        text[start:end]: found for start, end, _, found in patterns().find_suspects(text, certain=certain)
+    }
     assert len(groups) > 10
     reader = LineReader(lambda _text: [], lambda _text, _depth: [], certain=certain)
     for line in lines:
@@ -624,4 +626,4 @@ def test_repeated_lines_have_their_own_tokens() -> None:
     """Such lines are compared instead of searched, but a token depends on its digits."""
     lines = [b"password=x r%d_abcdefgh" % digit for digit in (9, 9, 9, 8, 8, 9)]
     suspects = patterns().find_suspects(b"\n".join(lines))
-    assert [groups & TOKENS for _, _, groups in suspects] == [0, 0, 0, TOKENS, TOKENS, 0]
+    assert [groups & TOKENS for *_, groups in suspects] == [0, 0, 0, TOKENS, TOKENS, 0]

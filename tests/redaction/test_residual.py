@@ -25,7 +25,7 @@ from service_record.redaction import (
     find_leak,
     refuse_leaks,
 )
-from service_record.redaction.redactor import BLOCK_BYTES
+from service_record.redaction.redactor import BLOCK_BYTES, _MaskedText
 from service_record.redaction.rules import Mask
 from service_record.redaction.types import MaskedSpan
 from testing.clean_lines import clean_lines
@@ -204,14 +204,14 @@ def test_the_line_of_a_secret_is_known_far_into_a_stream() -> None:
 
 @pytest.fixture
 def masks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make every redactor that masks return its lines as they are, as if its masks were lost."""
-    mask = Redactor._mask
+    """Make every redactor return its lines as they are, as if its masks were lost."""
+    add_line = _MaskedText.add_line
 
-    def lose(self: Redactor, text: bytes, start: int, line: bytes, masks: Sequence[Mask]) -> bytes:
-        masked = mask(self, text, start, line, masks)
-        return masked if self._only_certain else line
+    def lose(self: _MaskedText, start: int, end: int, masks: Sequence[Mask]) -> None:
+        lost = [(a, b, kind, self.text[start + a : start + b]) for a, b, kind, _ in masks]
+        add_line(self, start, end, lost)
 
-    monkeypatch.setattr(Redactor, "_mask", lose)
+    monkeypatch.setattr(_MaskedText, "add_line", lose)
 
 
 def leak_after(data: bytes, rules: Rules) -> tuple[str, int] | None:
