@@ -1,6 +1,7 @@
-"""Whether requests fit the assisted-service's OpenAPI file (Swagger 2.0), where this machine has it.
+"""Validate requests against the assisted-service's OpenAPI document (Swagger 2.0), if the file is available.
 
-`ASSISTED_SERVICE_OPENAPI` names it; otherwise it is looked for in a `reference` folder beside this checkout.
+Its path is the value of `ASSISTED_SERVICE_OPENAPI`, or `*/reference/*assisted-service-swagger.yaml` in the
+parent folder of this checkout.
 """
 
 import copy
@@ -17,18 +18,18 @@ import jsonschema
 import yaml
 
 from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION
-from tests.assisted_rules import Asked, form_parts
+from tests.assisted_rules import ServiceRequest, parse_form
 
 _CHECKOUT: Final = Path(__file__).resolve().parents[1]
-_OF_HTTP: Final = {
+_HTTP_HEADERS: Final = {
     *("host", "user-agent", "accept", "accept-encoding", "connection"),
     *("content-length", "content-type", "expect", "x-request-id"),
 }
-"""Headers that the file need not name: HTTP's own, and the one that every call may carry."""
+"""Headers that need no declaration: those of HTTP itself, and `x-request-id`, which any request may have."""
 
 
-def openapi_file() -> Path | None:
-    """Return the path of the file; None when it cannot be had."""
+def find_openapi_file() -> Path | None:
+    """Return the path of the OpenAPI document, or None if there is none."""
     if named := os.environ.get("ASSISTED_SERVICE_OPENAPI"):
         return Path(named)
     return next(iter(sorted(_CHECKOUT.parent.glob("*/reference/*assisted-service-swagger.yaml"))), None)
@@ -36,14 +37,14 @@ def openapi_file() -> Path | None:
 
 @cache
 def load(path: Path) -> dict[str, Any]:
-    """The document, read once for all tests."""
+    """Parse the document. The result is cached, because parsing takes seconds."""
     document = yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     assert isinstance(document, dict)
     return document
 
 
-def enhanced(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document as the enhancement would have it: with two more stages and a type of logs."""
+def add_proposed_values(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy with the proposed enhancement: two more stages, and the `host_boot` type of logs."""
     changed = copy.deepcopy(dict(document))
     changed["definitions"]["host-stage"]["enum"] += [LOCAL_IGNITION, CONTROL_PLANE_IGNITION]
     for row in changed["paths"]["/v2/clusters/{cluster_id}/logs"]["post"]["parameters"]:
@@ -52,51 +53,53 @@ def enhanced(document: Mapping[str, Any]) -> dict[str, Any]:
     return changed
 
 
-def assert_contract_kept(requests: Iterable[Asked], *, is_enhanced: bool = True) -> None:
-    """Every request that came whole fits the file, where that can be had."""
-    path = openapi_file()
+def assert_requests_match_openapi(
+    requests: Iterable[ServiceRequest], *, has_proposed_values: bool = True
+) -> None:
+    """Check every completely received request. Does nothing without an OpenAPI document."""
+    path = find_openapi_file()
     if path is None:
         return
-    document = enhanced(load(path)) if is_enhanced else load(path)
-    for asked in requests:
-        if int(asked.headers.get("content-length", 0)) == len(asked.body):
-            assert list(violations(document, asked)) == [], f"{asked.method} {asked.target}"
+    document = add_proposed_values(load(path)) if has_proposed_values else load(path)
+    for request in requests:
+        if int(request.headers.get("content-length", 0)) == len(request.body):
+            assert list(find_violations(document, request)) == [], f"{request.method} {request.target}"
 
 
-def violations(document: Mapping[str, Any], asked: Asked) -> Iterator[str]:
-    """In what a request does not fit: its path, method, parameters, headers, key or body."""
-    found = _operation(document, asked)
+def find_violations(document: Mapping[str, Any], request: ServiceRequest) -> Iterator[str]:
+    """Yield each violation: in the path, method, parameters, headers or body of a request."""
+    found = _find_operation(document, request)
     if found is None:
-        yield f"no operation {asked.method} {asked.path}"
+        yield f"no operation {request.method} {request.path}"
         return
     operation, in_path, parameters = found
-    yield from _of_kind(parameters, "path", in_path)
-    yield from _of_kind(parameters, "query", dict(parse_qsl(urlsplit(asked.target).query)))
+    yield from _check_parameters(parameters, "path", in_path)
+    yield from _check_parameters(parameters, "query", dict(parse_qsl(urlsplit(request.target).query)))
     schemes = {name for row in operation.get("security", document["security"]) for name in row}
     keys = {
         definition["name"].lower()
         for name, definition in document["securityDefinitions"].items()
         if name in schemes and definition["in"] == "header"
     }
-    sent = {name: value for name, value in asked.headers.items() if name not in _OF_HTTP | keys}
-    yield from _of_kind(parameters, "header", sent)
-    yield from _body(document, operation, parameters, asked)
+    sent = {name: value for name, value in request.headers.items() if name not in _HTTP_HEADERS | keys}
+    yield from _check_parameters(parameters, "header", sent)
+    yield from _check_body(document, operation, parameters, request)
 
 
-def _operation(
-    document: Mapping[str, Any], asked: Asked
+def _find_operation(
+    document: Mapping[str, Any], request: ServiceRequest
 ) -> tuple[Mapping[str, Any], dict[str, str], list[dict[str, Any]]] | None:
-    """The operation, what the request has in place of its path's parameters, and what parameters it takes."""
-    if not asked.path.startswith(document["basePath"] + "/"):
+    """Return the operation of a request, its path parameters and values, and the declared parameters."""
+    if not request.path.startswith(document["basePath"] + "/"):
         return None
-    parts = asked.path.removeprefix(document["basePath"]).split("/")
+    parts = request.path.removeprefix(document["basePath"]).split("/")
     for template, item in document["paths"].items():
         names = template.split("/")
         fits = len(names) == len(parts) and all(
             name == part or name.startswith("{") for name, part in zip(names, parts, strict=True)
         )
-        if fits and asked.method.lower() in item:
-            operation = item[asked.method.lower()]
+        if fits and request.method.lower() in item:
+            operation = item[request.method.lower()]
             in_path = {
                 name.strip("{}"): part
                 for name, part in zip(names, parts, strict=True)
@@ -106,8 +109,8 @@ def _operation(
     return None
 
 
-def _of_kind(parameters: list[dict[str, Any]], kind: str, sent: Mapping[str, str]) -> Iterator[str]:
-    known = {_name(row): row for row in parameters if row["in"] == kind}
+def _check_parameters(parameters: list[dict[str, Any]], kind: str, sent: Mapping[str, str]) -> Iterator[str]:
+    known = {_get_parameter_name(row): row for row in parameters if row["in"] == kind}
     yield from (f"{kind}: {name} is unknown" for name in sent.keys() - known.keys())
     yield from (
         f"{kind}: {name} is missing"
@@ -118,27 +121,30 @@ def _of_kind(parameters: list[dict[str, Any]], kind: str, sent: Mapping[str, str
         schema: dict[Any, Any] = {
             key: known[name][key] for key in ("type", "format", "enum", "maxLength") if key in known[name]
         }
-        yield from (f"{kind}: {name}: {fault}" for fault in _faults(schema, sent[name]))
+        yield from (f"{kind}: {name}: {fault}" for fault in _validate(schema, sent[name]))
 
 
-def _name(parameter: Mapping[str, Any]) -> str:
+def _get_parameter_name(parameter: Mapping[str, Any]) -> str:
     name = str(parameter["name"])
     return name.lower() if parameter["in"] == "header" else name
 
 
-def _body(
-    document: Mapping[str, Any], operation: Mapping[str, Any], parameters: list[dict[str, Any]], asked: Asked
+def _check_body(
+    document: Mapping[str, Any],
+    operation: Mapping[str, Any],
+    parameters: list[dict[str, Any]],
+    request: ServiceRequest,
 ) -> Iterator[str]:
     consumes = operation.get("consumes", document["consumes"])
-    content_type = asked.headers.get("content-type", "").partition(";")[0]
-    if (asked.body or content_type) and content_type not in consumes:
+    content_type = request.headers.get("content-type", "").partition(";")[0]
+    if (request.body or content_type) and content_type not in consumes:
         yield f"body: Content-Type {content_type!r} is not one of {consumes}"
         return
     files = {row["name"]: row for row in parameters if row["in"] == "formData"}
     if files:
-        parts = form_parts(asked) or {}
+        parts = parse_form(request) or {}
         yield from (f"form: {name} is unknown" for name in parts.keys() - files.keys())
-        # The file says that it need not be there; the service dies of a form without it.
+        # Optional in the document, but the service's handler panics if a form has no file.
         yield from (f"form: {name} is missing" for name in files.keys() - parts.keys())
         yield from (
             f"form: {name} is too long"
@@ -147,23 +153,23 @@ def _body(
         )
     for row in parameters:
         if row["in"] == "body":
-            yield from _json_body(document, row, asked.body)
+            yield from _check_json_body(document, row, request.body)
 
 
-def _json_body(document: Mapping[str, Any], row: Mapping[str, Any], body: bytes) -> Iterator[str]:
+def _check_json_body(document: Mapping[str, Any], row: Mapping[str, Any], body: bytes) -> Iterator[str]:
     if not body:
         yield from (["body: is missing"] if row.get("required") else [])
         return
     value = json.loads(body)
     schema = {**row["schema"], "definitions": document["definitions"]}
-    yield from (f"body: {fault}" for fault in _faults(schema, value))
-    # The service refuses fields that it does not know, which the file does not say.
+    yield from (f"body: {fault}" for fault in _validate(schema, value))
+    # The service rejects unknown fields, although the document does not forbid them.
     name = row["schema"].get("$ref", "").rpartition("/")[2]
     known = document["definitions"].get(name, {}).get("properties", {})
     yield from (f"body: {field} is unknown" for field in value.keys() - known.keys())
 
 
-def _faults(schema: dict[Any, Any], value: object) -> Iterator[str]:
+def _validate(schema: dict[Any, Any], value: object) -> Iterator[str]:
     checker = jsonschema.Draft4Validator(schema, format_checker=_FORMATS)
     yield from (fault.message for fault in checker.iter_errors(value))
 

@@ -1,4 +1,7 @@
-"""What an assisted-service holds: hosts in their stages, clusters, logs, events, and a clock of its own."""
+"""The state of a model of the assisted-service: hosts, infra-envs, clusters, uploaded logs and events.
+
+`tests.assisted_rules` adds the HTTP API.
+"""
 
 import uuid
 from collections.abc import Mapping
@@ -83,7 +86,7 @@ def new_id() -> str:
 
 
 class Installation:
-    """One installed service, with hosts, clusters, logs and events."""
+    """The state of one assisted-service. Its clock, `now`, moves only by `advance`."""
 
     def __init__(
         self, *, auth_type: str = "none", knows_boot_stages: bool = False, knows_host_boot: bool = False
@@ -92,28 +95,28 @@ class Installation:
         self.pull_secret_auth = "c2VjcmV0OmZyb20tdGhlLXB1bGwtc2VjcmV0"
         self.user_key = "user-of-the-web-page"
         self.tokens: dict[str, str] = {}
-        """Token of the local kind -> the infra-env that it is for."""
+        """Agent token -> id of its infra-env, for `auth_type="local"`."""
         self.knows_boot_stages = knows_boot_stages
         self.knows_host_boot = knows_host_boot
-        self.changes_meanwhile = 0
-        """So many of the next changes of a stage meet another's change."""
-        self.is_without_database = False
-        """With local authentication every good token is then answered 401, as the real service does."""
+        self.conflicting_changes = 0
+        """The number of next stage updates that fail because of a concurrent change."""
+        self.is_database_down = False
+        """If true, valid tokens get status 401 with local authentication, as from the real service."""
         self.now = datetime(2026, 11, 21, 1, 0, tzinfo=UTC)
         self.infra_envs: dict[str, InfraEnv] = {}
         self.clusters: dict[str, Cluster] = {}
         self.hosts: dict[str, Host] = {}
         self.objects: dict[str, bytes] = {}
-        """Stored logs by their names."""
+        """Name -> content of each uploaded archive of logs."""
         self.events: list[Event] = []
 
     def add_host(self, *, single_node: bool = False, bound: bool = True, **facts: object) -> Host:
-        """A host in a cluster and an infra-env of its own."""
+        """Add a host with a new cluster and infra-env. `facts` are attributes of the host."""
         infra_env = self.add_infra_env(single_node=single_node)
         return self.register(infra_env, bound=bound, **facts)
 
     def add_infra_env(self, *, single_node: bool = False) -> InfraEnv:
-        """An infra-env with a cluster of its own, and without a host."""
+        """Add an infra-env with a new cluster, without hosts."""
         cluster = Cluster(new_id(), single_node)
         self.clusters[cluster.id] = cluster
         infra_env = InfraEnv(new_id(), cluster.id)
@@ -121,23 +124,23 @@ class Installation:
         return infra_env
 
     def register(self, infra_env: InfraEnv, *, bound: bool = True, **facts: object) -> Host:
-        """A host of that infra-env, in the infra-env's cluster when it is bound."""
+        """Add a host to an infra-env and, if `bound`, to the infra-env's cluster."""
         host = Host(new_id(), infra_env.id, infra_env.cluster_id if bound else None)
         for name, value in facts.items():
             setattr(host, name, value)
         host.stage_started_at = host.stage_updated_at = self.now
-        host.percentage = self.percentage_of(host)
+        host.percentage = self.compute_percentage(host)
         self.hosts[host.id] = host
         return host
 
-    def expect(self, token: str, *, single_node: bool = False) -> Host:
-        """A host that reboots from its disk, and reports with that token."""
+    def add_rebooting_host(self, token: str, *, single_node: bool = False) -> Host:
+        """Add a host that reboots from its disk and reports with `token`."""
         host = self.add_host(single_node=single_node, stage="Rebooting")
         self.tokens[token] = host.infra_env_id
         return host
 
-    def stage_minutes(self, host: Host) -> int:
-        """Return how long the service waits in the host's stage."""
+    def _get_stage_limit_minutes(self, host: Host) -> int:
+        """Return the time limit of the host's stage."""
         cluster = self.clusters.get(host.cluster_id or "")
         if host.stage == _R:
             return 80 if cluster and cluster.single_node else 40
@@ -154,7 +157,7 @@ class Installation:
         del self.clusters[cluster_id]
 
     def stages(self, host: Host) -> list[str]:
-        """Those that a host of this role goes through, in order."""
+        """Return the stages of a host in this role, in order."""
         cluster = self.clusters.get(host.cluster_id or "")
         if cluster and cluster.single_node:
             stages = STAGES["single node"]
@@ -173,15 +176,15 @@ class Installation:
             *stages[joined:],
         ]
 
-    def percentage_of(self, host: Host) -> int:
+    def compute_percentage(self, host: Host) -> int:
         stages = self.stages(host)
         return (stages.index(host.stage) + 1) * 100 // len(stages) if host.stage in stages else 0
 
     def advance(self, **duration: float) -> None:
-        """Let time pass, and the monitors of stages and logs look."""
+        """Move the clock, and run the monitors of stages and logs once."""
         self.now += timedelta(**duration)
         for host in self.hosts.values():
-            limit = timedelta(minutes=self.stage_minutes(host))
+            limit = timedelta(minutes=self._get_stage_limit_minutes(host))
             is_late = host.stage_updated_at is not None and self.now - host.stage_updated_at > limit
             if host.status == "installing-in-progress" and is_late:
                 self._time_out(host)

@@ -1,5 +1,6 @@
-"""An assisted-service on loopback, with `tests.assisted_rules` behind it, a journal of what it was asked, and
-faults.
+"""An assisted-service on loopback: HTTP around `tests.assisted_rules`, with a journal of requests.
+
+A test can make the next requests fail: see `AssistedServer.fail`.
 """
 
 import contextlib
@@ -18,15 +19,15 @@ from typing import ClassVar, TypeAlias
 
 from service_record.reporter.settings import AssistedServiceSettings
 from tests.assisted_installation import Host
-from tests.assisted_rules import BASE_PATH, Asked, AssistedRules, HungUp, Told
+from tests.assisted_rules import BASE_PATH, AssistedRules, HandlerCrash, ServiceRequest, ServiceResponse
 from tests.running_server import Quiet, RunningServer
 
-_ENDLESS = 1 << 30
+_ENDLESS_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Says:
-    """Any answer of anybody before the service. A status with `Retry-After` and the like in `headers`."""
+class CannedResponse:
+    """A fixed response, as from a proxy in front of the service."""
 
     status: int
     body: bytes = b""
@@ -34,58 +35,59 @@ class Says:
 
 
 @dataclass(frozen=True, slots=True)
-class Refuses(Says):
-    """The same to a request with `Expect: 100-continue`, before its body is read."""
+class EarlyResponse(CannedResponse):
+    """A fixed response to `Expect: 100-continue`, sent before the request's body is read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
-    """The request is taken, and never answered."""
+class NoResponse:
+    """The request is read and never answered."""
 
 
 @dataclass(frozen=True, slots=True)
-class Drips:
-    """An answer a byte at a time: its head at once, or never whole; then without an end, or breaking off."""
+class SlowResponse:
+    """A response without an end, written in very small pieces."""
 
     status: int = 200
-    every: float = 0.02
+    interval_seconds: float = 0.02
     in_head: bool = False
-    most: int | None = None
-    """Of the bytes that drip; then the connection is closed."""
+    """If true, the header section never ends. If false, it is sent at once, and the body never ends."""
+    max_writes: int | None = None
+    """The number of pieces after which the connection is closed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Resets:
-    """The connection is reset after so many bytes of the body were read."""
+class ConnectionReset:
+    """The connection is reset after `after_bytes` bytes of the body were read."""
 
-    after: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class HangsUp:
-    """The connection is closed without an answer."""
-
-
-Fault: TypeAlias = Says | Silence | Drips | Resets | HangsUp
+    after_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Journaled:
-    """A request, and the status it was answered with; 0 without an answer."""
+class ConnectionClose:
+    """The connection is closed without a response."""
 
-    asked: Asked
+
+Fault: TypeAlias = CannedResponse | NoResponse | SlowResponse | ConnectionReset | ConnectionClose
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """A request and the status of its response, or 0 if there was none."""
+
+    request: ServiceRequest
     status: int
 
 
 @dataclass(slots=True)
-class _Planned:
+class _PlannedFault:
     fault: Fault
     path: str
     times: int
 
 
 class AssistedServer(RunningServer):
-    """A context manager: serving from its beginning to its end. Its rules change while nobody asks."""
+    """A context manager that serves `rules`. Change the rules only while no request is handled."""
 
     def __init__(
         self,
@@ -94,24 +96,24 @@ class AssistedServer(RunningServer):
         certificate: Path | None = None,
         address: str = "127.0.0.1",
         prefix: str = "",
-        patience: float | None = None,
+        timeout_seconds: float | None = None,
     ) -> None:
-        """With patience, it waits for so many seconds for what is to come of a request, and hangs up then."""
+        """If `timeout_seconds` is given, the server closes a connection that sends nothing for that time."""
         self.rules = rules or AssistedRules()
-        self.journal: list[Journaled] = []
+        self.journal: list[JournalEntry] = []
         self.prefix = prefix
-        """A path that the service is behind; requests beside it are answered as by a router: 404 of HTML."""
+        """The path at which the service is mounted. Other paths get a 404 page in HTML, as from a router."""
         self.stopping = threading.Event()
         self.changed = threading.Condition()
-        self._planned: list[_Planned] = []
-        self.gives_leave = True
-        """True when it answers `Expect: 100-continue`; servers before RFC 2616 do not."""
+        self._faults: list[_PlannedFault] = []
+        self.sends_continue = True
+        """If true, the server answers `Expect: 100-continue`. Servers older than RFC 2616 do not."""
         context: ssl.SSLContext | None = None
         if certificate is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificate)
-        self._begin = f"{'https' if context else 'http'}://{address}"
-        handler = type("Handler", (_Handler,), {"front": self, "timeout": patience})
+        self._origin = f"{'https' if context else 'http'}://{address}"
+        handler = type("Handler", (_Handler,), {"front": self, "timeout": timeout_seconds})
         super().__init__(_Server((address, 0), handler, context))
 
     def __exit__(self, *_: object) -> None:
@@ -120,20 +122,21 @@ class AssistedServer(RunningServer):
 
     @property
     def url(self) -> str:
-        return f"{self._begin}:{self.port}{self.prefix}"
+        return f"{self._origin}:{self.port}{self.prefix}"
 
     def fail(self, fault: Fault, *, path: str = "", times: int = 1) -> None:
-        """Have the next requests whose path ends so meet a fault, instead of the service."""
-        self._planned.append(_Planned(fault, path, times))
+        """Inject a fault into the next `times` requests whose path ends with `path`."""
+        self._faults.append(_PlannedFault(fault, path, times))
 
-    def forgive(self) -> None:
-        """Forget the faults that nobody has met yet."""
+    def clear_faults(self) -> None:
+        """Remove the faults that have not happened yet."""
         with self.changed:
-            self._planned.clear()
+            self._faults.clear()
 
-    def due(self, path: str, kind: type[Fault] | None = None) -> Fault | None:
+    def take_fault(self, path: str, kind: type[Fault] | None = None) -> Fault | None:
+        """Return the fault for a request and use it up, or None."""
         with self.changed:
-            for planned in self._planned:
+            for planned in self._faults:
                 if kind is not None and not isinstance(planned.fault, kind):
                     continue
                 if planned.times > 0 and path.endswith(planned.path):
@@ -141,31 +144,33 @@ class AssistedServer(RunningServer):
                     return planned.fault
         return None
 
-    def answer(self, asked: Asked) -> Told | HungUp:
-        """Yield the answers of the rules, one request at a time."""
-        bare = Asked(asked.method, asked.target.removeprefix(self.prefix), asked.headers, asked.body)
-        if self.prefix and bare.target == asked.target:
-            return Told(404, b"<html><title>404 Not Found</title></html>", "text/html")
+    def answer(self, request: ServiceRequest) -> ServiceResponse | HandlerCrash:
+        """Return the response of the rules. Handles one request at a time."""
+        bare = ServiceRequest(
+            request.method, request.target.removeprefix(self.prefix), request.headers, request.body
+        )
+        if self.prefix and bare.target == request.target:
+            return ServiceResponse(404, b"<html><title>404 Not Found</title></html>", "text/html")
         with self.changed:
             return self.rules.answer(bare)
 
-    def note(self, asked: Asked, status: int) -> None:
+    def log_request(self, request: ServiceRequest, status: int) -> None:
         with self.changed:
-            self.journal.append(Journaled(asked, status))
+            self.journal.append(JournalEntry(request, status))
             self.changed.notify_all()
 
     def calls(self) -> list[str]:
-        """Return the requests in order: method and path below the base path, without ids."""
-        return [f"{entry.asked.method} {_without_ids(entry.asked.path)}" for entry in self.journal]
+        """Return each request, in order: its method, and its path below the base path, without ids."""
+        return [f"{entry.request.method} {_without_ids(entry.request.path)}" for entry in self.journal]
 
     def wait_for(self, calls: int, seconds: float = 60) -> bool:
-        """Return whether so many requests were answered, or met their fault, in time."""
+        """Wait until the journal has this number of requests; return False after `seconds`."""
         with self.changed:
             return self.changed.wait_for(lambda: len(self.journal) >= calls, seconds)
 
 
-def local_server() -> AssistedServer:
-    """One that knows its hosts by tokens of its own."""
+def create_server_with_tokens() -> AssistedServer:
+    """Return a server with local authentication: each host has a token."""
     return AssistedServer(AssistedRules(auth_type="local"))
 
 
@@ -188,7 +193,7 @@ class _Server(ThreadingHTTPServer):
         self.context = context
 
     def finish_request(self, request: object, client_address: object) -> None:
-        """Shake hands in the connection's own thread: a client that does not trust us disturbs nobody."""
+        """Do the TLS handshake in the connection's thread, so a failing client does not block the others."""
         if self.context is None or not isinstance(request, socket.socket):
             super().finish_request(request, client_address)  # type: ignore[arg-type]
             return
@@ -196,7 +201,7 @@ class _Server(ThreadingHTTPServer):
             super().finish_request(secured, client_address)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Clients that go away are what these tests are about."""
+        """Ignore clients that disconnect: many tests do this on purpose."""
 
 
 class _Handler(Quiet):
@@ -205,57 +210,57 @@ class _Handler(Quiet):
 
     def handle_expect_100(self) -> bool:
         path = self.path.partition("?")[0]
-        fault = self.front.due(path, Refuses)
-        if isinstance(fault, Refuses):
+        fault = self.front.take_fault(path, EarlyResponse)
+        if isinstance(fault, EarlyResponse):
             headers = {name.lower(): value for name, value in self.headers.items()}
-            self.front.note(Asked(self.command, self.path, headers), fault.status)
+            self.front.log_request(ServiceRequest(self.command, self.path, headers), fault.status)
             self.close_connection = True
             self.say(fault.status, fault.body, fault.headers)
             return False
-        return super().handle_expect_100() if self.front.gives_leave else True
+        return super().handle_expect_100() if self.front.sends_continue else True
 
     def serve(self) -> None:
-        fault = self.front.due(self.path.partition("?")[0])
+        fault = self.front.take_fault(self.path.partition("?")[0])
         headers = {name.lower(): value for name, value in self.headers.items()}
-        if isinstance(fault, Resets):
-            self.rfile.read(fault.after)
-            self.front.note(Asked(self.command, self.path, headers), 0)
+        if isinstance(fault, ConnectionReset):
+            self.rfile.read(fault.after_bytes)
+            self.front.log_request(ServiceRequest(self.command, self.path, headers), 0)
             self._reset()
             return
-        asked = Asked(self.command, self.path, headers, self.body())
+        request = ServiceRequest(self.command, self.path, headers, self.body())
         if fault is None:
-            self._tell(asked, self.front.answer(asked))
-        elif isinstance(fault, Says):
-            self.front.note(asked, fault.status)
+            self._send_reply(request, self.front.answer(request))
+        elif isinstance(fault, CannedResponse):
+            self.front.log_request(request, fault.status)
             self.say(fault.status, fault.body, fault.headers)
         else:
-            self.front.note(asked, 0)
+            self.front.log_request(request, 0)
             self.close_connection = True
-            if isinstance(fault, Drips):
-                self._drip(fault)
-            elif isinstance(fault, Silence):
+            if isinstance(fault, SlowResponse):
+                self._send_slowly(fault)
+            elif isinstance(fault, NoResponse):
                 self.front.stopping.wait()
 
     do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = serve
 
-    def _tell(self, asked: Asked, reply: Told | HungUp) -> None:
-        if isinstance(reply, HungUp):
-            self.front.note(asked, 0)
+    def _send_reply(self, request: ServiceRequest, reply: ServiceResponse | HandlerCrash) -> None:
+        if isinstance(reply, HandlerCrash):
+            self.front.log_request(request, 0)
             self.close_connection = True
             return
-        self.front.note(asked, reply.status)
+        self.front.log_request(request, reply.status)
         headers = {"Content-Type": reply.content_type} if reply.body else {}
         self.say(reply.status, reply.body, headers)
 
-    def _drip(self, fault: Drips) -> None:
-        self.wfile.write(f"HTTP/1.1 {fault.status} Slow\r\nContent-Length: {_ENDLESS}\r\n".encode())
+    def _send_slowly(self, fault: SlowResponse) -> None:
+        self.wfile.write(f"HTTP/1.1 {fault.status} Slow\r\nContent-Length: {_ENDLESS_BYTES}\r\n".encode())
         if not fault.in_head:
             self.wfile.write(b"\r\n[")
         for count in itertools.count():
-            if self.front.stopping.is_set() or count == fault.most:
+            if self.front.stopping.is_set() or count == fault.max_writes:
                 return
             self.wfile.write(b"X: y\r\n" if fault.in_head else b" ")
-            time.sleep(fault.every)
+            time.sleep(fault.interval_seconds)
 
     def _reset(self) -> None:
         self.close_connection = True
@@ -263,10 +268,10 @@ class _Handler(Quiet):
         self.connection.close()
 
 
-def service_of(
+def make_service_settings(
     host: Host, url: str, token: str | None = None, ca_bundle: Path | None = None
 ) -> AssistedServiceSettings:
-    """The settings by which a host finds a server."""
+    """Return the boot reporter's settings for a host and the service at `url`."""
     return AssistedServiceSettings(
         url=url,
         cluster_id=host.cluster_id or "",
@@ -278,7 +283,7 @@ def service_of(
 
 
 class Authority:
-    """A certificate authority for a test: `certificate` is what to trust."""
+    """A certificate authority for a test. `certificate` is the file for clients to trust."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -292,8 +297,9 @@ class Authority:
         )
 
     def issue(self, *names: str, days: int = 2) -> Path:
-        """Key and certificate, in one file, of a server with these names and addresses. Negative days:
-        expired.
+        """Issue a certificate for these host names and addresses; return a file with it and its key.
+
+        With a negative number of days, the certificate has expired.
         """
         request, pem = self.directory / "server.csr", self.directory / f"{names[0]}{days}.pem"
         alternatives = ",".join(f"{'IP' if name[0].isdigit() else 'DNS'}:{name}" for name in names)

@@ -15,10 +15,10 @@ from service_record.cli import main
 from service_record.deploy.ignition.checking import check, read_contents
 from service_record.reporter.paths import Places
 from service_record.reporter.settings import read_settings
-from tests.assisted_contract import assert_contract_kept
+from tests.assisted_contract import assert_requests_match_openapi
 from tests.assisted_installation import Host, InfraEnv
 from tests.assisted_rules import AssistedRules
-from tests.assisted_server import AssistedServer, Says
+from tests.assisted_server import AssistedServer, CannedResponse
 from tests.builders import some
 from tests.command_line import Answer
 from tests.running_server import nobody
@@ -40,9 +40,9 @@ def server() -> Iterator[AssistedServer]:
     rules.user_key = USER
     with AssistedServer(rules) as running:
         yield running
-    assert_contract_kept(entry.asked for entry in running.journal)
+    assert_requests_match_openapi(entry.request for entry in running.journal)
     for entry in running.journal:
-        assert "x-secret-key" not in entry.asked.headers, "the reporter's token is for hosts"
+        assert "x-secret-key" not in entry.request.headers, "the reporter's token is for hosts"
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def content(text: str, path: str) -> str:
 
 
 def patches(server: AssistedServer) -> int:
-    return sum(entry.asked.method == "PATCH" for entry in server.journal)
+    return sum(entry.request.method == "PATCH" for entry in server.journal)
 
 
 def test_each_host_gets_its_ids_and_reporter_settings(
@@ -302,16 +302,26 @@ def test_cluster_without_hosts_gets_advice(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("fault", "ending"),
     [
-        (Says(401, b'{"code":401,"message":"canary-of-a-user is bad"}'), (3, "401: [secret] is bad; give a")),
-        (Says(403, b'{"code":403,"message":"no"}'), (3, "403: no; give the token of a user who may")),
-        (Says(404, b'{"code":"404","reason":"gone"}'), (3, "404: gone")),
-        (Says(200, b"<html><title>Log in</title></html>"), (3, "not an assisted-service's list")),
-        (Says(503, b"busy", {"Retry-After": "0"}), (75, "503: busy")),
+        (
+            CannedResponse(401, b'{"code":401,"message":"canary-of-a-user is bad"}'),
+            (3, "401: [secret] is bad; give a"),
+        ),
+        (
+            CannedResponse(403, b'{"code":403,"message":"no"}'),
+            (3, "403: no; give the token of a user who may"),
+        ),
+        (CannedResponse(404, b'{"code":"404","reason":"gone"}'), (3, "404: gone")),
+        (CannedResponse(200, b"<html><title>Log in</title></html>"), (3, "not an assisted-service's list")),
+        (CannedResponse(503, b"busy", {"Retry-After": "0"}), (75, "503: busy")),
     ],
     ids=["401", "403", "404", "portal", "503"],
 )
 def test_refusal_of_the_service_is_one_line(
-    cluster: Cluster, hosts: list[Host], server: AssistedServer, fault: Says, ending: tuple[int, str]
+    cluster: Cluster,
+    hosts: list[Host],
+    server: AssistedServer,
+    fault: CannedResponse,
+    ending: tuple[int, str],
 ) -> None:
     server.fail(fault, path="/hosts", times=9)
     answer = cluster.prepare()
@@ -320,13 +330,13 @@ def test_refusal_of_the_service_is_one_line(
     (line,) = answer.err.splitlines()
     assert line.startswith("Error: assisted-service: ")
     assert said in line
-    server.forgive()
+    server.clear_faults()
 
 
 def test_next_run_completes_an_interrupted_one(
     cluster: Cluster, hosts: list[Host], server: AssistedServer
 ) -> None:
-    server.fail(Says(409, b'{"code":"409","reason":"not now"}'), path=f"{hosts[1].id}/ignition")
+    server.fail(CannedResponse(409, b'{"code":"409","reason":"not now"}'), path=f"{hosts[1].id}/ignition")
     broken = cluster.prepare()
     assert broken.status == 3
     assert broken.err == f"Error: assisted-service: host {hosts[1].id} (worker-0, worker): 409: not now\n"
@@ -347,7 +357,7 @@ def test_token_in_a_repeated_config_is_masked(
     cluster.reporter_token.write_text(json.dumps({"auths": {"cloud.openshift.com": {"auth": REPORTER}}}))
     for _ in hosts:
         body = json.dumps({"code": "400", "reason": f"bad: {REPORTER} {USER}"}).encode()
-        server.fail(Says(400, body), path="/ignition")
+        server.fail(CannedResponse(400, body), path="/ignition")
         answer = cluster.prepare()
         assert answer.status == 3
         assert "400: bad: [secret] [secret]" in answer.err
@@ -420,9 +430,9 @@ def test_token_of_agent_based_installer_has_no_bearer(
     token = f"header.{claims}.signature"
     server.rules.auth_type = "none"
     cluster.run("prepare", "--token-file", cluster.file("abi", token))
-    assert server.journal[0].asked.headers["authorization"] == token
+    assert server.journal[0].request.headers["authorization"] == token
     cluster.run("prepare")
-    assert server.journal[-1].asked.headers["authorization"] == f"Bearer {USER}"
+    assert server.journal[-1].request.headers["authorization"] == f"Bearer {USER}"
 
 
 def test_large_override_is_warned_of(cluster: Cluster, hosts: list[Host]) -> None:

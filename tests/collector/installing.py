@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.assisted_installation import Host
-from tests.assisted_rules import BASE_PATH, Asked, AssistedRules, Told
+from tests.assisted_rules import BASE_PATH, AssistedRules, ServiceRequest, ServiceResponse
 from tests.collector.serving import Client, Reply, Served
 
 
@@ -73,15 +73,17 @@ class Twin:
 
     def ask(
         self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
-    ) -> tuple[Reply, Told]:
+    ) -> tuple[Reply, ServiceResponse]:
         """Return the answers of the collector and of the assisted-service."""
         sent = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         types = {} if body is None or isinstance(body, bytes) else {"content-type": "application/json"}
-        told = self.rules.answer(Asked(method, BASE_PATH + path, types | dict(headers or {}), sent))
-        assert isinstance(told, Told)
+        told = self.rules.answer(ServiceRequest(method, BASE_PATH + path, types | dict(headers or {}), sent))
+        assert isinstance(told, ServiceResponse)
         return self.agent.ask(method, path, body, headers), told
 
-    def progress(self, body: object, headers: Mapping[str, str] | None = None) -> tuple[Reply, Told]:
+    def progress(
+        self, body: object, headers: Mapping[str, str] | None = None
+    ) -> tuple[Reply, ServiceResponse]:
         path = f"/v2/infra-envs/{self.host.infra_env_id}/hosts/{self.host.id}/progress"
         return self.ask("PUT", path, body, headers)
 

@@ -14,7 +14,7 @@ from service_record.collector.assisted.installation_rules import CallRefused, In
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.schema import events, hosts, steps
 from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, STAGES, new_id
-from tests.assisted_rules import Asked, AssistedRules, Told
+from tests.assisted_rules import AssistedRules, ServiceRequest, ServiceResponse
 from tests.collector.browsing import signed_in
 from tests.collector.installing import Agent, Clock, Twin, map_host
 from tests.collector.serving import Served, served
@@ -217,16 +217,16 @@ def test_any_stage_order_gives_equal_states(role: str, told: list[tuple[str, str
     path = f"/api/assisted-install/v2/infra-envs/{host.infra_env_id}/hosts/{host.id}/progress"
     for stage, info in told:
         body = {"current_stage": stage, "progress_info": info}
-        theirs = rules.answer(Asked("PUT", path, JSON, str(body).replace("'", '"').encode()))
+        theirs = rules.answer(ServiceRequest("PUT", path, JSON, str(body).replace("'", '"').encode()))
         status = 200
         try:
             ours = apply_progress(ours, body, 1)
         except CallRefused as refused:
             status = refused.status
-        assert isinstance(theirs, Told)
+        assert isinstance(theirs, ServiceResponse)
         assert status == theirs.status
         assert (ours.stage, ours.info, ours.status) == (host.stage, host.info, host.status)
-        assert ours.percentage == rules.percentage_of(host)
+        assert ours.percentage == rules.compute_percentage(host)
 
 
 def test_stage_limits_equal_the_assisted_service() -> None:

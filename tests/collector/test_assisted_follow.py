@@ -10,7 +10,7 @@ import pytest
 from service_record.collector.serving_settings import CollectorSettings
 from tests.assisted_installation import Event, Host
 from tests.assisted_rules import AssistedRules
-from tests.assisted_server import AssistedServer, Says
+from tests.assisted_server import AssistedServer, CannedResponse
 from tests.collector.installing import Clock, map_host
 from tests.collector.serving import Served, served
 from tests.command_line import PROGRAM, Answer, environment, service_record
@@ -104,7 +104,7 @@ def test_refused_event_does_not_delay_others(followed: Followed) -> None:
 
 
 def test_unreachable_service_exits_75_with_one_line(followed: Followed) -> None:
-    followed.service.fail(Says(503, headers={"Retry-After": "0"}), times=9)
+    followed.service.fail(CannedResponse(503, headers={"Retry-After": "0"}), times=9)
     answer = followed.follow()
     assert answer.status == 75
     assert answer.err.startswith("Error: assisted-service: 503")

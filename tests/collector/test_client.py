@@ -16,7 +16,7 @@ from service_record.http.address import (
 )
 from service_record.http.collector_answers import Hosts
 from service_record.http.collector_client import CollectorClient, connect, host_path
-from tests.assisted_server import AssistedServer, Drips
+from tests.assisted_server import AssistedServer, SlowResponse
 from tests.collector.serving import Served
 from tests.running_server import Quiet, serving
 
@@ -56,8 +56,8 @@ def test_only_collector_urls_are_recognized() -> None:
     assert not is_collector("collector")
 
 
-@pytest.mark.parametrize("drips", [Drips(), Drips(in_head=True)], ids=["body", "head"])
-def test_slow_answer_times_out(drips: Drips) -> None:
+@pytest.mark.parametrize("drips", [SlowResponse(), SlowResponse(in_head=True)], ids=["body", "head"])
+def test_slow_answer_times_out(drips: SlowResponse) -> None:
     with AssistedServer() as slow, CollectorClient(slow.url, "token", seconds=0.3) as client:
         slow.fail(drips)
         with pytest.raises(CollectorError, match=r": no whole answer within 0\.3 s$"):
@@ -66,7 +66,7 @@ def test_slow_answer_times_out(drips: Drips) -> None:
 
 def test_only_the_answer_has_a_timeout() -> None:
     with AssistedServer() as slow, CollectorClient(slow.url, "token", seconds=0.3) as client:
-        slow.fail(Drips())
+        slow.fail(SlowResponse())
         began = time.monotonic()
         with pytest.raises(CollectorError, match=r": no whole answer within 0\.3 s$"):
             client.send("POST", "/api/v1/hosts/web1/records", body=b"{}")

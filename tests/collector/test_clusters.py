@@ -12,9 +12,9 @@ from service_record.collector.assisted.cluster_states import ClusterState
 from service_record.collector.assisted.host_states import HostState
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.schema import cluster_logs, clusters
-from tests.assisted_contract import assert_contract_kept
+from tests.assisted_contract import assert_requests_match_openapi
 from tests.assisted_installation import Host, new_id
-from tests.assisted_rules import BASE_PATH, Asked
+from tests.assisted_rules import BASE_PATH, ServiceRequest
 from tests.collector.browsing import signed_in
 from tests.collector.installing import Clock, form
 from tests.collector.serving import Client, Reply, Served, served
@@ -42,7 +42,7 @@ class Installed:
     admin: Client = field(init=False)
     group: Client = field(init=False)
     hosts: dict[str, Host] = field(default_factory=dict)
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[ServiceRequest] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.admin = self.server.client("admin")
@@ -454,17 +454,21 @@ def test_sent_calls_match_the_contract(five: Installed) -> None:
     of_cluster = f"{BASE_PATH}/v2/clusters/{five.id}"
     json = {"content-type": "application/json", "x-secret-key": "k"}
     body, headers = form(b"logs")
-    assert_contract_kept(
+    assert_requests_match_openapi(
         [
-            Asked("POST", of_host, json, f'{{"host_id": "{host}"}}'.encode()),
-            Asked("GET", f"{of_host}/{host}/instructions", {"x-secret-key": "k"}),
-            Asked("PUT", f"{of_cluster}/progress", json, b'{"finalizing_stage": "Done"}'),
-            Asked(
+            ServiceRequest("POST", of_host, json, f'{{"host_id": "{host}"}}'.encode()),
+            ServiceRequest("GET", f"{of_host}/{host}/instructions", {"x-secret-key": "k"}),
+            ServiceRequest("PUT", f"{of_cluster}/progress", json, b'{"finalizing_stage": "Done"}'),
+            ServiceRequest(
                 "PUT", f"{of_cluster}/monitored-operators", json, b'{"name": "console", "status": "failed"}'
             ),
-            Asked("POST", f"{of_cluster}/actions/complete-installation", json, b'{"is_success": true}'),
-            Asked("PUT", f"{of_cluster}/logs-progress", json, b'{"logs_state": "completed"}'),
-            Asked("POST", f"{of_cluster}/logs?logs_type=controller", headers | {"x-secret-key": "k"}, body),
+            ServiceRequest(
+                "POST", f"{of_cluster}/actions/complete-installation", json, b'{"is_success": true}'
+            ),
+            ServiceRequest("PUT", f"{of_cluster}/logs-progress", json, b'{"logs_state": "completed"}'),
+            ServiceRequest(
+                "POST", f"{of_cluster}/logs?logs_type=controller", headers | {"x-secret-key": "k"}, body
+            ),
         ]
     )
 

@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from service_record.collector.store.schema import hosts
 from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, Host, new_id
-from tests.assisted_server import local_server
+from tests.assisted_server import create_server_with_tokens
 from tests.builders import BOOT_ID, entry, failed_run, write_lines
 from tests.collector.installing import Agent
 from tests.collector.serving import Served, served, settings_in
@@ -112,8 +112,8 @@ def analyze(directory: Path, server: Served, host: str) -> Answer:
 
 @pytest.mark.slow
 def test_additional_collector_gets_bundle_with_own_token(tmp_path: Path, server: Served) -> None:
-    with local_server() as assisted:
-        installed = assisted.rules.expect(TOKEN)
+    with create_server_with_tokens() as assisted:
+        installed = assisted.rules.add_rebooting_host(TOKEN)
         destination = f'ship_to = ["collector+{server.url}"]'
         host = ReportingHost(tmp_path / "host", installed, assisted.url, destination)
         own = server.client("host", installed.id).token

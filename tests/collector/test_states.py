@@ -28,7 +28,7 @@ from service_record.collector.assisted.installation_rules import (
     apply_registration,
     apply_signal,
 )
-from tests.assisted_contract import load, openapi_file
+from tests.assisted_contract import find_openapi_file, load
 
 START = 1_800_000_000.0
 MINUTE = 60.0
@@ -43,7 +43,7 @@ def host(status: str = "installing-in-progress", stage: str = "Rebooting", **fac
 
 
 def names_of(definition: str) -> set[str]:
-    path = openapi_file()
+    path = find_openapi_file()
     if path is None:
         pytest.skip("the OpenAPI file of the assisted-service cannot be had here")
     return set(load(path)["definitions"][definition]["properties"]["status"]["enum"])

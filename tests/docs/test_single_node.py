@@ -15,7 +15,7 @@ from service_record.deploy.ignition.checking import check, read_contents
 from service_record.http.collector_client import CollectorClient
 from service_record.http.record_sending import Sender
 from service_record.record.directory import Records
-from tests.assisted_contract import assert_contract_kept
+from tests.assisted_contract import assert_requests_match_openapi
 from tests.assisted_installation import STAGES
 from tests.assisted_rules import AssistedRules
 from tests.assisted_server import AssistedServer
@@ -52,7 +52,7 @@ def desk(tmp_path: Path, collector: Served) -> Iterator[Desk]:
         desk = Desk(tmp_path / "desk", collector, service, rules.add_infra_env(single_node=True))
         desk.write("bootstrap.json", json.dumps(BOOTSTRAP))
         yield desk
-    assert_contract_kept(asked.asked for asked in service.journal)
+    assert_requests_match_openapi(asked.request for asked in service.journal)
 
 
 def units(config: dict[str, Any]) -> dict[str, bool]:

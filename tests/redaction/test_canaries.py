@@ -11,7 +11,7 @@ import pytest
 
 from service_record.record.entry import Result
 from testing.made_up import draw, pem, pull_secret
-from tests.assisted_server import AssistedServer, local_server
+from tests.assisted_server import AssistedServer, create_server_with_tokens
 from tests.builders import entry, write_lines
 from tests.reporting_host import TOKEN, ReportingHost
 from tests.secret_forms import FORMS
@@ -95,13 +95,13 @@ def left(shipped: bytes) -> Iterator[str]:
 
 @pytest.fixture
 def server() -> Iterator[AssistedServer]:
-    with local_server() as server:
+    with create_server_with_tokens() as server:
         yield server
 
 
 @pytest.mark.slow
 def test_no_canary_is_in_what_is_shipped(tmp_path: Path, server: AssistedServer) -> None:
-    host = ReportingHost(tmp_path / "host", server.rules.expect(TOKEN), server.url)
+    host = ReportingHost(tmp_path / "host", server.rules.add_rebooting_host(TOKEN), server.url)
     plant(host)
     journal = host.write("/journal", said_of_them())
     host.write("/bin/journalctl", FAKE_JOURNALCTL.format(printed=journal)).chmod(0o755)
@@ -127,6 +127,6 @@ def test_no_canary_is_in_what_is_shipped(tmp_path: Path, server: AssistedServer)
     assert list(left(shipped)) == []
     assert b"bootkube" in host.places.issue.read_bytes()
     assert list(left(host.places.issue.read_bytes())) == []
-    told = [one.asked for one in server.journal if one.asked.query.get("logs_type") is None]
+    told = [one.request for one in server.journal if one.request.query.get("logs_type") is None]
     assert any(asked.method == "PUT" for asked in told), "a fact about this host as progress"
     assert list(left(b"\n".join(asked.target.encode() + b"\n" + asked.body for asked in told))) == []

@@ -18,7 +18,7 @@ from service_record.http.answers import Answered
 from service_record.reporter.host_view import HostView
 from service_record.reporter.policy.round_context import Shipment, StageReport
 from tests.assisted_installation import LOCAL_IGNITION, Host, new_id
-from tests.assisted_rules import BASE_PATH, Asked, AssistedRules, HungUp, Told
+from tests.assisted_rules import BASE_PATH, AssistedRules, HandlerCrash, ServiceRequest, ServiceResponse
 from tests.assisted_server import AssistedServer
 from tests.builders import must_be
 from tests.collector.installing import form
@@ -31,24 +31,27 @@ def ask(
     path: str,
     body: object = None,
     headers: Mapping[str, str] | None = None,
-) -> Told:
+) -> ServiceResponse:
     """The answer to a call with JSON."""
     sent = b"" if body is None else json.dumps(body).encode()
     types = {} if body is None else {"content-type": "application/json"}
-    return must_be(Told, rules.answer(Asked(method, BASE_PATH + path, types | dict(headers or {}), sent)))
+    return must_be(
+        ServiceResponse,
+        rules.answer(ServiceRequest(method, BASE_PATH + path, types | dict(headers or {}), sent)),
+    )
 
 
-def put(rules: AssistedRules, host: Host, stage: str, info: str = "") -> Told:
+def put(rules: AssistedRules, host: Host, stage: str, info: str = "") -> ServiceResponse:
     path = f"/v2/infra-envs/{host.infra_env_id}/hosts/{host.id}/progress"
     return ask(rules, "PUT", path, {"current_stage": stage, "progress_info": info})
 
 
 def upload(
     rules: AssistedRules, host: Host, query: str = "logs_type=host&host_id={host}", part: str = "upfile"
-) -> Told | HungUp:
+) -> ServiceResponse | HandlerCrash:
     body, headers = form(part=part)
     target = f"{BASE_PATH}/v2/clusters/{host.cluster_id}/logs?{query.format(host=host.id, new=new_id())}"
-    return rules.answer(Asked("POST", target, headers, body))
+    return rules.answer(ServiceRequest("POST", target, headers, body))
 
 
 AGENT = {"x-secret-key": "key"}
@@ -106,7 +109,7 @@ STORED: list[tuple[str, dict[str, Any], int, str]] = [
     ("é" * 2048, {}, 200, ""),
     ("x" * 2049, {}, 500, "value too long"),
     ("a\0b", {}, 500, "invalid byte sequence"),
-    ("changed by somebody else meanwhile", {"changes_meanwhile": 1}, 500, "nothing has changed"),
+    ("changed by somebody else meanwhile", {"conflicting_changes": 1}, 500, "nothing has changed"),
 ]
 
 
@@ -135,7 +138,7 @@ def test_simulated_service_answers_like_the_rules(knows_boots: bool) -> None:
             with faults.of(kind):
                 shipment = Shipment(kind=kind, most=1 << 20, fingerprint="")
                 answer = must_be(Answered, simulated.upload(shipment, 1 << 20))
-                told = must_be(Told, upload(rules, host, f"logs_type={kind}&host_id={{host}}"))
+                told = must_be(ServiceResponse, upload(rules, host, f"logs_type={kind}&host_id={{host}}"))
                 assert answer.status == told.status
                 assert must_be(HostView, simulated.view).logs_info == host.logs_info
 
@@ -158,7 +161,7 @@ def test_upload_answers_follow_the_rules() -> None:
         for query, status in UPLOADS.items():
             with faults.of(query):
                 rules = AssistedRules()
-                assert must_be(Told, upload(rules, rules.add_host(), query)).status == status
+                assert must_be(ServiceResponse, upload(rules, rules.add_host(), query)).status == status
                 assert list(rules.objects.values()) == ([b"logs"] if status == 204 else [])
     rules = AssistedRules(knows_host_boot=True)
     host = rules.add_host()
@@ -167,7 +170,7 @@ def test_upload_answers_follow_the_rules() -> None:
     places = [f"{host.cluster_id}/logs/{host.id}/{name}" for name in ("logs.tar.gz", "boot_logs.tar.gz")]
     assert list(rules.objects) == places
     rules.delete_cluster(str(host.cluster_id))
-    assert must_be(Told, upload(rules, host)).status == 404
+    assert must_be(ServiceResponse, upload(rules, host)).status == 404
 
 
 def test_collecting_logs_time_out_after_two_minutes() -> None:

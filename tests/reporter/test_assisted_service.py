@@ -33,19 +33,19 @@ from service_record.reporter.host_view import MAX_INFO_CHARACTERS, HostView, NoH
 from service_record.reporter.policy.round_context import DENIED_ROUNDS, DENIED_SECONDS, MOST_TRIES
 from service_record.reporter.settings import SERVICE_LIMIT, AssistedServiceSettings
 from service_record.reporter.shipping import ASKING, SHIPPING
-from tests.assisted_contract import assert_contract_kept
+from tests.assisted_contract import assert_requests_match_openapi
 from tests.assisted_installation import Host, new_id
 from tests.assisted_rules import AssistedRules
 from tests.assisted_server import (
     AssistedServer,
     Authority,
-    Drips,
+    CannedResponse,
+    ConnectionClose,
+    ConnectionReset,
     Fault,
-    HangsUp,
-    Resets,
-    Says,
-    Silence,
-    service_of,
+    NoResponse,
+    SlowResponse,
+    make_service_settings,
 )
 from tests.builders import must_be
 from tests.forward_proxy import ForwardProxy
@@ -63,7 +63,7 @@ QUICK = RetryPolicy(first_wait=0.01, longest_wait=0.02, jitter=0.01)
 def server() -> Iterator[AssistedServer]:
     with AssistedServer() as server:
         yield server
-    assert_contract_kept(entry.asked for entry in server.journal)
+    assert_requests_match_openapi(entry.request for entry in server.journal)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,9 @@ def service_at(url: str) -> AssistedServiceSettings:
 def client(
     server: AssistedServer, host: Host | None = None, retry_policy: RetryPolicy = QUICK
 ) -> AssistedService:
-    return AssistedService(service_of(host or server.rules.add_host(), server.url), retry_policy=retry_policy)
+    return AssistedService(
+        make_service_settings(host or server.rules.add_host(), server.url), retry_policy=retry_policy
+    )
 
 
 # Parsing answers
@@ -220,7 +222,7 @@ def test_host_is_found_among_five_hundred(server: AssistedServer) -> None:
 
 def test_host_is_not_in_a_deleted_or_another_cluster(server: AssistedServer) -> None:
     host, other = server.rules.add_host(), server.rules.add_host()
-    foreign = replace(service_of(host, server.url), cluster_id=str(other.cluster_id))
+    foreign = replace(make_service_settings(host, server.url), cluster_id=str(other.cluster_id))
     view = must_be(NoHost, AssistedService(foreign, retry_policy=QUICK).host())
     assert "not one of the cluster's 1 hosts" in view.reason
     server.rules.delete_cluster(str(host.cluster_id))
@@ -229,13 +231,13 @@ def test_host_is_not_in_a_deleted_or_another_cluster(server: AssistedServer) -> 
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_rejected_token_is_a_denial(server: AssistedServer, status: int) -> None:
-    server.fail(Says(status, f'{{"code": {status}, "message": "who are you"}}'.encode()))
+    server.fail(CannedResponse(status, f'{{"code": {status}, "message": "who are you"}}'.encode()))
     assert client(server).host() == Refused(status, "who are you")
 
 
 def test_404_in_the_form_of_the_service_means_no_host(server: AssistedServer) -> None:
     body = b'{"code": "404", "href": "", "id": 404, "kind": "Error", "reason": "cluster was not found"}'
-    server.fail(Says(404, body))
+    server.fail(CannedResponse(404, body))
     assert client(server).host() == NoHost("cluster was not found")
 
 
@@ -254,25 +256,25 @@ def test_404_in_the_form_of_the_service_means_no_host(server: AssistedServer) ->
     ],
 )
 def test_denial_in_another_form_is_a_plain_answer(server: AssistedServer, status: int, body: bytes) -> None:
-    server.fail(Says(status, body))
+    server.fail(CannedResponse(status, body))
     assert must_be(Answered, client(server).host()).status == status
 
 
 @pytest.mark.parametrize("status", [301, 400, 405, 409, 418])
 def test_other_status_is_a_plain_answer(server: AssistedServer, status: int) -> None:
-    server.fail(Says(status, b"text"))
+    server.fail(CannedResponse(status, b"text"))
     assert client(server).host() == Answered(status, "text")
     assert len(server.journal) == 1
 
 
 @pytest.mark.parametrize("body", [b"<html><title>Log in to this network</title>", b"{}", b"", b"[" * 100_000])
 def test_200_without_a_host_list_is_unreachable(server: AssistedServer, body: bytes) -> None:
-    server.fail(Says(200, body))
+    server.fail(CannedResponse(200, body))
     assert must_be(Unreachable, client(server).host()).reason.startswith("200, but no list of hosts")
 
 
 def test_too_long_host_list_is_unreachable(server: AssistedServer) -> None:
-    server.fail(Says(200, b"[" + b" " * (8 << 20) + b"]"), times=9)
+    server.fail(CannedResponse(200, b"[" + b" " * (8 << 20) + b"]"), times=9)
     view = client(server, retry_policy=replace(QUICK, tries=1)).host()
     assert view == Unreachable("the answer is longer than 8,388,608 bytes")
 
@@ -285,14 +287,14 @@ def test_info_is_added_to_the_current_stage(server: AssistedServer) -> None:
     assert client(server, host).report_stage("Rebooting", FACT) == Answered(200)
     assert host.info == FACT
     (entry,) = server.journal
-    assert json.loads(entry.asked.body) == {"current_stage": "Rebooting", "progress_info": FACT}
+    assert json.loads(entry.request.body) == {"current_stage": "Rebooting", "progress_info": FACT}
 
 
 def test_boot_stage_is_400_at_services_without_it() -> None:
     for knows, status in ((True, 200), (False, 400)):
         with AssistedServer(AssistedRules(knows_boot_stages=knows)) as server:
             assert must_be(Answered, client(server).report_stage(FACT, "")).status == status
-            assert_contract_kept(entry.asked for entry in server.journal)
+            assert_requests_match_openapi(entry.request for entry in server.journal)
 
 
 def test_report_of_a_passed_stage_is_409_without_retry(server: AssistedServer) -> None:
@@ -304,10 +306,10 @@ def test_report_of_a_passed_stage_is_409_without_retry(server: AssistedServer) -
 
 def test_report_is_retried_after_503_but_not_after_500(server: AssistedServer) -> None:
     host = server.rules.add_host()
-    server.rules.changes_meanwhile = 1
+    server.rules.conflicting_changes = 1
     outcome = must_be(Answered, client(server, host).report_stage("Rebooting", FACT))
     assert (outcome.status, len(server.journal)) == (500, 1)
-    server.fail(Says(503))
+    server.fail(CannedResponse(503))
     assert client(server, host).report_stage("Rebooting", FACT) == Answered(200, tries=2)
 
 
@@ -333,14 +335,14 @@ def test_upload_is_unchanged_and_has_a_content_length(server: AssistedServer, bu
     assert client(server, host).upload(bundle, "host") == Answered(204, sent=size)
     assert list(server.rules.objects.values()) == [bundle.read_bytes()]
     (entry,) = server.journal
-    assert int(entry.asked.headers["content-length"]) == len(entry.asked.body)
-    assert "transfer-encoding" not in entry.asked.headers
-    assert entry.asked.query == {"logs_type": "host", "host_id": host.id, "infra_env_id": host.infra_env_id}
+    assert int(entry.request.headers["content-length"]) == len(entry.request.body)
+    assert "transfer-encoding" not in entry.request.headers
+    assert entry.request.query == {"logs_type": "host", "host_id": host.id, "infra_env_id": host.infra_env_id}
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 409, 413])
 def test_refused_upload_is_not_retried(server: AssistedServer, bundle: Path, status: int) -> None:
-    server.fail(Says(status, b"bad request"))
+    server.fail(CannedResponse(status, b"bad request"))
     size = bundle.stat().st_size
     assert client(server).upload(bundle, "host") == Answered(status, "bad request", sent=size)
     assert len(server.journal) == 1
@@ -359,7 +361,7 @@ def test_too_large_or_missing_file_is_not_sent(server: AssistedServer, tmp_path:
 def test_broken_upload_is_retried_and_counted_in_full(server: AssistedServer, tmp_path: Path) -> None:
     large = tmp_path / "large.tar.gz"
     large.write_bytes(b"0123456789abcdef" * (1 << 19))
-    server.fail(Resets(after=100_000))
+    server.fail(ConnectionReset(after_bytes=100_000))
     outcome = must_be(Answered, client(server).upload(large, "host"))
     assert (outcome.status, outcome.tries) == (204, 2)
     assert large.stat().st_size < outcome.sent < 2 * large.stat().st_size + 1
@@ -367,13 +369,13 @@ def test_broken_upload_is_retried_and_counted_in_full(server: AssistedServer, tm
 
 
 def test_upload_that_always_breaks_has_two_tries(server: AssistedServer, bundle: Path) -> None:
-    server.fail(Resets(), times=99)
+    server.fail(ConnectionReset(), times=99)
     outcome = must_be(Unreachable, client(server).upload(bundle, "host"))
     assert (outcome.tries, len(server.journal)) == (2, 2)
 
 
 def test_upload_without_an_answer_is_unreachable(server: AssistedServer, bundle: Path) -> None:
-    server.fail(HangsUp(), times=2)
+    server.fail(ConnectionClose(), times=2)
     outcome = client(server).upload(bundle, "host")
     assert outcome == Unreachable(
         "the connection was closed without an answer", tries=2, sent=2 * bundle.stat().st_size
@@ -427,17 +429,17 @@ def test_requests_of_a_round_share_an_id(server: AssistedServer) -> None:
     talk.complete_logs()
     other = client(server)
     other.host()
-    ids = [entry.asked.headers["x-request-id"] for entry in server.journal]
+    ids = [entry.request.headers["x-request-id"] for entry in server.journal]
     assert ids[0] == ids[1] != ids[2]
     for entry in server.journal:
-        assert "discovery_agent_version" not in entry.asked.headers
-        assert entry.asked.headers["user-agent"].startswith("service-record/")
+        assert "discovery_agent_version" not in entry.request.headers
+        assert entry.request.headers["user-agent"].startswith("service-record/")
 
 
 @pytest.mark.parametrize("ending", ["", "/", "/api/assisted-install", "/api/assisted-install/"])
 def test_base_path_is_appended_to_the_path_of_the_url(ending: str) -> None:
     with AssistedServer(prefix="/behind/a/router") as server:
-        service = service_of(server.rules.add_host(), server.url + ending)
+        service = make_service_settings(server.rules.add_host(), server.url + ending)
         assert isinstance(AssistedService(service, retry_policy=QUICK).host(), HostView)
 
 
@@ -448,14 +450,14 @@ def test_query_of_the_url_is_dropped() -> None:
 def test_requests_with_the_token_are_accepted(bundle: Path) -> None:
     rules = AssistedRules(auth_type="rhsso")
     with AssistedServer(rules) as server:
-        service = service_of(rules.add_host(), server.url, f"{rules.pull_secret_auth}\n")
+        service = make_service_settings(rules.add_host(), server.url, f"{rules.pull_secret_auth}\n")
         with AssistedService(service, retry_policy=QUICK) as talk:
             assert isinstance(talk.host(), HostView)
             assert talk.report_stage("Rebooting", FACT) == Answered(200)
             assert isinstance(talk.upload(bundle, "host"), Answered)
             assert talk.complete_logs() == Answered(204)
         assert isinstance(client(server).host(), Refused)
-        assert_contract_kept(entry.asked for entry in server.journal)
+        assert_requests_match_openapi(entry.request for entry in server.journal)
 
 
 # Retries
@@ -463,10 +465,10 @@ def test_requests_with_the_token_are_accepted(bundle: Path) -> None:
 
 @pytest.mark.parametrize("status", [408, 423, 425, 429, 500, 502, 503, 504, 599])
 def test_temporary_failure_is_retried(server: AssistedServer, status: int) -> None:
-    server.fail(Says(status), times=3)
+    server.fail(CannedResponse(status), times=3)
     assert isinstance(client(server).host(), HostView)
     assert len(server.journal) == 4
-    server.fail(Says(status, b"still"), times=99)
+    server.fail(CannedResponse(status, b"still"), times=99)
     assert client(server).complete_logs() == Answered(status, "still", tries=4)
 
 
@@ -474,26 +476,26 @@ def test_temporary_failure_is_retried(server: AssistedServer, status: int) -> No
     "status", [301, 302, 307, 400, 401, 403, 404, 405, 406, 409, 410, 413, 415, 418, 422]
 )
 def test_permanent_failure_is_not_retried(server: AssistedServer, status: int) -> None:
-    server.fail(Says(status, headers={"Location": f"{server.url}/elsewhere"}))
+    server.fail(CannedResponse(status, headers={"Location": f"{server.url}/elsewhere"}))
     assert client(server).complete_logs() == Answered(status)
     assert len(server.journal) == 1
 
 
 def test_retry_after_is_obeyed(server: AssistedServer) -> None:
-    server.fail(Says(429, headers={"Retry-After": "1"}))
+    server.fail(CannedResponse(429, headers={"Retry-After": "1"}))
     begin = time.monotonic()
     assert client(server).complete_logs() == Answered(204, tries=2)
     assert time.monotonic() - begin >= 1
 
 
 def test_long_retry_after_waits_for_next_round(server: AssistedServer) -> None:
-    server.fail(Says(503, headers={"Retry-After": "900"}))
+    server.fail(CannedResponse(503, headers={"Retry-After": "900"}))
     assert client(server).complete_logs() == Answered(503, retry_after=900.0)
     assert len(server.journal) == 1
 
 
 def test_waits_of_a_round_end_with_its_budget(server: AssistedServer) -> None:
-    server.fail(Says(503, headers={"Retry-After": "1"}), times=99)
+    server.fail(CannedResponse(503, headers={"Retry-After": "1"}), times=99)
     talk = client(server, retry_policy=replace(QUICK, budget=1.5, tries=99))
     first, second = talk.complete_logs(), talk.complete_logs()
     assert isinstance(first, Answered)
@@ -502,7 +504,7 @@ def test_waits_of_a_round_end_with_its_budget(server: AssistedServer) -> None:
 
 
 def test_no_retry_after_the_budget(server: AssistedServer) -> None:
-    server.fail(Says(503), times=99)
+    server.fail(CannedResponse(503), times=99)
     outcome = client(server, retry_policy=replace(QUICK, budget=1e-9)).complete_logs()
     assert outcome == Answered(503)
 
@@ -518,12 +520,12 @@ def test_refused_connection_has_four_tries() -> None:
 
 
 def test_silent_server_is_unreachable(server: AssistedServer) -> None:
-    server.fail(Silence(), times=99)
+    server.fail(NoResponse(), times=99)
     outcome = client(server, retry_policy=replace(QUICK, read=0.3, tries=2)).complete_logs()
     assert outcome == Unreachable("no answer within the time limit", tries=2)
 
 
-@pytest.mark.parametrize("fault", [HangsUp(), Resets()])
+@pytest.mark.parametrize("fault", [ConnectionClose(), ConnectionReset()])
 def test_broken_connection_is_retried_and_unreachable(server: AssistedServer, fault: Fault) -> None:
     server.fail(fault, times=99)
     outcome = must_be(Unreachable, client(server).complete_logs())
@@ -531,7 +533,9 @@ def test_broken_connection_is_retried_and_unreachable(server: AssistedServer, fa
     assert (outcome.tries, len(server.journal)) == (4, 4)
 
 
-@pytest.mark.parametrize("fault", [Drips(), Drips(in_head=True), Silence()], ids=["body", "head", "silence"])
+@pytest.mark.parametrize(
+    "fault", [SlowResponse(), SlowResponse(in_head=True), NoResponse()], ids=["body", "head", "silence"]
+)
 def test_slow_answer_ends_at_the_time_limit(server: AssistedServer, fault: Fault) -> None:
     server.fail(fault, times=99)
     outcome = client(server, retry_policy=replace(QUICK, total=0.5, tries=1)).host()
@@ -543,13 +547,15 @@ def test_unread_upload_ends_at_the_time_limit(server: AssistedServer, tmp_path: 
     large = tmp_path / "large.tar.gz"
     with large.open("wb") as file:
         file.truncate(64 << 20)
-    server.fail(Silence(), times=99)
+    server.fail(NoResponse(), times=99)
     limits = replace(QUICK, upload_total=0.5, upload_tries=1)
     outcome = must_be(Unreachable, client(server, retry_policy=limits).upload(large, "host"))
     assert outcome.reason == "no whole answer within 0.5 s"
 
 
-@pytest.mark.parametrize("fault", [Drips(400, 0.0), Drips(400, most=9)], ids=["never ends", "breaks off"])
+@pytest.mark.parametrize(
+    "fault", [SlowResponse(400, 0.0), SlowResponse(400, max_writes=9)], ids=["never ends", "breaks off"]
+)
 def test_status_is_enough_without_a_complete_body(server: AssistedServer, fault: Fault) -> None:
     server.fail(fault)
     outcome = must_be(Answered, client(server).complete_logs())
@@ -641,7 +647,7 @@ def test_ca_bundle_is_trusted_in_addition_to_the_system(authority: Authority, bu
     assert after["x509"] == before["x509"] + 1
     with AssistedServer(certificate=authority.issue("127.0.0.1")) as server:
         host = server.rules.add_host()
-        service = service_of(host, server.url, TOKEN, authority.certificate)
+        service = make_service_settings(host, server.url, TOKEN, authority.certificate)
         talk = AssistedService(service, retry_policy=QUICK)
         assert isinstance(talk.host(), HostView)
         assert talk.upload(bundle, "host") == Answered(204, sent=bundle.stat().st_size)
@@ -656,7 +662,7 @@ def test_wrong_name_or_expired_certificate_is_not_trusted(
     authority: Authority, names: list[str], days: int, why: str
 ) -> None:
     with AssistedServer(certificate=authority.issue(*names, days=days)) as server:
-        service = service_of(server.rules.add_host(), server.url, None, authority.certificate)
+        service = make_service_settings(server.rules.add_host(), server.url, None, authority.certificate)
         outcome = AssistedService(service, retry_policy=QUICK).host()
     assert isinstance(outcome, Unreachable)
     assert outcome.is_tls
@@ -669,12 +675,12 @@ def test_server_certificate_in_the_ca_bundle_is_trusted(authority: Authority, tm
     bundle = tmp_path / "own.pem"
     bundle.write_text(own)
     with AssistedServer(certificate=authority.issue("127.0.0.1")) as other:
-        service = service_of(other.rules.add_host(), other.url, None, bundle)
+        service = make_service_settings(other.rules.add_host(), other.url, None, bundle)
         assert isinstance(AssistedService(service, retry_policy=QUICK).host(), Unreachable)
     certificate = authority.issue("127.0.0.1")
     bundle.write_text(certificate.read_text().partition("-----BEGIN PRIVATE KEY")[0])
     with AssistedServer(certificate=certificate) as server:
-        service = service_of(server.rules.add_host(), server.url, None, bundle)
+        service = make_service_settings(server.rules.add_host(), server.url, None, bundle)
         assert isinstance(AssistedService(service, retry_policy=QUICK).host(), HostView)
 
 
@@ -694,7 +700,7 @@ def test_connection_closed_in_the_handshake_is_retried() -> None:
 
 def test_server_without_tls_is_not_trusted(server: AssistedServer) -> None:
     url = server.url.replace("http:", "https:")
-    outcome = AssistedService(service_of(server.rules.add_host(), url), retry_policy=QUICK).host()
+    outcome = AssistedService(make_service_settings(server.rules.add_host(), url), retry_policy=QUICK).host()
     assert isinstance(outcome, Unreachable)
     assert outcome.is_tls
     assert server.journal == []
@@ -710,7 +716,7 @@ def test_invalid_ca_bundle_is_reported_and_nothing_is_sent(
         path.mkdir()
     elif kind != "missing":
         path.write_text(contents[kind])
-    service = service_of(server.rules.add_host(), server.url, TOKEN, path)
+    service = make_service_settings(server.rules.add_host(), server.url, TOKEN, path)
     outcome = must_be(Unreachable, AssistedService(service, retry_policy=QUICK).host())
     assert outcome.reason.startswith(f"{path}: ")
     assert "correct the CA bundle" in outcome.reason
@@ -766,7 +772,7 @@ def test_proxies_of_the_environment_are_ignored(
 def behind_proxy(
     server: AssistedServer, proxy: ForwardProxy, url: str, authority: Authority
 ) -> AssistedService:
-    service = service_of(server.rules.add_host(), url, TOKEN, authority.certificate)
+    service = make_service_settings(server.rules.add_host(), url, TOKEN, authority.certificate)
     return AssistedService(service, proxies=Proxies(http=proxy.url, https=proxy.address), retry_policy=QUICK)
 
 
@@ -795,7 +801,7 @@ def test_proxy_gets_the_login_of_its_url(authority: Authority) -> None:
     login = "Basic bWU6c2VjcmV0"
     with AssistedServer(certificate=certificate) as server, ForwardProxy(server.port, login=login) as proxy:
         host = server.rules.add_host()
-        service = service_of(host, "https://assisted.example", None, authority.certificate)
+        service = make_service_settings(host, "https://assisted.example", None, authority.certificate)
         good = Proxies(https=f"http://me:secret@{proxy.address}")
         assert isinstance(AssistedService(service, proxies=good, retry_policy=QUICK).host(), HostView)
         bad = Proxies(https=proxy.address)
@@ -823,7 +829,14 @@ def test_invalid_proxy_is_reported_without_its_login(proxy: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", [None, Says(500, f"you sent {TOKEN}".encode()), Resets(), HangsUp(), Silence()]
+    "fault",
+    [
+        None,
+        CannedResponse(500, f"you sent {TOKEN}".encode()),
+        ConnectionReset(),
+        ConnectionClose(),
+        NoResponse(),
+    ],
 )
 def test_token_is_never_shown_or_logged(
     server: AssistedServer,
@@ -837,21 +850,22 @@ def test_token_is_never_shown_or_logged(
     if fault:
         server.fail(fault, times=99)
     talk = AssistedService(
-        service_of(server.rules.add_host(), server.url, TOKEN), retry_policy=replace(QUICK, read=0.3, tries=2)
+        make_service_settings(server.rules.add_host(), server.url, TOKEN),
+        retry_policy=replace(QUICK, read=0.3, tries=2),
     )
     said = [
         talk.host(),
         talk.report_stage("Rebooting", FACT),
         talk.upload(bundle, "host"),
     ]
-    assert all(entry.asked.headers["x-secret-key"] == TOKEN for entry in server.journal)
+    assert all(entry.request.headers["x-secret-key"] == TOKEN for entry in server.journal)
     logged = [str(vars(record)) for record in caplog.records]
     assert TOKEN not in "".join([*map(repr, said), repr(talk), *logged, *capfd.readouterr()])
 
 
 @pytest.mark.parametrize("token", ["two\nlines", "né", "a\0b", "a\x7fb"])
 def test_token_invalid_in_a_header_is_reported_without_it(server: AssistedServer, token: str) -> None:
-    service = service_of(server.rules.add_host(), server.url, token)
+    service = make_service_settings(server.rules.add_host(), server.url, token)
     outcome = must_be(Unreachable, AssistedService(service, retry_policy=QUICK).host())
     assert outcome.reason.startswith("the value of X-Secret-Key has characters")
     assert server.journal == []
@@ -859,7 +873,9 @@ def test_token_invalid_in_a_header_is_reported_without_it(server: AssistedServer
 
 def test_token_is_not_sent_to_a_redirect(server: AssistedServer, bundle: Path) -> None:
     with AssistedServer() as elsewhere:
-        server.fail(Says(307, headers={"Location": f"{elsewhere.url}/x"}), times=99)
-        talk = AssistedService(service_of(server.rules.add_host(), server.url, TOKEN), retry_policy=QUICK)
+        server.fail(CannedResponse(307, headers={"Location": f"{elsewhere.url}/x"}), times=99)
+        talk = AssistedService(
+            make_service_settings(server.rules.add_host(), server.url, TOKEN), retry_policy=QUICK
+        )
         assert talk.upload(bundle, "host") == Answered(307, sent=bundle.stat().st_size)
         assert elsewhere.journal == []

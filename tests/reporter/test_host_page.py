@@ -11,7 +11,7 @@ import pytest
 from service_record.record import systemd
 from service_record.record.entry import Entry, Phase
 from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, Host
-from tests.assisted_server import AssistedServer, Authority, Says, local_server
+from tests.assisted_server import AssistedServer, Authority, CannedResponse, create_server_with_tokens
 from tests.builders import entry, failed_run, some, write_lines
 from tests.reporting_host import FULL_DISK, POINTER, READ_ONLY_DISK, TOKEN, ReportingHost
 from tests.running_server import nobody
@@ -19,7 +19,7 @@ from tests.running_server import nobody
 PAGE: Final = Path(__file__).parents[2] / "docs" / "boot-reporter.md"
 HEAD: Final = "| the host | the page shows | when |\n|---|---|---|\n"
 FAILED: Final = f"{LOCAL_IGNITION}. failed: bootkube in stage pull-image"
-AWAY: Final = Says(503, headers={"Retry-After": "0"})
+AWAY: Final = CannedResponse(503, headers={"Retry-After": "0"})
 
 
 @dataclass
@@ -233,7 +233,7 @@ def fails_while_the_service_is_away(scene: Scene) -> None:
     for uptime in (60, 660, 3660):
         scene.round(uptime)
     assert scene.page.info == ""
-    scene.server.forgive()
+    scene.server.clear_faults()
     scene.round(4260)
     assert scene.page.info == ""
     scene.round(7260)
@@ -297,13 +297,13 @@ def dies_silently(scene: Scene) -> None:
 
 
 def fails_while_the_database_is_away(scene: Scene) -> None:
-    scene.server.rules.is_without_database = True
+    scene.server.rules.is_database_down = True
     scene.host.fail()
     for uptime in (60, 660, 1260, 1900, 2500):
         scene.round(uptime)
     assert scene.page.info == ""
     scene.reboot()
-    scene.server.rules.is_without_database = False
+    scene.server.rules.is_database_down = False
     scene.round()
     assert scene.page.info.startswith(FAILED)
     assert len(scene.server.rules.objects) == 1
@@ -356,6 +356,6 @@ def test_each_row_of_the_page_has_a_test() -> None:
 
 @pytest.mark.parametrize("row", ROWS)
 def test_page_shows_what_its_row_says(tmp_path: Path, row: str) -> None:
-    with local_server() as server:
-        host = ReportingHost(tmp_path / "host", server.rules.expect(TOKEN), server.url)
+    with create_server_with_tokens() as server:
+        host = ReportingHost(tmp_path / "host", server.rules.add_rebooting_host(TOKEN), server.url)
         ROWS[row](Scene(host, server, tmp_path))

@@ -18,7 +18,13 @@ from service_record.reporter.host_view import MAX_INFO_CHARACTERS
 from service_record.reporter.policy.round_context import StageReport
 from service_record.reporter.state import load
 from tests.assisted_installation import LOCAL_IGNITION, Host
-from tests.assisted_server import AssistedServer, Refuses, Says, Silence, local_server
+from tests.assisted_server import (
+    AssistedServer,
+    CannedResponse,
+    EarlyResponse,
+    NoResponse,
+    create_server_with_tokens,
+)
 from tests.builders import entry, failed_run, some, write_lines
 from tests.command_line import PROGRAM, service_record
 from tests.programs import REPOSITORY
@@ -38,13 +44,13 @@ STARTING = REPOSITORY / "tests" / "starting"
 
 @pytest.fixture
 def server() -> Iterator[AssistedServer]:
-    with local_server() as server:
+    with create_server_with_tokens() as server:
         yield server
 
 
 @pytest.fixture
 def installed(server: AssistedServer) -> Host:
-    return server.rules.expect(TOKEN)
+    return server.rules.add_rebooting_host(TOKEN)
 
 
 @pytest.fixture
@@ -73,7 +79,7 @@ def test_fact_is_reported_once(host: ReportingHost, server: AssistedServer) -> N
 
 
 def test_retry_after_skips_the_next_round(host: ReportingHost, server: AssistedServer) -> None:
-    server.fail(Says(503, headers={"Retry-After": "1800"}), path="/hosts")
+    server.fail(CannedResponse(503, headers={"Retry-After": "1800"}), path="/hosts")
     assert host.report().status == 0
     assert host.report().status == 0
     assert server.calls() == [GET_HOSTS]
@@ -154,7 +160,7 @@ def test_show_and_analyze_name_the_kept_bundle(
     host: ReportingHost, server: AssistedServer, elsewhere: Path
 ) -> None:
     write_lines(elsewhere / "setup.json", *failed_run("write-config"))
-    server.fail(Says(503, headers=AT_ONCE), times=99)
+    server.fail(CannedResponse(503, headers=AT_ONCE), times=99)
     host.report()
     assert host.report("--stop").status == 0
     (bundle,) = host.spooled()
@@ -195,7 +201,7 @@ def test_stage_report_contains_no_text_of_a_record(host: ReportingHost, server: 
     records = failed_run("X-Secret-Key: aB3dE9fG5iJkLmNoP", error_message=f"got 401 with {TOKEN}")
     host.write("/var/log/openshift/bootkube.json", "".join(f"{json.dumps(e.to_json())}\n" for e in records))
     assert host.report().status == 0
-    told = [entry.asked.body for entry in server.journal if b"progress_info" in entry.asked.body]
+    told = [entry.request.body for entry in server.journal if b"progress_info" in entry.request.body]
     assert told
     assert not [body for body in told if b"aB3dE9fG5iJkLmNoP" in body or TOKEN.encode() in body]
 
@@ -430,7 +436,7 @@ def test_malformed_token_prevents_all_calls(
 
 
 def test_rounds_exclude_each_other(host: ReportingHost, server: AssistedServer) -> None:
-    server.fail(Silence(), path="/hosts")
+    server.fail(NoResponse(), path="/hosts")
     with host.reporting():
         assert server.wait_for(1)
         answer = host.report()
@@ -447,7 +453,7 @@ def test_round_that_is_ended_while_shipping_loses_nothing(
     host: ReportingHost, server: AssistedServer, number: signal.Signals
 ) -> None:
     host.fail()
-    server.fail(Silence(), path="/logs")
+    server.fail(NoResponse(), path="/logs")
     with host.reporting() as report:
         wait_for(lambda: POST_LOGS in server.calls())
         os.killpg(report.pid, number)
@@ -484,7 +490,7 @@ def test_next_round_completes_a_round_killed_at_any_step(tmp_path: Path, server:
     kills = 0
     while True:
         kills += 1
-        installed = server.rules.expect(TOKEN)
+        installed = server.rules.add_rebooting_host(TOKEN)
         host = ReportingHost(tmp_path / str(kills), installed, server.url)
         host.fail()
         host.variables = {"PYTHONPATH": f"{DYING}:{REPOSITORY}", "DIES_AT_RENAME": str(kills)}
@@ -577,7 +583,7 @@ def test_unusable_view_is_shown_and_prevents_reports(
     host: ReportingHost, server: AssistedServer, status: int
 ) -> None:
     server.fail(
-        Says(status, b"<html><h1>no</h1></html>", AT_ONCE | {"Location": "/elsewhere"}),
+        CannedResponse(status, b"<html><h1>no</h1></html>", AT_ONCE | {"Location": "/elsewhere"}),
         path="/hosts",
         times=9,
     )
@@ -628,7 +634,7 @@ def test_directory_of_another_owner_is_not_used(
         (place / "log-bundle-1.tar.gz").write_text("theirs")
     os.chown(place, 65534, 65534)
     host.fail()
-    server.fail(Says(503, headers=AT_ONCE), path="/logs", times=99)
+    server.fail(CannedResponse(503, headers=AT_ONCE), path="/logs", times=99)
     assert host.report().status == 0
     assert host.places.state_file.stat().st_uid == 0
     (bundle,) = host.spooled()
@@ -660,11 +666,11 @@ def test_dry_run_moves_nothing(host: ReportingHost, content: str | None) -> None
 
 def test_service_without_its_database_costs_no_budget(host: ReportingHost, server: AssistedServer) -> None:
     host.fail()
-    server.rules.is_without_database = True
+    server.rules.is_database_down = True
     for uptime in (60, 660):
         assert "it refuses our token: 401 infraEnv" in host.report(uptime=uptime).err
     assert not server.rules.objects
-    server.rules.is_without_database = False
+    server.rules.is_database_down = False
     assert host.report(uptime=1260).status == 0
     assert len(server.rules.objects) == 1
     assert host.installed.info.startswith(f"{LOCAL_IGNITION}. failed: bootkube ")
@@ -676,13 +682,13 @@ def test_outage_of_fifteen_minutes_costs_no_budget(host: ReportingHost, server: 
     host.settle(server.url, 'frequency = "5m"')
     host.fail()
     server.rules.knows_host_boot = True
-    server.fail(Refuses(503, headers=AT_ONCE), path="/logs", times=8)
+    server.fail(EarlyResponse(503, headers=AT_ONCE), path="/logs", times=8)
     assert host.report(uptime=60).status == 0
-    server.fail(Says(503, headers=AT_ONCE), path="/logs", times=99)
+    server.fail(CannedResponse(503, headers=AT_ONCE), path="/logs", times=99)
     for uptime in (360, 660, 960):
         assert host.report(uptime=uptime).status == 0
     assert load(host.places.state_file).usage_at("assisted-service").uploads == 0
-    server.forgive()
+    server.clear_faults()
     assert host.report(uptime=1260).status == 0
     assert load(host.places.state_file).usage_at("assisted-service").uploads == 1
 
@@ -699,39 +705,39 @@ def _prepare_answer(server: AssistedServer, host: ReportingHost, answer: str) ->
         case "the host is installed":
             host.installed.status = "installed"
         case "the host is installed, and an earlier bundle is undelivered":
-            server.fail(Says(503, headers=AT_ONCE), path="/logs", times=99)
+            server.fail(CannedResponse(503, headers=AT_ONCE), path="/logs", times=99)
             assert host.report(uptime=30).status == 0
             (host.places.records / "bootkube.json").unlink()
             host.installed.status = "installed"
         case "401 in the service's form" | "401 in the service's form, and nothing is wrong":
             server.rules.tokens.clear()
         case "403 in the service's form":
-            server.fail(Says(403, b'{"code": 403, "message": "no"}'), path="/hosts", times=99)
+            server.fail(CannedResponse(403, b'{"code": 403, "message": "no"}'), path="/hosts", times=99)
         case "404 in the service's form":
-            server.fail(Says(404, json.dumps(DENIED).encode()), path="/hosts", times=99)
+            server.fail(CannedResponse(404, json.dumps(DENIED).encode()), path="/hosts", times=99)
         case "a list without this host":
             server.rules.delete_cluster(host.installed.cluster_id or "")
         case "401, 403 or 404 in another form":
             for status in (401, 403, 404, 401):
-                server.fail(Says(status, PAGE), path="/hosts")
+                server.fail(CannedResponse(status, PAGE), path="/hosts")
         case "a page of a portal":
-            server.fail(Says(200, PAGE), path="/hosts", times=99)
+            server.fail(CannedResponse(200, PAGE), path="/hosts", times=99)
         case "503":
-            server.fail(Says(503, headers={"Retry-After": "60"}), path="/hosts", times=99)
+            server.fail(CannedResponse(503, headers={"Retry-After": "60"}), path="/hosts", times=99)
         case "the host failed or was cancelled":
             host.installed.status = "error"
         case "no answer":
             host.settle(nobody(), 'lifetime = "1m"')
         case "any, in the first boot":
             host.settle(server.url, 'time_limit = "1m"')
-            server.fail(Says(503, headers=AT_ONCE), times=99)
+            server.fail(CannedResponse(503, headers=AT_ONCE), times=99)
         case "503, in the last expected boot" | "any, in the last boot, and the bundle is delivered":
             host.write(f"{POINTER}.bak")
             host.places.at(POINTER).unlink()
             host.write("/var/lib/kubelet/cpu_manager_state")
             host.settle(server.url, 'time_limit = "1m"')
             if answer.startswith("503"):
-                server.fail(Says(503, headers=AT_ONCE), times=99)
+                server.fail(CannedResponse(503, headers=AT_ONCE), times=99)
         case "any, and the bundle is delivered":
             host.settle(server.url, 'lifetime = "1m"')
         case "any, and the service has the agent's logs":
@@ -851,7 +857,7 @@ def test_manual_stop_keeps_and_reports_an_undelivered_bundle(
     host: ReportingHost, server: AssistedServer
 ) -> None:
     host.fail()
-    server.fail(Says(503, headers=AT_ONCE), times=99)
+    server.fail(CannedResponse(503, headers=AT_ONCE), times=99)
     host.report()
     (bundle,) = host.spooled()
     answer = host.report("--stop")
@@ -870,7 +876,7 @@ def test_manual_stop_keeps_an_undelivered_bundle_in_memory(
 ) -> None:
     host.fail()
     host.places.state_directory.mkdir(parents=True)
-    server.fail(Says(503, headers=AT_ONCE), times=99)
+    server.fail(CannedResponse(503, headers=AT_ONCE), times=99)
     before = ("unshare", "--mount", "sh", "-c", disk, "sh", str(host.places.state_directory))
     if host.report(before=before).status == 99:
         pytest.skip("this root may mount nothing")
@@ -909,7 +915,7 @@ def test_automatic_stop_logs_an_undelivered_bundle_in_memory(
 def test_manual_stop_with_purge_keeps_nothing(host: ReportingHost, server: AssistedServer) -> None:
     host.fail()
     host.settle(server.url, 'keep_after = ["spool"]')
-    server.fail(Says(503, headers=AT_ONCE), times=99)
+    server.fail(CannedResponse(503, headers=AT_ONCE), times=99)
     host.report()
     assert host.report("--stop", "--purge").status == 0
     assert (host.spooled(), host.places.issue.exists()) == ([], False)

@@ -22,10 +22,18 @@ from service_record.reporter.shipping import (
     upload_boot_logs,
     upload_host_logs,
 )
-from tests.assisted_contract import assert_contract_kept
+from tests.assisted_contract import assert_requests_match_openapi
 from tests.assisted_installation import Host
 from tests.assisted_rules import AssistedRules
-from tests.assisted_server import AssistedServer, Authority, HangsUp, Refuses, Resets, Says, service_of
+from tests.assisted_server import (
+    AssistedServer,
+    Authority,
+    CannedResponse,
+    ConnectionClose,
+    ConnectionReset,
+    EarlyResponse,
+    make_service_settings,
+)
 from tests.builders import must_be, some
 from tests.forward_proxy import ForwardProxy
 from tests.full_disk import full_beyond
@@ -46,7 +54,7 @@ def server() -> Iterator[AssistedServer]:
 def knowing() -> Iterator[AssistedServer]:
     with AssistedServer(AssistedRules(knows_host_boot=True)) as server:
         yield server
-    assert_contract_kept(entry.asked for entry in server.journal)
+    assert_requests_match_openapi(entry.request for entry in server.journal)
 
 
 @pytest.fixture
@@ -58,11 +66,13 @@ def bundle(tmp_path: Path) -> Path:
 
 def talk(server: AssistedServer, host: Host | None = None) -> AssistedService:
     host = host or server.rules.add_host()
-    return AssistedService(service_of(host, server.url, TOKEN), retry_policy=QUICK)
+    return AssistedService(make_service_settings(host, server.url, TOKEN), retry_policy=QUICK)
 
 
 def settings(server: AssistedServer, **more: Any) -> Settings:
-    return Settings(service=service_of(server.rules.add_host(), "http://not.asked.invalid", TOKEN), **more)
+    return Settings(
+        service=make_service_settings(server.rules.add_host(), "http://not.asked.invalid", TOKEN), **more
+    )
 
 
 # The assisted-service
@@ -71,7 +81,7 @@ def settings(server: AssistedServer, **more: Any) -> Settings:
 def test_host_boot_logs_are_probed_first(knowing: AssistedServer, bundle: Path) -> None:
     host = knowing.rules.add_host()
     outcome = must_be(Answered, upload_boot_logs(talk(knowing, host), bundle))
-    asked, shipped = (entry.asked for entry in knowing.journal)
+    asked, shipped = (entry.request for entry in knowing.journal)
     assert (outcome.status, outcome.tries) == (204, 2)
     assert len(CONTENT) < outcome.sent < len(CONTENT) + 1000
     assert len(asked.body) < 1000
@@ -104,10 +114,10 @@ def test_server_without_host_boot_logs_gets_no_bundle(
     server: AssistedServer, bundle: Path, body: bytes | None
 ) -> None:
     if body:
-        server.fail(Says(400, body), times=9)
+        server.fail(CannedResponse(400, body), times=9)
     outcome = must_be(Answered, upload_boot_logs(talk(server), bundle))
     assert (outcome.status, len(server.journal)) == (400, 1)
-    assert len(server.journal[0].asked.body) < 1000
+    assert len(server.journal[0].request.body) < 1000
     assert server.rules.objects == {}
 
 
@@ -122,18 +132,18 @@ def test_host_logs_are_completed_after_their_upload(server: AssistedServer, bund
     assert server.calls() == ["POST /v2/clusters/logs", "PUT /v2/infra-envs/hosts/logs-progress"]
     server.rules.advance(minutes=3)
     assert (host.logs_info, list(server.rules.objects.values())) == ("completed", [CONTENT])
-    assert_contract_kept((entry.asked for entry in server.journal), is_enhanced=False)
+    assert_requests_match_openapi((entry.request for entry in server.journal), has_proposed_values=False)
 
 
 @pytest.mark.parametrize("status", [400, 404, 503])
 def test_refused_host_logs_are_not_completed(server: AssistedServer, bundle: Path, status: int) -> None:
-    server.fail(Says(status), path="/logs", times=9)
+    server.fail(CannedResponse(status), path="/logs", times=9)
     assert must_be(Answered, upload_host_logs(talk(server), bundle)).status == status
     assert set(server.calls()) == {"POST /v2/clusters/logs"}
 
 
 def test_stored_logs_count_even_if_not_completed(server: AssistedServer, bundle: Path) -> None:
-    server.fail(Says(404, b"no such host"), path="/logs-progress")
+    server.fail(CannedResponse(404, b"no such host"), path="/logs-progress")
     outcome = upload_host_logs(talk(server), bundle)
     assert outcome == Answered(204, "(not marked as completed: 404 no such host)", sent=len(CONTENT))
 
@@ -186,7 +196,7 @@ def test_only_torn_files_of_this_host_are_removed(tmp_path: Path, bundle: Path) 
 def test_host_name_cannot_leave_the_directory(server: AssistedServer, tmp_path: Path, bundle: Path) -> None:
     share = tmp_path / "share"
     share.mkdir()
-    service = replace(service_of(server.rules.add_host(), server.url), host_id="../../etc/x")
+    service = replace(make_service_settings(server.rules.add_host(), server.url), host_id="../../etc/x")
     must_be(Answered, ship_to(str(share), bundle, Settings(service=service), QUICK))
     assert [path.parent for path in tmp_path.rglob("*x-log-bundle*")] == [share]
 
@@ -200,18 +210,23 @@ def put(server: AssistedServer, bundle: Path, tries: int | None = None) -> Outco
 
 @pytest.mark.parametrize(
     "says",
-    [Says(200, headers={"ETag": '"d41d8"'}), Says(200, b"stored"), Says(201), Says(204)],
+    [
+        CannedResponse(200, headers={"ETag": '"d41d8"'}),
+        CannedResponse(200, b"stored"),
+        CannedResponse(201),
+        CannedResponse(204),
+    ],
     ids=["200 with an ETag", "200 with a word", "201", "204"],
 )
-def test_signed_url_is_used_unchanged(server: AssistedServer, bundle: Path, says: Says) -> None:
+def test_signed_url_is_used_unchanged(server: AssistedServer, bundle: Path, says: CannedResponse) -> None:
     server.fail(says)
     status, text = says.status, says.body.decode()
     assert put(server, bundle) == Answered(status, text, sent=len(CONTENT))
     (entry,) = server.journal
-    assert (entry.asked.method, entry.asked.target) == ("PUT", f"/bucket/host-7.tar.gz?{SIGNATURE}")
-    assert entry.asked.body == CONTENT
-    assert entry.asked.headers["content-length"] == str(len(CONTENT))
-    assert {"content-type", "transfer-encoding", "x-secret-key"}.isdisjoint(entry.asked.headers)
+    assert (entry.request.method, entry.request.target) == ("PUT", f"/bucket/host-7.tar.gz?{SIGNATURE}")
+    assert entry.request.body == CONTENT
+    assert entry.request.headers["content-length"] == str(len(CONTENT))
+    assert {"content-type", "transfer-encoding", "x-secret-key"}.isdisjoint(entry.request.headers)
 
 
 def test_signature_appears_in_no_text(
@@ -222,9 +237,9 @@ def test_signature_appears_in_no_text(
     half = SIGNATURE.partition("&")[0]
     escaped = SIGNATURE.replace("&", "&amp;")
     page = f"<Error><i>{half}</i><Message>{escaped} AKIAIOSFODNN7/20261121</Message></Error>"
-    server.fail(Says(403, page.encode()))
-    server.fail(Says(301, headers={"Location": f"{server.url}/?{SIGNATURE}"}))
-    server.fail(HangsUp(), times=2)
+    server.fail(CannedResponse(403, page.encode()))
+    server.fail(CannedResponse(301, headers={"Location": f"{server.url}/?{SIGNATURE}"}))
+    server.fail(ConnectionClose(), times=2)
     said = [repr(put(server, bundle)) for _ in range(3)]
     said += [str(vars(record)) for record in caplog.records]
     text = "".join([*said, *capfd.readouterr()])
@@ -234,18 +249,18 @@ def test_signature_appears_in_no_text(
 
 
 def test_broken_put_is_repeated_completely(server: AssistedServer, bundle: Path) -> None:
-    server.fail(Resets())
-    server.fail(Says(201))
+    server.fail(ConnectionReset())
+    server.fail(CannedResponse(201))
     outcome = must_be(Answered, put(server, bundle))
     assert (outcome.status, outcome.tries) == (201, 2)
-    assert server.journal[-1].asked.body == CONTENT
+    assert server.journal[-1].request.body == CONTENT
 
 
 def test_uploads_stay_within_their_budget(
     server: AssistedServer, knowing: AssistedServer, bundle: Path
 ) -> None:
     for place in (server, knowing):
-        place.fail(Says(503), times=99)
+        place.fail(CannedResponse(503), times=99)
     for one in all_destinations(server, knowing):
         for tries in (1, 2):
             assert one(bundle, tries) == Answered(503, sent=len(CONTENT))  # a second costs as much
@@ -255,7 +270,7 @@ def all_destinations(
     server: AssistedServer, knowing: AssistedServer
 ) -> list[Callable[[Path, int | None], Outcome]]:
     """Return functions that ship a bundle in at most so many tries."""
-    service = service_of(knowing.rules.add_host(), "http://not.asked.invalid")
+    service = make_service_settings(knowing.rules.add_host(), "http://not.asked.invalid")
     return [
         lambda bundle, tries: put(server, bundle, tries),
         lambda bundle, tries: upload_host_logs(talk(knowing), bundle, tries),
@@ -272,35 +287,35 @@ def test_early_refusal_prevents_sending_the_bundle(
 ) -> None:
     for one in all_destinations(server, knowing):
         for place in (server, knowing):
-            place.fail(Refuses(status), times=2)
+            place.fail(EarlyResponse(status), times=2)
         tries = 2 if status in {429, 503} else 1
         assert one(bundle, None) == Answered(status, tries=tries)
         for place in (server, knowing):
-            place.forgive()
+            place.clear_faults()
     assert not knowing.rules.objects
-    assert all(entry.asked.headers["expect"] == "100-continue" for entry in knowing.journal)
+    assert all(entry.request.headers["expect"] == "100-continue" for entry in knowing.journal)
 
 
 @pytest.mark.parametrize(
     "fault",
     [
-        pytest.param(Says(200, b"<!DOCTYPE html><title>Log in</title>"), id="a portal"),
-        pytest.param(Says(200), id="a portal that says nothing"),
-        pytest.param(Refuses(200, b"<html><title>Log in</title>"), id="a portal that wants nothing"),
-        pytest.param(Refuses(302, b"", {"Location": "http://log.in"}), id="a redirect"),
+        pytest.param(CannedResponse(200, b"<!DOCTYPE html><title>Log in</title>"), id="a portal"),
+        pytest.param(CannedResponse(200), id="a portal that says nothing"),
+        pytest.param(EarlyResponse(200, b"<html><title>Log in</title>"), id="a portal that wants nothing"),
+        pytest.param(EarlyResponse(302, b"", {"Location": "http://log.in"}), id="a redirect"),
     ],
 )
 def test_answer_of_a_portal_is_not_an_acknowledgement(
-    server: AssistedServer, knowing: AssistedServer, bundle: Path, fault: Says
+    server: AssistedServer, knowing: AssistedServer, bundle: Path, fault: CannedResponse
 ) -> None:
     for one in all_destinations(server, knowing):
         server.fail(fault, times=1)
         knowing.fail(fault, times=1)
         outcome = one(bundle, 1)
         assert isinstance(outcome, Unreachable), outcome
-        assert outcome.sent == (0 if isinstance(fault, Refuses) else len(CONTENT))
-        server.forgive()
-        knowing.forgive()
+        assert outcome.sent == (0 if isinstance(fault, EarlyResponse) else len(CONTENT))
+        server.clear_faults()
+        knowing.clear_faults()
 
 
 @pytest.mark.parametrize("status", [200, 201, 202])
@@ -308,14 +323,14 @@ def test_service_and_collector_acknowledge_only_with_204(
     server: AssistedServer, knowing: AssistedServer, bundle: Path, status: int
 ) -> None:
     for one in all_destinations(server, knowing)[1:]:
-        knowing.fail(Says(status))
+        knowing.fail(CannedResponse(status))
         assert "no acknowledgement" in must_be(Unreachable, one(bundle, 1)).reason
 
 
 def test_server_without_expect_gets_the_bundle_after_a_second(
     server: AssistedServer, knowing: AssistedServer, bundle: Path
 ) -> None:
-    knowing.gives_leave = False
+    knowing.sends_continue = False
     began = time.monotonic()
     assert upload_host_logs(talk(knowing), bundle) == Answered(204, sent=len(CONTENT))
     assert 1 <= time.monotonic() - began < 10
@@ -323,9 +338,9 @@ def test_server_without_expect_gets_the_bundle_after_a_second(
 
 
 def test_answer_417_repeats_the_upload_without_expect(knowing: AssistedServer, bundle: Path) -> None:
-    knowing.fail(Refuses(417))
+    knowing.fail(EarlyResponse(417))
     assert upload_host_logs(talk(knowing), bundle) == Answered(204, sent=len(CONTENT))
-    assert ["expect" in entry.asked.headers for entry in knowing.journal] == [True, False, False]
+    assert ["expect" in entry.request.headers for entry in knowing.journal] == [True, False, False]
 
 
 @pytest.mark.parametrize("is_refused", [True, False])
@@ -334,9 +349,9 @@ def test_expect_works_through_tls_and_a_proxy(tmp_path: Path, bundle: Path, is_r
     certificate = authority.issue("127.0.0.1", "assisted.example")
     with AssistedServer(certificate=certificate) as server, ForwardProxy(server.port) as proxy:
         if is_refused:
-            server.fail(Refuses(401))
+            server.fail(EarlyResponse(401))
         here = server.rules.add_host()
-        service = service_of(here, "https://assisted.example", TOKEN, authority.certificate)
+        service = make_service_settings(here, "https://assisted.example", TOKEN, authority.certificate)
         talking = AssistedService(service, retry_policy=QUICK, proxies=Proxies(https=proxy.url))
         outcome = talking.upload(bundle, "host")
     assert outcome == (Answered(401) if is_refused else Answered(204, sent=len(CONTENT)))
@@ -344,7 +359,7 @@ def test_expect_works_through_tls_and_a_proxy(tmp_path: Path, bundle: Path, is_r
 
 
 def test_put_uses_the_proxy(server: AssistedServer, bundle: Path) -> None:
-    server.fail(Says(201))
+    server.fail(CannedResponse(201))
     with ForwardProxy(server.port) as proxy:
         behind = settings(server, proxies=Proxies(http=proxy.url))
         outcome = ship_to("http://bucket.example/x?a=b", bundle, behind, QUICK)
@@ -363,21 +378,21 @@ def test_url_without_a_server_is_unreachable(server: AssistedServer, bundle: Pat
 
 def test_collector_gets_the_bundle_without_the_token(knowing: AssistedServer, bundle: Path) -> None:
     host = knowing.rules.add_host()
-    service = service_of(host, "http://not.asked.invalid", TOKEN)
+    service = make_service_settings(host, "http://not.asked.invalid", TOKEN)
     outcome = ship_to(f"collector+{knowing.url}", bundle, Settings(service=service), QUICK)
     assert outcome == Answered(204, sent=len(CONTENT))
     (entry,) = knowing.journal
-    assert entry.asked.query["host_id"] == host.id
+    assert entry.request.query["host_id"] == host.id
     assert TOKEN not in str(entry)
     assert list(knowing.rules.objects.values()) == [CONTENT]
 
 
 def test_collector_gets_its_own_token(knowing: AssistedServer, bundle: Path) -> None:
-    service = service_of(knowing.rules.add_host(), "http://not.asked.invalid", TOKEN)
+    service = make_service_settings(knowing.rules.add_host(), "http://not.asked.invalid", TOKEN)
     sending = Settings(service=service, collector_token="its-own")
     ship_to(f"collector+{knowing.url}", bundle, sending, QUICK)
     (entry,) = knowing.journal
-    assert entry.asked.headers["x-secret-key"] == "its-own"
+    assert entry.request.headers["x-secret-key"] == "its-own"
     assert TOKEN not in str(entry)
 
 

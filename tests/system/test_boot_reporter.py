@@ -16,7 +16,7 @@ from service_record.record.journal_sending import MessageKind
 from service_record.reporter.paths import Places
 from service_record.reporter.stopping import Tombstone
 from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, Host
-from tests.assisted_server import AssistedServer, Silence, local_server
+from tests.assisted_server import AssistedServer, NoResponse, create_server_with_tokens
 from tests.system.reporter_host import TOKEN, UNITS, ReporterHost
 from tests.system.unix_relay import relay
 
@@ -37,13 +37,13 @@ TOMBSTONE = {"lib/service-record", "lib/service-record/reporter.stopped"}
 
 @pytest.fixture
 def server() -> Iterator[AssistedServer]:
-    with local_server() as server:
+    with create_server_with_tokens() as server:
         yield server
 
 
 @pytest.fixture
 def installed(server: AssistedServer) -> Host:
-    return server.rules.expect(TOKEN)
+    return server.rules.add_rebooting_host(TOKEN)
 
 
 @contextmanager
@@ -141,7 +141,7 @@ def test_first_round_waits_only_for_the_disks(tmp_path: Path, installed: Host) -
 
 def test_long_round_does_not_delay_the_boot(tmp_path: Path, server: AssistedServer, installed: Host) -> None:
     host = ReporterHost(tmp_path, installed, eager=False)
-    server.fail(Silence(), path="/hosts")
+    server.fail(NoResponse(), path="/hosts")
     with reachable(host, server):
         jobs = host.boot("""
             until [[ $(systemctl is-active boot-reporter) == active ]]; do sleep 0.05; done

@@ -19,7 +19,7 @@ from service_record.history.outcome import Outcome
 from testing.debian import DebianMachine, NoDebianError
 from testing.machine import BASH_HEAD
 from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, Host
-from tests.assisted_server import AssistedServer, local_server
+from tests.assisted_server import AssistedServer, create_server_with_tokens
 from tests.command_line import service_record
 from tests.standalone import can_be_built
 from tests.system.applying import Config, apply
@@ -127,8 +127,8 @@ def config(directory: Path, host: Host, executable: Path) -> Config:
 
 @contextmanager
 def assisted() -> Iterator[tuple[AssistedServer, Host]]:
-    with local_server() as server:
-        yield server, server.rules.expect(TOKEN, single_node=True)
+    with create_server_with_tokens() as server:
+        yield server, server.rules.add_rebooting_host(TOKEN, single_node=True)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.assisted_installation import LOCAL_IGNITION
-from tests.assisted_server import local_server
+from tests.assisted_server import create_server_with_tokens
 from tests.standalone import can_be_built
 from tests.system.reporter_host import TOKEN, ReporterHost
 from tests.system.unix_relay import relay
@@ -22,8 +22,8 @@ pytestmark = [
 
 
 def test_reporter_works_within_its_sandbox(tmp_path: Path, executable: Path) -> None:
-    with local_server() as server:
-        installed = server.rules.expect(TOKEN)
+    with create_server_with_tokens() as server:
+        installed = server.rules.add_rebooting_host(TOKEN)
         host = ReporterHost(tmp_path, installed)
         shutil.copy(executable, tmp_path / "programs/service-record")
         host.machine.bash_service("bootkube", "record_service_stage_start pull-image; ls /no/such/image")

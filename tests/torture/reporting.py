@@ -230,7 +230,9 @@ def _ended_badly(ran: Ran, *, may_be_killed: bool = False) -> Iterator[str]:
 def rounds() -> Iterator[Rounds]:
     """With a service on loopback."""
     with ExitStack() as opened:
-        server = opened.enter_context(AssistedServer(AssistedRules(auth_type="local"), patience=_PATIENCE))
+        server = opened.enter_context(
+            AssistedServer(AssistedRules(auth_type="local"), timeout_seconds=_PATIENCE)
+        )
         yield Rounds(server, opened)
 
 
