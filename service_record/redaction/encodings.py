@@ -102,20 +102,17 @@ def audit_command(view: UnescapedText) -> UnescapedText | None:
         return None
     pieces: list[bytes] = []
     places: list[int] = []
+    widths: list[int] = []
     for argument in _ARGUMENT.finditer(view.text, begin.end()):
-        quoted = argument[1]
-        word = (quoted if quoted is not None else binascii.unhexlify(argument[2])).translate(_UNBROKEN)
-        start, end = argument.span(1 if quoted is not None else 2)
-        if quoted is not None:
-            pieces += [word, b" "]
-            places += [start, end]
-        else:
-            pieces += [*(word[at : at + 1] for at in range(len(word))), b" "]
-            places += range(start, end + 1, 2)
+        is_hex = argument[1] is None
+        word = (binascii.unhexlify(argument[2]) if is_hex else argument[1]).translate(_UNBROKEN)
+        pieces += [word, b" "]
+        places += argument.span(2 if is_hex else 1)
+        widths += [2 if is_hex else 1, 1]
     if not pieces:
         return None
     starts = accumulate(map(len, pieces[:-1]), initial=0)
-    return UnescapedText(b"".join(pieces), list(starts), places, view)
+    return UnescapedText(b"".join(pieces), list(starts), places, view, widths)
 
 
 def listed_commands(view: UnescapedText) -> Iterator[UnescapedText]:

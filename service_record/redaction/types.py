@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import accumulate
+from operator import floordiv
 from typing import Any, Final, Protocol, TypeAlias
 
 import re2
@@ -243,23 +244,32 @@ _MAX_BYTE: Final = 0xFF
 _MAX_CONTROL: Final = 0x20
 _DELETE: Final = 0x7F
 
+_MAX_RUN: Final = 32
+"""The number of equal escapes that are decoded as one piece. The pieces are remembered, so it is small."""
+
+
+def _runs(escape: bytes) -> bytes:
+    return b"%b(?:%b){0,%d}" % (escape, escape, _MAX_RUN - 1)
+
+
+_HEX: Final = b"[0-9A-Fa-f]"
+_OF_UNICODE: Final = rb"\\u" + 4 * _HEX
+_RUNS: Final = (rb"%" + 2 * _HEX, rb"\\x" + 2 * _HEX, _OF_UNICODE, rb"\\[0-3][0-7][0-7]")
+"""Escapes whose runs are decoded at once."""
 _ESCAPE: Final = re.compile(
-    rb"""(\\(?:[0-3][0-7][0-7]|[nrtbfvae0"'/\\$` ]|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f][0-9A-Fa-f])"""
-    rb"|%[0-9A-Fa-f][0-9A-Fa-f]|#[0-3][0-7][0-7]|&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[a-z]{2,5});"
-    rb"|(?:\x1b|\^\[)\[[0-9;?]*[A-Za-z]|\^[IMJ])"
+    b"("
+    + b"|".join(map(_runs, _RUNS))
+    + b"|"
+    + _runs(rb"""\\(?:[nrtbfvae"'/\\$` ]|0(?![0-7][0-7]))""")
+    # Each alternative begins with one character, so that `re` skips other text fast.
+    + rb"|#[0-3][0-7][0-7]|&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[a-z]{2,5});"
+    rb"|\x1b\[[0-9;?]*[A-Za-z]|\^(?:[IMJ]|\[\[[0-9;?]*[A-Za-z]))"
 )
 _MAY_ESCAPE: Final = re.compile(rb"[\\%&#^\x1b]")
-_QUOTED_ESCAPE: Final = re.compile(rb"""(\\(?:[nrtbf"'/\\$`]|u[0-9A-Fa-f]{4}))""")
+_QUOTED_ESCAPE: Final = re.compile(b"(" + _runs(_OF_UNICODE) + b"|" + _runs(rb"""\\[nrtbf"'/\\$`]""") + b")")
+_SIMPLE: Final = bytes.maketrans(b"nrtbfvae0", b"\n\r\t\b\f\v\a\x1b\0")
+"""Table for the character after a backslash."""
 _NAMED: Final[Mapping[bytes, bytes]] = {
-    b"n": b"\n",
-    b"r": b"\r",
-    b"t": b"\t",
-    b"b": b"\b",
-    b"f": b"\f",
-    b"v": b"\v",
-    b"a": b"\a",
-    b"e": b"\x1b",
-    b"0": b"\0",
     b"&quot;": b'"',
     b"&apos;": b"'",
     b"&lt;": b"<",
@@ -282,13 +292,16 @@ class UnescapedText:
     _places: list[int]
     """The offset of the same piece in the text below, from which this one was made."""
     _below: "UnescapedText | None" = None
+    _widths: list[int] | None = None
+    """The number of bytes in the text below for each byte of a piece; None if it is always 1."""
 
     def place(self, position: int) -> int:
         """Return the offset in the original text for an offset in this one, which may be its end."""
         if not self._starts:
             return position
         piece = bisect_right(self._starts, position) - 1
-        place = self._places[piece] + position - self._starts[piece]
+        width = self._widths[piece] if self._widths is not None else 1
+        place = self._places[piece] + width * (position - self._starts[piece])
         return self._below.place(place) if self._below else place
 
     def replace_spans(self, spans: list[tuple[int, int]], by: bytes) -> "UnescapedText":
@@ -335,71 +348,82 @@ def unescape(below: UnescapedText, *, is_quoted: bool = False) -> UnescapedText 
     if not _MAY_ESCAPE.search(below.text):
         return None
     plain = decode_escapes(below.text, _QUOTED_ESCAPE if is_quoted else _ESCAPE)
-    return UnescapedText(*plain, below) if plain is not None else None
+    if plain is None:
+        return None
+    text, starts, places, widths = plain
+    return UnescapedText(text, starts, places, below, widths)
 
 
 @lru_cache(maxsize=4)
-def decode_escapes(text: bytes, pattern: re.Pattern[bytes]) -> tuple[bytes, list[int], list[int]] | None:
-    """Return the unescaped text, and the offsets of its pieces in it and in `text`; None without escapes.
+def decode_escapes(
+    text: bytes, pattern: re.Pattern[bytes]
+) -> tuple[bytes, list[int], list[int], list[int]] | None:
+    """Return the unescaped text; None without escapes. `UnescapedText` describes the three lists.
 
-    Some texts have an escape for each character. So this function works on whole lists, and calls no Python
-    function for each escape, apart from the cached `_character`.
+    Some texts have an escape for each character. So a run of equal escapes is one piece, and this function
+    works on whole lists and calls no Python function for each run, apart from the cached `_characters`.
     """
-    plain, escapes = (parts := pattern.split(text))[::2], parts[1::2]
-    characters = [each or escape for each, escape in zip(map(_character, escapes), escapes, strict=True)]
-    if characters == escapes:
+    plain, runs = (parts := pattern.split(text))[::2], parts[1::2]
+    characters = list(map(_characters, runs))
+    if characters == runs:
         return None
-    # Repeat in turn: text without escapes, the character of the next escape, and a boundary before a word.
-    pieces = [b""] * (3 * len(escapes) + 1)
-    pieces[::3], pieces[1::3] = plain, characters
-    pieces[2::3] = [
-        _BOUNDARY if character in _WORD_CHARACTERS and behind[:1] in _WORD_CHARACTERS else b""
-        for character, behind in zip(characters, plain[1:], strict=True)
+    # Text without escapes and runs take turns. A boundary separates a run from a word after it.
+    pieces = [b""] * len(parts)
+    pieces[::2] = plain
+    pieces[1::2] = [
+        decoded + _BOUNDARY if decoded[-1:] in _WORDS and behind[:1] in _WORDS and decoded != run else decoded
+        for run, decoded, behind in zip(runs, characters, plain[1:], strict=True)
     ]
-    sizes = [0] * len(pieces)
-    sizes[::3], sizes[1::3] = map(len, plain), map(len, escapes)
-    starts, places = accumulate(map(len, pieces), initial=0), accumulate(sizes, initial=0)
-    return b"".join(pieces), list(starts)[:-1], list(places)[:-1]
+    widths = [1] * len(parts)
+    widths[1::2] = map(floordiv, map(len, runs), map(len, characters))
+    starts, places = (list(accumulate(map(len, each), initial=0)) for each in (pieces, parts))
+    return b"".join(pieces), starts[:-1], places[:-1], widths
 
 
-_WORD_CHARACTERS: Final = frozenset(bytes([byte]) for byte in range(256) if bytes([byte]).isalnum())
+_WORDS: Final = frozenset(bytes([byte]) for byte in range(256) if bytes([byte]).isalnum())
 
 
 @lru_cache(maxsize=1024)
-def _character(escape: bytes) -> bytes | None:
-    """Return the character of an escape as one byte; None if it is not an escape."""
-    return _READERS[escape[:1]](escape)
+def _characters(run: bytes) -> bytes:
+    """Return the characters of a run of escapes, one byte each; the run itself if they are not escapes."""
+    return _READERS[run[:1]](run)
 
 
-def _decode_backslash(escape: bytes) -> bytes | None:
-    kind, rest = escape[1:2], escape[2:]
-    if kind in b"ux":
-        return _byte(int(rest, 16))
-    if len(escape) > len(rb"\n"):
-        return _byte(int(escape[1:], 8))
-    return _NAMED.get(kind, kind)
+def _decode_percent(run: bytes) -> bytes:
+    return binascii.unhexlify(run.replace(b"%", b""))
 
 
-def _decode_entity(escape: bytes) -> bytes | None:
+def _decode_backslashes(run: bytes) -> bytes:
+    kind = run[1:2]
+    if kind == b"x":
+        return binascii.unhexlify(run.replace(rb"\x", b""))
+    if kind == b"u":
+        return b"".join(_byte(int(digits, 16)) for digits in run.split(rb"\u")[1:])
+    if run[2:3].isdigit():
+        return b"".join(_byte(int(digits, 8)) for digits in run.split(b"\\")[1:])
+    return run[1::2].translate(_SIMPLE)
+
+
+def _decode_entity(escape: bytes) -> bytes:
     if not escape.startswith(b"&#"):
-        return _NAMED.get(escape)
+        return _NAMED.get(escape, escape)
     digits = escape[2:-1].lower()
     return _byte(int(digits.strip(b"x"), 16) if digits.startswith(b"x") else int(digits))
 
 
-def _decode_syslog(escape: bytes) -> bytes | None:
+def _decode_syslog(escape: bytes) -> bytes:
     """Decode an escape of rsyslog: `#012` is a line feed, but `#123` is a number and stays."""
     value = int(escape[1:], 8)
-    return _byte(value) if value < _MAX_CONTROL or value == _DELETE else None
+    return _byte(value) if value < _MAX_CONTROL or value == _DELETE else escape
 
 
 def _byte(value: int) -> bytes:
     return bytes([value]) if value <= _MAX_BYTE else _FOREIGN
 
 
-_READERS: Final[Mapping[bytes, Callable[[bytes], bytes | None]]] = {
-    b"\\": _decode_backslash,
-    b"%": lambda escape: _byte(int(escape[1:], 16)),
+_READERS: Final[Mapping[bytes, Callable[[bytes], bytes]]] = {
+    b"%": _decode_percent,
+    b"\\": _decode_backslashes,
     b"#": _decode_syslog,
     b"&": _decode_entity,
     b"^": lambda escape: _NAMED.get(escape, _BOUNDARY),
