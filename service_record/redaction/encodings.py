@@ -162,6 +162,14 @@ _SWAPPED: Final = re.compile(rb"[0-9A-Fa-f]{7} ((?:[0-9A-Fa-f]{4} ){0,15}[0-9A-F
 _PLAIN_HEX: Final = re.compile(rb"((?:[0-9A-Fa-f]{2}){8,})[ \r]*\Z")
 _BASE64_LINE: Final = re.compile(rb"""[ \t>|"'*#-]*([A-Za-z0-9+/]{40,}={0,2})["',\\ \t\r]*\Z""")
 _BASE64_END: Final = re.compile(rb"""[ \t>|"'*#-]*([A-Za-z0-9+/]{2,}={0,2})["',\\ \t\r]*\Z""")
+ONLY_BASE64: Final = re.compile(
+    rb"[ \t]*(?![a-z][a-z0-9]{2,31}/)(?=[^A-Z]*[A-Z])(?=[^a-z]*[a-z])(?=[^0-9]*[0-9])"
+    rb"[A-Za-z0-9+/]{40,}={0,2}[ \t\r]*"
+)
+"""Matches all of a line of only base64, as in a certificate: no name or word in it has a value.
+
+Words do not have digits and letters of both cases. In `USER/PASSWORD` the second word may be a password.
+"""
 _CANDIDATE: Final = re.compile(rb"""[ \t>|"'*#-]*(?:[0-9A-Fa-f]{6,8}:? |[A-Za-z0-9+/]{16})""")
 _FORMS: Final = (_SINGLE, _PAIRS, _SWAPPED, _PLAIN_HEX, _BASE64_LINE)
 """The forms of an encoded line. Each has one group."""

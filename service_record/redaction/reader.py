@@ -314,12 +314,11 @@ class _Search:
         # trigger that counts the letters of a value has many, so names and words share no pass with these.
         words = [*triggers[NAMES], *(each for each in triggers[WORDS] if not _COUNTS_LETTERS.search(each))]
         counts = [each for each in triggers[WORDS] if _COUNTS_LETTERS.search(each)]
-        self._passes = (
+        self._word_passes = (
             _Pass({NAMES | WORDS: words}),
-            _Pass({TOKENS: triggers[TOKENS]}),
             _Pass({NAMES | WORDS: counts, RUNS: triggers[RUNS]}),
-            _Pass({ENCODED: triggers[ENCODED]}),
         )
+        self._exact_passes = (_Pass({TOKENS: triggers[TOKENS]}), _Pass({ENCODED: triggers[ENCODED]}))
         self._without: set[bytes] = set()
         """Remembered lines that contain no shape."""
         self._possible: dict[bytes, int] = {}
@@ -344,10 +343,13 @@ class _Search:
 
     def _search(self, forms: Sequence[bytes]) -> dict[bytes, int]:
         found: dict[bytes, int] = {}
-        joined, starts = _join_lines(forms)
-        for each in self._passes:
-            for form, numbers in each.groups_in(forms, joined, starts):
-                found[form] = found.get(form, 0) | numbers
+        # The words in base64 are random, and lead RE2 to a new state at nearly every byte.
+        in_words = [form for form in forms if encodings.ONLY_BASE64.fullmatch(form) is None]
+        for passes, lines in ((self._word_passes, in_words), (self._exact_passes, forms)):
+            joined, starts = _join_lines(lines)
+            for each in passes:
+                for form, numbers in each.groups_in(lines, joined, starts):
+                    found[form] = found.get(form, 0) | numbers
         return found
 
 
