@@ -1,7 +1,7 @@
-"""Readers that parse an array again and again while it is written; how often it is none.
+"""Read and parse an array repeatedly while other processes write it, and count invalid reads.
 
-`python -m tests.array_readers` prints it for a reader that reads the file at once and for one that takes
-several reads, beside 32 writers.
+`python -m tests.array_readers` prints the counts for two readers while 32 writers run: one reads the file
+with one read(2), the other with several.
 """
 
 import json
@@ -12,31 +12,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import Popen
 
-from tests.array_writers import record_of
+from tests.array_writers import record_path
 from tests.shell.writers import prepare, writers
 
 WRITERS = 32
 ENTRIES = 200
-LONGEST_MESSAGE = 800
-"""Bytes; so that an entry typically has 200 to 1000."""
+MAX_MESSAGE_BYTES = 800
+"""With this limit, most entries have 200 to 1000 bytes."""
 
 AT_ONCE_BYTES = 64 << 20
 
 
 @dataclass(slots=True)
-class Seen:
-    """Counts of a reader: its reads, those of no valid array, and those with fewer entries than before."""
-
+class ReaderCounts:
     reads: int = 0
     invalid: int = 0
-    """The same one at several reads counts once: a writer may be held up in the midst of its write(2)."""
+    """Reads that are not a valid array. Equal reads in a row count once: a write(2) may take long."""
     shrunk: int = 0
+    """Reads with fewer entries than the read before."""
     entries: int = 0
-    latest: bytes = field(default=b"", repr=False)
+    """The number of entries in the last valid read."""
+    last_content: bytes = field(default=b"", repr=False)
 
-    def look(self, content: bytes) -> None:
+    def add_read(self, content: bytes) -> None:
         self.reads += 1
-        before, self.latest = self.latest, content
+        before, self.last_content = self.last_content, content
         try:
             found = len(json.loads(content))
         except ValueError:
@@ -47,7 +47,7 @@ class Seen:
 
 
 def read_at_once(record: Path) -> bytes:
-    """All of a file with one read(2)."""
+    """Read the whole file with one read(2)."""
     descriptor = os.open(record, os.O_RDONLY)
     try:
         return os.read(descriptor, AT_ONCE_BYTES)
@@ -55,13 +55,13 @@ def read_at_once(record: Path) -> bytes:
         os.close(descriptor)
 
 
-def read_while(running: list[Popen[bytes]], record: Path, read: Callable[[Path], bytes]) -> Seen:
+def read_while(running: list[Popen[bytes]], record: Path, read: Callable[[Path], bytes]) -> ReaderCounts:
     """Read the record until all the writers have ended."""
-    seen = Seen()
+    counts = ReaderCounts()
     while any(process.poll() is None for process in running):
         if record.exists():
-            seen.look(read(record))
-    return seen
+            counts.add_read(read(record))
+    return counts
 
 
 def main() -> None:
@@ -70,9 +70,9 @@ def main() -> None:
             directory = Path(place)
             prepare(directory)
             names = [f"w{number}" for number in range(WRITERS)]
-            with writers(directory, names, ENTRIES, "array", LONGEST_MESSAGE) as running:
-                seen = read_while(running, record_of(directory), read)
-        print(f"{name}: {seen.reads} reads, {seen.invalid} no array, {seen.shrunk} with fewer entries")
+            with writers(directory, names, ENTRIES, "array", MAX_MESSAGE_BYTES) as running:
+                counts = read_while(running, record_path(directory), read)
+        print(f"{name}: {counts.reads} reads, {counts.invalid} invalid, {counts.shrunk} with fewer entries")
 
 
 if __name__ == "__main__":

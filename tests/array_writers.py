@@ -1,4 +1,7 @@
-"""Both writers of the array layout behind one face, the lock that they share, and what an array has to be."""
+"""One interface for the writers of the array layout (Python, and the shim under each bash), and its checks.
+
+Every test with the parameter `each_writer` runs once for each writer.
+"""
 
 import fcntl
 import json
@@ -28,7 +31,7 @@ ARRAY = {"SERVICE_RECORDS_LAYOUT": "array"}
 LINES = {"SERVICE_RECORDS_LAYOUT": "lines"}
 NO_LAYOUT: Mapping[str, str] = {}
 
-SCRIPT = r"""
+SHIM_PROGRAM = r"""
 state() { cp "$SERVICE_RECORDS_DIR/service.json" "$1.state"; }
 . "$SHIM"
 state 1
@@ -38,7 +41,7 @@ for ((n = 2; n <= COUNT; n++)); do
 done
 kill -KILL $$
 """
-HOLD = """
+LOCK_PROGRAM = """
 import fcntl, sys
 record = open(sys.argv[1])
 fcntl.flock(record, fcntl.LOCK_EX)
@@ -48,7 +51,7 @@ sys.stdin.read()
 
 
 class ArrayWriter(Protocol):
-    """Appends entries to `records/service.json` of a directory: a start, then starts and ends of a stage."""
+    """Appends entries to `records/service.json`: the service's start, then starts and ends of a stage."""
 
     def append(
         self,
@@ -59,12 +62,12 @@ class ArrayWriter(Protocol):
         message: str = "",
         layout: Mapping[str, str] = ARRAY,
     ) -> list[bytes]:
-        """Append with a writer of its own; what the file holds after each entry."""
+        """Append `count` entries with a new writer; return the content of the file after each entry."""
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
-    """service_record.Records in this process."""
+class PythonWriter:
+    """Appends in this process, by `service_record.Records`."""
 
     def __str__(self) -> str:
         return "python"
@@ -88,13 +91,13 @@ class Library:
         with mock.patch.dict(os.environ, layout):
             for number in range(count):
                 assert writer.append(ends[(number - 1) % 2] if number else start)
-                states.append(record_of(directory).read_bytes())
+                states.append(record_path(directory).read_bytes())
         return states
 
 
 @dataclass(frozen=True, slots=True)
-class Shim:
-    """A script that sources the shim, under one bash."""
+class ShimWriter:
+    """Appends by a script that sources the shim. `options` are shell commands to run first."""
 
     bash: Bash
     options: str = ""
@@ -113,14 +116,14 @@ class Shim:
     ) -> list[bytes]:
         place = Path(tempfile.mkdtemp(dir=directory, prefix="script-"))
         env = {"COUNT": str(count), "STAGE": stage, "SERVICE_RECORDS_DIR": str(directory / "records")}
-        env |= {**journal(place, message), **layout}
-        ended = run_script(self.bash, self.options + SCRIPT, place, env)
+        env |= {**add_journalctl(place, message), **layout}
+        ended = run_script(self.bash, self.options + SHIM_PROGRAM, place, env)
         assert (ended.returncode, ended.stdout, ended.stderr) == (-9, b"", b"")
         return [place.joinpath(f"{number}.state").read_bytes() for number in range(1, count + 1)]
 
 
-def journal(place: Path, message: str) -> dict[str, str]:
-    """Put a journalctl into the directory that has the message to say; what makes the shim ask it."""
+def add_journalctl(place: Path, message: str) -> dict[str, str]:
+    """Write a `journalctl` that prints the message; return the variables that make the shim run it."""
     if not message:
         return {}
     place.joinpath("message").write_text(message)
@@ -129,24 +132,25 @@ def journal(place: Path, message: str) -> dict[str, str]:
     return {"PATH": f"{place}:{os.environ['PATH']}", "INVOCATION_ID": "1f" * 16}
 
 
-WRITERS: list[ArrayWriter] = [Library(), *map(Shim, bashes()), Shim(bashes()[0], "set -o posix\n")]
+WRITERS: list[ArrayWriter] = [
+    PythonWriter(),
+    *map(ShimWriter, bashes()),
+    ShimWriter(bashes()[0], "set -o posix\n"),
+]
 each_writer = pytest.mark.parametrize("writer", WRITERS, ids=str)
 
 
-def run_exit_helper(directory: Path, bash: Bash | None = None) -> list[Json]:
-    """Run the exit helper as systemd does at the end of a service that it knows nothing else of.
-
-    Return the elements of the array that is then there, without the start and the end that the helper adds.
-    """
-    call_exit_helper(directory, bash)
-    *others, start, end = elements(record_of(directory).read_bytes())
+def read_after_exit_helper(directory: Path, bash: Bash | None = None) -> list[Json]:
+    """Run the exit helper; return the array's elements without the service's start and end, which it adds."""
+    run_exit_helper(directory, bash)
+    *others, start, end = read_elements(record_path(directory).read_bytes())
     assert [start["phase"], end["phase"]] == ["service start", "service end"]
     assert {start["invocationId"], end["invocationId"]} == {"2e" * 16}
     return others
 
 
-def call_exit_helper(directory: Path, bash: Bash | None = None) -> None:
-    """Run the exit helper, whatever comes of the record."""
+def run_exit_helper(directory: Path, bash: Bash | None = None) -> None:
+    """Run the exit helper as systemd does after a service without other entries."""
     variables = {"INVOCATION_ID": "2e" * 16, "SERVICE_RESULT": "success", "EXIT_STATUS": "0"}
     ended = subprocess.run(
         [(bash or bashes()[0]).path, SHIM.with_name("service-record-close.sh")],
@@ -158,29 +162,29 @@ def call_exit_helper(directory: Path, bash: Bash | None = None) -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
 
 
-def parked_behind(before: bytes, content: bytes) -> list[Json]:
-    """The lines that stand behind what was in the file before."""
+def read_appended_entries(before: bytes, content: bytes) -> list[Json]:
+    """Return the entries in the lines after `before`, which is the file's earlier content."""
     assert content.startswith(before)
     return [json.loads(line) for line in content.removeprefix(before).split(b"\n") if line.strip()]
 
 
-def record_of(directory: Path) -> Path:
+def record_path(directory: Path) -> Path:
     return directory / "records" / "service.json"
 
 
-def damaged_of(directory: Path) -> Path:
+def damaged_path(directory: Path) -> Path:
     return directory / "records" / "service.json.damaged"
 
 
-def put(directory: Path, content: bytes) -> Path:
-    """The record of a directory, with this content."""
-    record_of(directory).parent.mkdir(exist_ok=True)
-    record_of(directory).write_bytes(content)
-    return record_of(directory)
+def write_record(directory: Path, content: bytes) -> Path:
+    """Write the service's record file and return its path."""
+    record_path(directory).parent.mkdir(exist_ok=True)
+    record_path(directory).write_bytes(content)
+    return record_path(directory)
 
 
-def elements(content: bytes) -> list[Json]:
-    """The elements of an array that is closed as ours are, for a plain JSON parser and for our reader."""
+def read_elements(content: bytes) -> list[Json]:
+    """Parse a closed array. Checks that its end is as our writers write it, and that our reader agrees."""
     found = json.loads(content)
     assert content.startswith(b"[")
     assert content.rstrip(b" \n").endswith(b"\n]")
@@ -189,15 +193,15 @@ def elements(content: bytes) -> list[Json]:
     return list(found)
 
 
-def spare(content: bytes) -> int:
-    """Return the number of bytes behind the bracket of an array."""
+def count_trailing_blanks(content: bytes) -> int:
+    """Return the number of bytes after the closing bracket of an array."""
     return len(content) - len(content.rstrip(b" \n"))
 
 
 @contextmanager
-def held_lock(record: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that has the lock of a record and does not let go until it is killed."""
-    command = [sys.executable, "-c", HOLD, str(record)]
+def hold_lock(record: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a process that locks a record until it is killed, or until the end of the block."""
+    command = [sys.executable, "-c", LOCK_PROGRAM, str(record)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout
         try:

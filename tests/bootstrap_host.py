@@ -1,4 +1,7 @@
-"""A bootstrap host in a directory: scripts that use the shim as upstream's do, and what upstream reads."""
+"""A bootstrap host in a directory, with the scripts of tests/patterns, which use the shim like upstream's.
+
+Its records are also read as upstream's tools read them.
+"""
 
 import shutil
 from datetime import UTC, datetime
@@ -18,51 +21,50 @@ from tests.upstream_reader import UpstreamReader
 
 LAYOUTS: Final = ("lines", "array")
 PATTERNS: Final = Path(__file__).with_name("patterns")
-STAND_INS: Final = ("curl", "kubelet", "oc", "podman", "shutdown", "systemd-notify")
+REPLACED_PROGRAMS: Final = ("curl", "kubelet", "oc", "podman", "shutdown", "systemd-notify")
 INVOCATION_ID: Final = "1f" * 16
 AT: Final = datetime(2026, 11, 21, 2, tzinfo=UTC)
 
 
-def install(programs: Path) -> None:
-    """Put the scripts of tests/patterns, and what stands for the programs that they run, into a directory."""
+def install_scripts(programs: Path) -> None:
+    """Copy the scripts of tests/patterns into a directory, with stand-ins for the programs that they run."""
     for script in PATTERNS.glob("*.sh"):
         shutil.copy(script, programs)
-    for name in STAND_INS:
+    for name in REPLACED_PROGRAMS:
         shutil.copy(PATTERNS / "stand-in.sh", programs / name)
 
 
-def read_by_upstream(records: Path, layout: str) -> UpstreamReader:
-    """Gather a directory of records, all in one layout, for upstream's readers.
+def read_as_upstream(records: Path, layout: str) -> UpstreamReader:
+    """Read a directory of records, all in one layout, as upstream's tools do.
 
-    Files in the array layout are gathered as they are, lines as `export` makes arrays of them. A bundle that
-    we pack must tell the same.
+    Files in the lines layout are exported as arrays first. Checks that our bundle has the same entries.
     """
-    gathered = UpstreamReader.of_gathered(records if layout == "array" else exported(records))
-    bundled = UpstreamReader.of_bundle(packed(records))
+    gathered = UpstreamReader.from_directory(records if layout == "array" else export_arrays(records))
+    bundled = UpstreamReader.from_bundle(make_bundle(records))
     assert bundled.services == gathered.services
     for service in gathered.services:
         assert bundled.entries(service) == gathered.entries(service)
-        assert bundled.attempts(service) == gathered.attempts(service)
+        assert bundled.count_attempts(service) == gathered.count_attempts(service)
     return gathered
 
 
-def packed(records: Path) -> bytes:
-    """The bundle that we make of the records in a directory."""
+def make_bundle(records: Path) -> bytes:
+    """Return a bundle of the records in a directory."""
     bundle = BytesIO()
     pack(open_source([str(records)]).records, bundle, AT)
     return bundle.getvalue()
 
 
-def exported(records: Path) -> Path:
-    """A new directory beside the records, with an array of each."""
-    directory = Path(mkdtemp(prefix="exported-", dir=records.parent))
+def export_arrays(records: Path) -> Path:
+    """Export the records as arrays into a new directory, and return its path."""
+    directory = Path(mkdtemp(prefix="export_arrays-", dir=records.parent))
     answer = service_record("export", "--to", "array", "--from", records, "--directory", directory)
     assert answer.status == 0, answer.err
     return directory
 
 
 class BootstrapHost:
-    """One host, its scripts run by one bash, with records in one layout."""
+    """A host whose scripts are run by one bash and write their records in one layout."""
 
     def __init__(self, directory: Path, bash: Bash, layout: str) -> None:
         self.records = directory / "records"
@@ -72,27 +74,27 @@ class BootstrapHost:
         self._bash = bash
         self.layout = layout
         self._programs.mkdir()
-        install(self._programs)
+        install_scripts(self._programs)
         shutil.copy(SHIM, self._programs / "bootstrap-service-record.sh")
         shutil.copy(FINDER, self._programs)
         shutil.copy(PATTERNS / "journalctl.sh", self._programs / "journalctl")
 
-    def run(self, unit: str, script: str = "", **surroundings: str) -> int:
-        """Run a script, UNIT.sh unless named, as systemd would for that unit; return its exit status."""
-        process = self.start(unit, script, **surroundings)
+    def run(self, unit: str, script: str = "", **variables: str) -> int:
+        """Run `script`.sh, or UNIT.sh, as systemd would for the unit, and return its exit status."""
+        process = self.start(unit, script, **variables)
         try:
             return process.wait(60)
         finally:
             kill_group(process.pid)
 
-    def start(self, unit: str, script: str = "", **surroundings: str) -> Popen[bytes]:
-        """Start it, in a process group of its own; what it says is in the journal, which begins anew."""
+    def start(self, unit: str, script: str = "", **variables: str) -> Popen[bytes]:
+        """Start the script in a new process group. Its output overwrites the file `journal`."""
         path = self._programs / f"{script or unit}.sh"
         with self.journal.open("wb") as journal:
             return Popen(
                 [self._bash.path, path],
                 cwd=self._directory,
-                env=self._environment(unit) | surroundings,
+                env=self._environment(unit) | variables,
                 stdin=DEVNULL,
                 stdout=journal,
                 stderr=STDOUT,
@@ -100,21 +102,19 @@ class BootstrapHost:
             )
 
     def _environment(self, unit: str) -> dict[str, str]:
-        """Return the variables that the manager gives a service; the unit's name stands for its control
-        group.
-        """
+        # The scripts run in no unit's control group, so SERVICE_NAME names the unit.
         given = environment(self._directory)
         given |= {"PATH": f"{self._programs}:{given['PATH']}", "BIN": str(self._programs)}
         given |= {"SERVICE_NAME": unit, "INVOCATION_ID": INVOCATION_ID}
         return given if self.layout == "lines" else given | {"SERVICE_RECORDS_LAYOUT": self.layout}
 
     def entries(self, service: str) -> list[Entry]:
-        """The entries of a record in which nothing is damaged."""
+        """Return the entries of a record. Fails if a part of it is damaged."""
         pieces = list(Records(self.records).read(service))
         entries = [piece for piece in pieces if isinstance(piece, Entry)]
         assert entries == pieces
         return entries
 
-    def read_by_upstream(self) -> UpstreamReader:
-        """Return the files of this host that upstream's readers get."""
-        return read_by_upstream(self.records, self.layout)
+    def read_as_upstream(self) -> UpstreamReader:
+        """Return this host's records as upstream's tools read them."""
+        return read_as_upstream(self.records, self.layout)

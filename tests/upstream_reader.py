@@ -1,4 +1,7 @@
-"""What upstream's readers make of records; as strict as the strictest of them in each respect."""
+"""Read records as upstream's tools do.
+
+In each respect the reader is as strict as the strictest version of these tools.
+"""
 
 import io
 import json
@@ -14,17 +17,17 @@ _FIELDS: Final = frozenset(
     {"timestamp", "precommand", "postcommand", "stage", "phase", "result", "errorline", "errormessage"}
 )
 _LAST_PHASES: Final = frozenset({"service end", "post-command end"})
-_JUDGED: Final = ("release-image", "bootkube")
+_JUDGED_SERVICES: Final = ("release-image", "bootkube")
 _BLANKS: Final = " \t\r\n"
 
 
 class UnreadableError(Exception):
-    """A record that one of upstream's readers would not take; says why."""
+    """A record that one of upstream's tools rejects; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """View that `openshift-install analyze` has of one service."""
+    """The state that `openshift-install analyze` derives for one service."""
 
     starts: int = 0
     successful: bool = False
@@ -35,28 +38,32 @@ class Judgement:
 class UpstreamReader:
     """The records of a bundle, read as upstream's tools read them.
 
-    Two tools read records. `openshift-install analyze` (`gather bootstrap` and a failed `create cluster` too)
-    streams the entries of one array, and judges release-image, then bootkube, by what it saw. The assisted
-    installer's log analyzer parses bootkube's whole file and counts its attempts. This class refuses what
-    either of them refuses in any version: where Go takes unclosed arrays or null for a text, this does not.
+    Two tools read records. `openshift-install analyze` decodes the entries of an array one by one and judges
+    first release-image, then bootkube; `gather bootstrap` and a failed `create cluster` do the same. The
+    assisted installer's log analyzer parses bootkube's whole file and counts its attempts. This class rejects
+    every record that either tool rejects in any version. It also rejects some that Go accepts: an unclosed
+    array, and null in place of a string.
     """
 
     def __init__(self, members: Mapping[str, bytes]) -> None:
-        """Take the regular files of a bundle by their paths, in its order: of one name the later counts."""
+        """`members` maps the path of each regular file in a bundle to its content.
+
+        If two paths have the same file name, the last one is used.
+        """
         self._records = {
             found[1]: content for path, content in members.items() if (found := _MEMBER.search(path))
         }
 
     @classmethod
-    def of_bundle(cls, bundle: bytes) -> Self:
-        """Take a gzipped tar archive."""
+    def from_bundle(cls, bundle: bytes) -> Self:
+        """Read a tar archive compressed by gzip."""
         with tarfile.open(fileobj=io.BytesIO(bundle), mode="r:gz") as archive:
             files = ((info.name, archive.extractfile(info)) for info in archive if info.isreg())
             return cls({name: file.read() for name, file in files if file is not None})
 
     @classmethod
-    def of_gathered(cls, records: Path) -> Self:
-        """Take a bundle of a host's records as upstream gathers them: the directory's files as they are."""
+    def from_directory(cls, records: Path) -> Self:
+        """Read a directory of records. Upstream gathers its files unchanged."""
         return cls(
             {
                 f"log-bundle-1/bootstrap/services/{path.name}": path.read_bytes()
@@ -70,17 +77,17 @@ class UpstreamReader:
         return sorted(self._records)
 
     def entries(self, service: str) -> list[dict[str, str]]:
-        """The entries of a service, by upstream's fields in lower case; others are nothing to it.
+        """Return the entries of a service, with the fields that upstream knows, in lower case.
 
-        Go takes a field whatever its case, and the last one of those that are alike. Raises UnreadableError.
+        Go ignores the case of field names and uses the last of equal names. Raises UnreadableError.
         """
         return [
             {name.casefold(): text for name, text in fields.items() if name.casefold() in _FIELDS}
-            for fields in _streamed(self._text(service))
+            for fields in _decode_entries(self._text(service))
         ]
 
     def judge(self, service: str) -> Judgement:
-        """Judge a service; raises UnreadableError. Of one without a record nothing was ever seen."""
+        """Judge a service. A service without a record has no starts. Raises UnreadableError."""
         starts, successful, stage, error = 0, False, "", ""
         is_after_failed_stage = False
         for entry in self.entries(service) if service in self._records else ():
@@ -88,15 +95,16 @@ class UpstreamReader:
             starts += phase == "service start"
             successful = entry.get("result") == "success" and phase in _LAST_PHASES
             if has_failed:
-                # What fails right after its stage failed because of it. Nothing else ever forgets a stage.
+                # A failure right after a failed stage keeps that stage: it is the cause. Upstream keeps the
+                # stage in no other case.
                 stage = stage if is_after_failed_stage else entry.get("stage", "")
                 error = entry.get("errormessage", "")
             is_after_failed_stage = has_failed and phase == "stage end"
         return Judgement(starts, successful, stage, error)
 
-    def complaint(self) -> str | None:
-        """The one thing that `analyze` says of the host, in our words; None when all is well to it."""
-        for service in _JUDGED:
+    def find_failure(self) -> str | None:
+        """Return the failure that `analyze` reports for the host, in our words, or None."""
+        for service in _JUDGED_SERVICES:
             judgement = self.judge(service)
             if judgement.starts == 0:
                 return f"{service} was never started"
@@ -105,10 +113,8 @@ class UpstreamReader:
                 return f"{service} failed{where}"
         return None
 
-    def attempts(self, service: str) -> int:
-        """Return how often a service was started: the different times of its starts. Raises
-        UnreadableError.
-        """
+    def count_attempts(self, service: str) -> int:
+        """Return the number of different start times of a service. Raises UnreadableError."""
         try:
             entries = json.loads(self._text(service))
             return len({entry["timestamp"] for entry in entries if entry["phase"] == "service start"})
@@ -122,13 +128,13 @@ class UpstreamReader:
             raise UnreadableError(f"{service}: {error}") from error
 
 
-def _streamed(text: str) -> Iterator[dict[str, str]]:
-    """The objects of the array that the text begins with; what stands behind it is never looked at."""
+def _decode_entries(text: str) -> Iterator[dict[str, str]]:
+    """Yield the objects of the array at the start of the text. The text after the array is ignored."""
     decoder = json.JSONDecoder(parse_constant=_refuse_constant)
-    at = _behind_blanks(text, 0)
+    at = _skip_blanks(text, 0)
     if not text.startswith("[", at):
         raise UnreadableError("does not begin with an array")
-    at = _behind_blanks(text, at + 1)
+    at = _skip_blanks(text, at + 1)
     if text.startswith("]", at):
         return
     while True:
@@ -136,27 +142,27 @@ def _streamed(text: str) -> Iterator[dict[str, str]]:
             fields, at = decoder.raw_decode(text, at)
         except ValueError as error:
             raise UnreadableError(f"not an entry: {error}") from error
-        yield _checked(fields)
-        at = _behind_blanks(text, at)
+        yield _check_fields(fields)
+        at = _skip_blanks(text, at)
         if text.startswith("]", at):
             return
         if not text.startswith(",", at):
-            raise UnreadableError(f"neither closed nor continued at character {at}")
-        at = _behind_blanks(text, at + 1)
+            raise UnreadableError(f"expected ',' or ']' at character {at}")
+        at = _skip_blanks(text, at + 1)
 
 
-def _behind_blanks(text: str, at: int) -> int:
+def _skip_blanks(text: str, at: int) -> int:
     while at < len(text) and text[at] in _BLANKS:
         at += 1
     return at
 
 
-def _checked(fields: object) -> dict[str, str]:
+def _check_fields(fields: object) -> dict[str, str]:
     if not isinstance(fields, dict):
         raise UnreadableError(f"not an object: {fields!r}")
     for name, found in fields.items():
         if name.casefold() in _FIELDS and not isinstance(found, str):
-            raise UnreadableError(f"{name} is not a text: {found!r}")
+            raise UnreadableError(f"{name} is not a string: {found!r}")
     return fields
 
 

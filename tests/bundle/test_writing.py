@@ -132,7 +132,7 @@ def test_records_are_found_by_our_reader_and_upstreams(path: Path) -> None:
             for chunk in FORMS["array"](failed_run()):
                 member.write(chunk)
         bundle.add("manifest.json", b"{}")
-    assert UpstreamReader.of_bundle(path.read_bytes()).judge("bootkube").failing_stage == "second"
+    assert UpstreamReader.from_bundle(path.read_bytes()).judge("bootkube").failing_stage == "second"
     with path.open("rb") as stream:
         read = open_bundle(stream)
     assert list(read.records) == ["bootkube"]
@@ -348,7 +348,7 @@ def test_cut_record_is_a_valid_array(path: Path) -> None:
     kept = json.loads(content(path)["bootstrap/services/bootkube.json"])
     assert 0 < len(kept) < len(run)
     assert kept[-1] == run[-1].to_json()
-    assert UpstreamReader.of_bundle(path.read_bytes()).judge("bootkube").failing_stage == "second"
+    assert UpstreamReader.from_bundle(path.read_bytes()).judge("bootkube").failing_stage == "second"
 
 
 def test_other_json_is_complete_or_left_out(path: Path) -> None:

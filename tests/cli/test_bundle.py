@@ -100,7 +100,7 @@ def test_bundle_has_the_verdict_first_and_its_evidence(host: Host) -> None:
     assert (names[0], names[-2:]) == ("verdict.txt", ["manifest.json", "redaction.json"])
     assert b"failed: bootkube in stage cvo-bootstrap: exit 1 at " in found["verdict.txt"]
     assert b"Failed password for root" in found["bootstrap/journals/kernel.log"]
-    assert UpstreamReader.of_bundle(path.read_bytes()).judge("bootkube").failing_stage == "cvo-bootstrap"
+    assert UpstreamReader.from_bundle(path.read_bytes()).judge("bootkube").failing_stage == "cvo-bootstrap"
     assert "bootkube failed in stage cvo-bootstrap" in service_record("show", "--from", path).out
 
 
@@ -343,7 +343,7 @@ def test_copy_of_a_bundle_keeps_files_and_masks_secrets(host: Host) -> None:
     assert found[f"{TOP}/rotated.log"] == b"rotated <redacted:given>"
     with tarfile.open(path) as archive:
         assert archive.getmember(f"{TOP}/bootstrap/journals/bootkube.log").mtime == 17
-    judged = UpstreamReader.of_bundle(path.read_bytes()).judge("bootkube")
+    judged = UpstreamReader.from_bundle(path.read_bytes()).judge("bootkube")
     assert (judged.failing_stage, judged.last_error) == ("second", "with <redacted:given>")
 
 

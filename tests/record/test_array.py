@@ -20,11 +20,11 @@ from tests.array_files import (
     LAST,
     ODD,
     OURS,
-    ROOM,
+    PADDING,
     SECOND,
     THIRD,
-    THREE,
-    json_of,
+    UNCLOSED,
+    to_json,
 )
 from tests.array_writers import (
     ARRAY,
@@ -32,15 +32,15 @@ from tests.array_writers import (
     NO_LAYOUT,
     WRITERS,
     ArrayWriter,
-    damaged_of,
+    count_trailing_blanks,
+    damaged_path,
     each_writer,
-    elements,
     is_locked,
-    parked_behind,
-    put,
-    record_of,
-    run_exit_helper,
-    spare,
+    read_after_exit_helper,
+    read_appended_entries,
+    read_elements,
+    record_path,
+    write_record,
 )
 from tests.builders import array, entry
 from tests.shell.scripts import Bash, bashes
@@ -53,10 +53,10 @@ each_bash = pytest.mark.parametrize("bash", bashes(), ids=str)
 def test_array_is_closed_after_each_entry(writer: ArrayWriter, tmp_path: Path) -> None:
     states = writer.append(tmp_path, 9)
 
-    assert [len(elements(state)) for state in states] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
-    phases = [element["phase"] for element in elements(states[-1])]
+    assert [len(read_elements(state)) for state in states] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    phases = [element["phase"] for element in read_elements(states[-1])]
     assert phases == ["service start", *["stage start", "stage end"] * 4]
-    assert not damaged_of(tmp_path).exists()
+    assert not damaged_path(tmp_path).exists()
 
 
 @each_writer
@@ -72,7 +72,7 @@ def test_array_has_entry_lines_and_spare_room(writer: ArrayWriter, tmp_path: Pat
     for number, state in enumerate(writer.append(tmp_path, 9), start=1):
         assert len(state.rstrip(b" \n").split(b"\n")) == number + 2
         assert len(state) % 1024 == 0
-        assert 1024 <= spare(state) < 1024 + 1024 + 512
+        assert 1024 <= count_trailing_blanks(state) < 1024 + 1024 + 512
 
 
 @each_writer
@@ -89,15 +89,15 @@ def test_each_sector_of_room_has_a_newline(writer: ArrayWriter, tmp_path: Path) 
 def test_everybody_may_read_a_new_array(writer: ArrayWriter, tmp_path: Path) -> None:
     writer.append(tmp_path)
 
-    assert stat.S_IMODE(record_of(tmp_path).stat().st_mode) == 0o644
-    assert stat.S_IMODE(record_of(tmp_path).parent.stat().st_mode) == 0o755
+    assert stat.S_IMODE(record_path(tmp_path).stat().st_mode) == 0o644
+    assert stat.S_IMODE(record_path(tmp_path).parent.stat().st_mode) == 0o755
 
 
 @each_writer
 def test_the_lock_is_free_after_an_entry(writer: ArrayWriter, tmp_path: Path) -> None:
     writer.append(tmp_path)
 
-    assert not is_locked(record_of(tmp_path))
+    assert not is_locked(record_path(tmp_path))
 
 
 @each_writer
@@ -113,12 +113,12 @@ def test_new_file_has_lines_by_default(writer: ArrayWriter, layout: dict[str, st
 def test_an_array_stays_one_whatever_the_environment_says(
     writer: ArrayWriter, layout: dict[str, str], tmp_path: Path
 ) -> None:
-    put(tmp_path, CLOSED)
+    write_record(tmp_path, CLOSED)
 
     states = writer.append(tmp_path, 3, layout=layout)
 
-    assert [elements(state)[:4] for state in states] == [JSON] * 3
-    assert [len(elements(state)) for state in states] == [5, 6, 7]
+    assert [read_elements(state)[:4] for state in states] == [JSON] * 3
+    assert [len(read_elements(state)) for state in states] == [5, 6, 7]
 
 
 @each_writer
@@ -126,7 +126,7 @@ def test_an_array_stays_one_whatever_the_environment_says(
 def test_lines_stay_lines_whatever_the_environment_says(
     writer: ArrayWriter, before: bytes, tmp_path: Path
 ) -> None:
-    put(tmp_path, before)
+    write_record(tmp_path, before)
 
     added = writer.append(tmp_path, 2)[-1].removeprefix(before)
 
@@ -138,7 +138,7 @@ EMPTY = {
     "no byte": b"",
     "an array": b"[]",
     "an array and a newline": b"[]\n",
-    "an array with room": b"[\n]" + ROOM,
+    "an array with room": b"[\n]" + PADDING,
     "an array with blanks": b"[ \r\n\t ]\r\n",
     "an array on two lines": b"[\n]\n",
 }
@@ -147,17 +147,17 @@ EMPTY = {
 @each_writer
 @pytest.mark.parametrize("content", EMPTY.values(), ids=EMPTY)
 def test_an_empty_file_is_filled(writer: ArrayWriter, content: bytes, tmp_path: Path) -> None:
-    put(tmp_path, content)
+    write_record(tmp_path, content)
 
     states = writer.append(tmp_path, 2)
 
-    assert [len(elements(state)) for state in states] == [1, 2]
-    assert not damaged_of(tmp_path).exists()
+    assert [len(read_elements(state)) for state in states] == [1, 2]
+    assert not damaged_path(tmp_path).exists()
 
 
 CLOSED_FORMS = {
     "ours": CLOSED,
-    "ours with room": CLOSED.rstrip() + ROOM,
+    "ours with room": CLOSED.rstrip() + PADDING,
     "ours without a last newline": CLOSED.rstrip(),
     "as upstream's jq prints it": INDENTED,
     "as upstream's jq prints it, without a last newline": INDENTED.rstrip(),
@@ -173,16 +173,16 @@ CLOSED_FORMS = {
 @each_writer
 @pytest.mark.parametrize("content", CLOSED_FORMS.values(), ids=CLOSED_FORMS)
 def test_a_closed_array_is_extended(writer: ArrayWriter, content: bytes, tmp_path: Path) -> None:
-    put(tmp_path, content)
+    write_record(tmp_path, content)
 
     states = writer.append(tmp_path, 2)
 
-    assert [elements(state)[:-number] for number, state in enumerate(states, start=1)] == [JSON, JSON]
-    assert not damaged_of(tmp_path).exists()
+    assert [read_elements(state)[:-number] for number, state in enumerate(states, start=1)] == [JSON, JSON]
+    assert not damaged_path(tmp_path).exists()
 
 
 OPEN_FORMS = {
-    "ours with much room": CLOSED.rstrip() + ROOM * 20,
+    "ours with much room": CLOSED.rstrip() + PADDING * 20,
     "on one line": COMPACT,
     "on one line with a newline": COMPACT + b"\n",
     "on one line with blanks": b"[ " + COMPACT[1:-1] + b" ]  \r\n",
@@ -191,15 +191,21 @@ OPEN_FORMS = {
     "an entry a line, the bracket behind the last": CLOSED.replace(b"\n]", b"]"),
     "not closed": b"[\n" + ALL,
     "not closed, and a newline": b"[\n" + ALL + b"\n",
-    "not closed, and room": b"[\n" + ALL + ROOM,
+    "not closed, and room": b"[\n" + ALL + PADDING,
     "not closed, and a comma": b"[\n" + ALL + b",\n",
     "not closed, and a comma without a newline": b"[\n" + ALL + b",",
     "not closed, as upstream's jq prints it": INDENTED.removesuffix(b"]\n"),
     "not closed, as upstream's jq prints it, without a newline": INDENTED.removesuffix(b"\n]\n"),
     "a line behind the bracket": b"[\n" + b",\n".join([FIRST, SECOND, THIRD]) + b"\n]\n\n" + LAST + b"\n",
-    "a line behind room": b"[\n" + b",\n".join([FIRST, SECOND, THIRD]) + b"\n]" + ROOM + b"\n" + LAST + b"\n",
+    "a line behind room": b"[\n"
+    + b",\n".join([FIRST, SECOND, THIRD])
+    + b"\n]"
+    + PADDING
+    + b"\n"
+    + LAST
+    + b"\n",
     "a line behind the only entry": b"[\n" + FIRST + b"\n]\n" + b"\n".join([SECOND, THIRD, LAST]) + b"\n",
-    "lines behind no entry": b"[\n]" + ROOM + b"\n\n".join([b"", FIRST, SECOND, THIRD, LAST]),
+    "lines behind no entry": b"[\n]" + PADDING + b"\n\n".join([b"", FIRST, SECOND, THIRD, LAST]),
     "lines behind []": b"[]\n" + b"\n\n".join([b"", FIRST, SECOND, THIRD, LAST]),
     "lines with CR LF behind the bracket": b"[\r\n"
     + b"\r\n".join([FIRST, b"]", SECOND, THIRD, LAST])
@@ -221,72 +227,72 @@ EMPTY_OPEN_FORMS = {"an open array": b"[", "an open array and a newline": b"[\n"
 @each_bash
 @pytest.mark.parametrize("content", OPEN_FORMS.values(), ids=OPEN_FORMS)
 def test_exit_helper_makes_one_closed_array(bash: Bash, content: bytes, tmp_path: Path) -> None:
-    put(tmp_path, content + b"\n" + PARKED.to_line())
+    write_record(tmp_path, content + b"\n" + PARKED.to_line())
 
-    assert run_exit_helper(tmp_path, bash) == [*JSON, PARKED.to_json()]
-    assert not damaged_of(tmp_path).exists()
+    assert read_after_exit_helper(tmp_path, bash) == [*JSON, PARKED.to_json()]
+    assert not damaged_path(tmp_path).exists()
 
 
 @each_bash
 @pytest.mark.parametrize("content", EMPTY_OPEN_FORMS.values(), ids=EMPTY_OPEN_FORMS)
 def test_exit_helper_closes_array_of_parked_lines(bash: Bash, content: bytes, tmp_path: Path) -> None:
-    put(tmp_path, content + b"\n" + PARKED.to_line())
+    write_record(tmp_path, content + b"\n" + PARKED.to_line())
 
-    assert run_exit_helper(tmp_path, bash) == [PARKED.to_json()]
-    assert not damaged_of(tmp_path).exists()
+    assert read_after_exit_helper(tmp_path, bash) == [PARKED.to_json()]
+    assert not damaged_path(tmp_path).exists()
 
 
 @each_writer
 @pytest.mark.parametrize("form", ["not closed", "on one line", "a line behind upstream's", "lines behind []"])
 def test_entries_are_parked_in_order(writer: ArrayWriter, form: str, tmp_path: Path) -> None:
     before = OPEN_FORMS[form]
-    put(tmp_path, before)
+    write_record(tmp_path, before)
 
     [*_, content] = writer.append(tmp_path, 3)
 
-    parked = parked_behind(before, content)
+    parked = read_appended_entries(before, content)
     assert [each["phase"] for each in parked] == ["service start", "stage start", "stage end"]
     assert list(map(Entry.from_json, [*JSON, *parked])) == list(read_entries(BytesIO(content)))
-    assert run_exit_helper(tmp_path) == [*JSON, *parked]
-    assert not damaged_of(tmp_path).exists()
+    assert read_after_exit_helper(tmp_path) == [*JSON, *parked]
+    assert not damaged_path(tmp_path).exists()
 
 
 @each_writer
 def test_array_is_extended_after_exit_helper(writer: ArrayWriter, tmp_path: Path) -> None:
-    put(tmp_path, OPEN_FORMS["not closed"])
+    write_record(tmp_path, OPEN_FORMS["not closed"])
     writer.append(tmp_path)
-    before = run_exit_helper(tmp_path)
+    before = read_after_exit_helper(tmp_path)
 
     [state] = writer.append(tmp_path)
 
-    assert elements(state)[: len(before)] == before
-    assert len(elements(state)) == len(before) + 3
+    assert read_elements(state)[: len(before)] == before
+    assert len(read_elements(state)) == len(before) + 3
 
 
 @each_bash
 @pytest.mark.parametrize("parked", [1, 20, pytest.param(2000, marks=pytest.mark.slow)])
 def test_parked_lines_are_taken_in_order(bash: Bash, parked: int, tmp_path: Path) -> None:
     waiting = [entry("stage start", number, stage=f"parked {number}") for number in range(parked)]
-    put(tmp_path, CLOSED.rstrip() + ROOM + b"".join(b"\n" + each.to_line() for each in waiting))
+    write_record(tmp_path, CLOSED.rstrip() + PADDING + b"".join(b"\n" + each.to_line() for each in waiting))
 
-    assert run_exit_helper(tmp_path, bash) == JSON + json_of(waiting)
-    assert not damaged_of(tmp_path).exists()
+    assert read_after_exit_helper(tmp_path, bash) == JSON + to_json(waiting)
+    assert not damaged_path(tmp_path).exists()
 
 
 @each_writer
 def test_texts_do_not_matter(writer: ArrayWriter, tmp_path: Path) -> None:
     states = writer.append(tmp_path, 5, stage=ODD, message=ODD.replace("\n", " "))
 
-    assert [len(elements(state)) for state in states] == [1, 2, 3, 4, 5]
-    assert [element["stage"] for element in elements(states[-1])[1:]] == [ODD] * 4
-    assert elements(states[-1])[-1]["errorMessage"] == ODD.replace("\n", " ")
+    assert [len(read_elements(state)) for state in states] == [1, 2, 3, 4, 5]
+    assert [element["stage"] for element in read_elements(states[-1])[1:]] == [ODD] * 4
+    assert read_elements(states[-1])[-1]["errorMessage"] == ODD.replace("\n", " ")
 
 
 @each_writer
 def test_the_longest_entries_go_in(writer: ArrayWriter, tmp_path: Path) -> None:
     states = writer.append(tmp_path, 7, message="é]}" * 2000)
 
-    assert [len(elements(state)) for state in states] == [1, 2, 3, 4, 5, 6, 7]
+    assert [len(read_elements(state)) for state in states] == [1, 2, 3, 4, 5, 6, 7]
     assert 4000 < max(len(line) for line in states[-1].split(b"\n")) <= 4096
 
 
@@ -295,12 +301,12 @@ def test_writers_continue_each_others_array(tmp_path: Path) -> None:
         for writer in WRITERS:
             state = writer.append(tmp_path, 2)[-1]
 
-    assert len(elements(state)) == 4 * len(WRITERS)
-    assert not damaged_of(tmp_path).exists()
+    assert len(read_elements(state)) == 4 * len(WRITERS)
+    assert not damaged_path(tmp_path).exists()
 
 
 def test_reader_gets_parked_entries(tmp_path: Path) -> None:
-    parked = put(tmp_path, THREE + b"\n]" + ROOM + b"\n" + LAST + b"\n")
+    parked = write_record(tmp_path, UNCLOSED + b"\n]" + PADDING + b"\n" + LAST + b"\n")
 
     with parked.open("rb") as stream:
         pieces = list(read_entries(stream))

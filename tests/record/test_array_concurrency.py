@@ -13,8 +13,15 @@ import pytest
 
 from service_record.record.entry import Entry
 from service_record.record.layout import read_entries
-from tests.array_readers import ENTRIES, LONGEST_MESSAGE, read_at_once, read_while
-from tests.array_writers import Json, call_exit_helper, damaged_of, elements, record_of, run_exit_helper
+from tests.array_readers import ENTRIES, MAX_MESSAGE_BYTES, read_at_once, read_while
+from tests.array_writers import (
+    Json,
+    damaged_path,
+    read_after_exit_helper,
+    read_elements,
+    record_path,
+    run_exit_helper,
+)
 from tests.shell.writers import acknowledged, await_first_entry, prepare, writers
 
 WRITERS = 8
@@ -36,16 +43,16 @@ def test_concurrent_writers_always_leave_one_array(tmp_path: Path) -> None:
     prepare(tmp_path)
     names = [f"w{number}" for number in range(WRITERS)]
 
-    with writers(tmp_path, names, ENTRIES, "array", LONGEST_MESSAGE) as running:
-        seen = read_while(running, record_of(tmp_path), read_at_once)
+    with writers(tmp_path, names, ENTRIES, "array", MAX_MESSAGE_BYTES) as running:
+        seen = read_while(running, record_path(tmp_path), read_at_once)
         assert [process.wait() for process in running] == [0] * WRITERS
 
-    entries = elements(record_of(tmp_path).read_bytes())
+    entries = read_elements(record_path(tmp_path).read_bytes())
     stages = stages_of(entries)
     assert stages == Counter(acknowledged(tmp_path))
     assert stages.total() == WRITERS * ENTRIES
     assert not any("dropped" in entry for entry in entries)
-    assert not damaged_of(tmp_path).exists()
+    assert not damaged_path(tmp_path).exists()
     assert seen.invalid <= max(5, seen.reads // 20), seen
     assert seen.shrunk == 0, seen
 
@@ -59,15 +66,15 @@ def test_killed_writers_lose_nothing_that_they_acknowledged(tmp_path: Path) -> N
 
     for batch in range(KILLS // AT_ONCE):
         names = [f"b{batch}w{number}" for number in range(AT_ONCE)]
-        with writers(tmp_path, names, 1_000_000, "array", LONGEST_MESSAGE) as running:
+        with writers(tmp_path, names, 1_000_000, "array", MAX_MESSAGE_BYTES) as running:
             for name, process in zip(names, running, strict=True):
                 await_first_entry(tmp_path / f"{name}.done")
                 time.sleep(chance.uniform(0, 0.02))
                 chance.choice([os.kill, os.killpg])(process.pid, signal.SIGKILL)
-        call_exit_helper(tmp_path)  # as systemd does whenever a service has ended
+        run_exit_helper(tmp_path)  # as systemd does whenever a service has ended
 
-    stages = stages_of(run_exit_helper(tmp_path))
-    copy = damaged_of(tmp_path).read_bytes() if damaged_of(tmp_path).exists() else b""
+    stages = stages_of(read_after_exit_helper(tmp_path))
+    copy = damaged_path(tmp_path).read_bytes() if damaged_path(tmp_path).exists() else b""
     torn = [piece for piece in read_entries(BytesIO(copy)) if not isinstance(piece, Entry)]
     assert acknowledged(tmp_path) <= stages.keys()
     assert set(stages.values()) == {1}

@@ -13,8 +13,8 @@ import pytest
 
 from service_record.record import array_file
 from service_record.record.appending import Writer
-from tests.array_files import CLOSED, JSON, ROOM
-from tests.array_writers import elements, is_locked
+from tests.array_files import CLOSED, JSON, PADDING
+from tests.array_writers import is_locked, read_elements
 from tests.builders import entry
 
 LATER = [entry("stage start", 40, stage="later").to_json(), entry("stage start", 41, stage="last").to_json()]
@@ -51,7 +51,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return where there is a record that is a closed array with room."""
     monkeypatch.setenv("SERVICE_RECORDS_LAYOUT", "array")
     path = tmp_path / "job.json"
-    path.write_bytes(CLOSED.rstrip() + ROOM * 2)
+    path.write_bytes(CLOSED.rstrip() + PADDING * 2)
     return path
 
 
@@ -81,7 +81,7 @@ def test_new_array_on_full_disk_recovers(path: Path, monkeypatch: pytest.MonkeyP
     assert path.read_bytes() == b"[\n]\n"
     monkeypatch.delenv("SERVICE_RECORDS_LAYOUT")
     assert writer.append(LATER[1])
-    assert [each["dropped"] for each in elements(path.read_bytes())] == [1]
+    assert [each["dropped"] for each in read_elements(path.read_bytes())] == [1]
 
 
 def test_writer_sleeps_while_waiting_for_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_writer_sleeps_while_waiting_for_lock(path: Path, monkeypatch: pytest.Mo
         monkeypatch.setattr(fcntl, "flock", counted_flock)
         assert Writer(path).append(LATER[0])
     assert len(tries) < 1500
-    assert elements(path.read_bytes()) == [*JSON, LATER[0]]
+    assert read_elements(path.read_bytes()) == [*JSON, LATER[0]]
 
 
 def on_lock(monkeypatch: pytest.MonkeyPatch, do: Callable[[int], object]) -> None:
@@ -152,7 +152,7 @@ def test_signal_handler_entry_is_moved_into_array(
     on_lock(monkeypatch, handle_signal)
     assert writer.append(LATER[1])
     assert handled
-    found = elements(path.read_bytes())
+    found = read_elements(path.read_bytes())
     assert found in ([*JSON, *LATER], [*JSON, *LATER[::-1]])
     assert json.loads(path.read_bytes()) == found
     assert writer.append(LATER[0])

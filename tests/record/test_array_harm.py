@@ -9,7 +9,15 @@ import pytest
 
 from service_record.record.entry import Entry
 from service_record.record.layout import read_entries
-from tests.array_writers import ARRAY, Json, call_exit_helper, damaged_of, elements, put, record_of
+from tests.array_writers import (
+    ARRAY,
+    Json,
+    damaged_path,
+    read_elements,
+    record_path,
+    run_exit_helper,
+    write_record,
+)
 from tests.builders import failed_run
 from tests.shell.scripts import Bash, Completed, bashes, run_script
 from tests.shell.services import (
@@ -89,7 +97,7 @@ def test_array_recording_does_not_change_the_service(bash: Bash, service: str, t
     recorded = run(bash, service, tmp_path)
 
     assert_unharmed(recorded, ended_without(bash, service))
-    entries = elements(record_of(tmp_path).read_bytes())
+    entries = read_elements(record_path(tmp_path).read_bytes())
     assert entries[-1]["phase"] == "service end"
     assert not any("dropped" in each for each in entries)
 
@@ -111,12 +119,12 @@ def test_obstacle_instead_of_record_harms_no_service(
 def test_what_cannot_be_copied_is_not_written_over(
     bash: Bash, obstacle: Callable[[Path], None], tmp_path: Path
 ) -> None:
-    put(tmp_path, CLOSED + b"torn")
-    obstacle(damaged_of(tmp_path))
+    write_record(tmp_path, CLOSED + b"torn")
+    obstacle(damaged_path(tmp_path))
 
-    call_exit_helper(tmp_path, bash)
+    run_exit_helper(tmp_path, bash)
 
-    assert record_of(tmp_path).read_bytes().startswith(CLOSED + b"torn")
+    assert record_path(tmp_path).read_bytes().startswith(CLOSED + b"torn")
     assert not (tmp_path / "outside").exists()
 
 
@@ -131,8 +139,8 @@ def test_shell_limits_are_harmless(bash: Bash, service: str, limit: str, tmp_pat
     recorded = run(bash, limited, tmp_path)
 
     assert_unharmed(recorded, ended_without(bash, limited))
-    if record_of(tmp_path).exists():
-        readable(record_of(tmp_path).read_bytes())
+    if record_path(tmp_path).exists():
+        readable(record_path(tmp_path).read_bytes())
 
 
 @each_bash
@@ -146,7 +154,7 @@ def test_array_stays_closed_on_a_full_disk(bash: Bash, service: str, left: int, 
     recorded, content = run_on_a_full_file_system(bash, service, tmp_path, before)
 
     assert_unharmed(recorded, ended_without(bash, service))
-    assert elements(content)[: len(BEFORE)] == BEFORE
+    assert read_elements(content)[: len(BEFORE)] == BEFORE
 
 
 @each_bash
@@ -157,10 +165,10 @@ def test_entries_lost_to_full_disk_are_counted(bash: Bash, tmp_path: Path) -> No
 
     _, content = run_on_a_full_file_system(bash, STAGES + many + then, tmp_path, b"")
 
-    full = elements(tmp_path.joinpath("full.json").read_bytes())
-    assert elements(content)[:-1] == full
-    assert elements(content)[-1]["phase"] == "service end"
-    assert elements(content)[-1]["dropped"] == 3 + 40 - len(full) > 10
+    full = read_elements(tmp_path.joinpath("full.json").read_bytes())
+    assert read_elements(content)[:-1] == full
+    assert read_elements(content)[-1]["phase"] == "service end"
+    assert read_elements(content)[-1]["dropped"] == 3 + 40 - len(full) > 10
 
 
 def run_on_a_full_file_system(
@@ -189,4 +197,4 @@ def test_only_a_trap_for_children_sees_the_programs(bash: Bash, tmp_path: Path) 
     seen = set() if bash.version.startswith("4.") else {b"a child"}
     assert set(recorded.stdout.splitlines()) == {b"working"} | seen
     assert recorded.stderr == b""
-    assert len(elements(record_of(tmp_path).read_bytes())) == 4
+    assert len(read_elements(record_path(tmp_path).read_bytes())) == 4

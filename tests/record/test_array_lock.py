@@ -10,17 +10,17 @@ import pytest
 from tests.array_writers import (
     ARRAY,
     ArrayWriter,
-    Library,
-    call_exit_helper,
-    damaged_of,
+    PythonWriter,
+    damaged_path,
     each_writer,
-    elements,
-    held_lock,
+    hold_lock,
     is_locked,
-    parked_behind,
-    put,
-    record_of,
+    read_after_exit_helper,
+    read_appended_entries,
+    read_elements,
+    record_path,
     run_exit_helper,
+    write_record,
 )
 from tests.builders import failed_run
 from tests.shell.scripts import ABSENT, SHIM, Bash, Completed, bashes, run_script
@@ -47,41 +47,41 @@ each_bash = pytest.mark.parametrize("bash", bashes(), ids=str)
 
 @each_writer
 def test_only_first_entry_waits_long_for_lock(writer: ArrayWriter, tmp_path: Path) -> None:
-    with held_lock(put(tmp_path, CLOSED)):
+    with hold_lock(write_record(tmp_path, CLOSED)):
         begun = time.monotonic()
         [*_, parked] = writer.append(tmp_path, ENTRIES)
         taken = time.monotonic() - begun
-        assert is_locked(record_of(tmp_path))
+        assert is_locked(record_path(tmp_path))
 
-    assert len(parked_behind(CLOSED, parked)) == ENTRIES
-    assert not any("dropped" in line for line in parked_behind(CLOSED, parked))
+    assert len(read_appended_entries(CLOSED, parked)) == ENTRIES
+    assert not any("dropped" in line for line in read_appended_entries(CLOSED, parked))
     assert PATIENCE_SECONDS < taken < PATIENCE_SECONDS * 2.5
 
 
 @each_writer
 def test_exit_helper_inserts_lines_when_lock_is_free(writer: ArrayWriter, tmp_path: Path) -> None:
-    with held_lock(put(tmp_path, CLOSED)):
+    with hold_lock(write_record(tmp_path, CLOSED)):
         [*_, parked] = writer.append(tmp_path, 3)
 
-    assert run_exit_helper(tmp_path) == BEFORE + parked_behind(CLOSED, parked)
-    assert not damaged_of(tmp_path).exists()
+    assert read_after_exit_helper(tmp_path) == BEFORE + read_appended_entries(CLOSED, parked)
+    assert not damaged_path(tmp_path).exists()
 
 
 @each_bash
 def test_lines_parked_during_wait_are_inserted(bash: Bash, tmp_path: Path) -> None:
     """Another service of that name may still record."""
-    record = put(tmp_path, CLOSED)
-    with held_lock(record) as holder, ThreadPoolExecutor() as executor:
-        helper = executor.submit(call_exit_helper, tmp_path, bash)
+    record = write_record(tmp_path, CLOSED)
+    with hold_lock(record) as holder, ThreadPoolExecutor() as executor:
+        helper = executor.submit(run_exit_helper, tmp_path, bash)
         while record.stat().st_size == len(CLOSED):  # until the helper has parked its own entry
             time.sleep(0.01)
-        [*_, parked] = Library().append(tmp_path, 2)
+        [*_, parked] = PythonWriter().append(tmp_path, 2)
         holder.kill()
         helper.result()
 
-    own = parked_behind(CLOSED, parked)
+    own = read_appended_entries(CLOSED, parked)
     assert {each["phase"] for each in own} >= {"service start", "stage start"}
-    found = elements(record.read_bytes())
+    found = read_elements(record.read_bytes())
     assert found[: len(BEFORE)] == BEFORE
     assert all(each in found for each in own)
 
@@ -100,17 +100,17 @@ def test_entries_are_parked_without_lock_program(bash: Bash, missing: Sequence[s
     recorded = run_without(missing, bash, tmp_path / "with", SHIM)
 
     assert recorded.behaviour == run_without(missing, bash, tmp_path / "without", ABSENT).behaviour
-    phases = [line["phase"] for line in parked_behind(CLOSED, record.read_bytes())]
+    phases = [line["phase"] for line in read_appended_entries(CLOSED, record.read_bytes())]
     assert phases == ["service start", "stage start", "stage end", "service end"]
 
 
 @each_bash
 @needs_mount
 def test_entries_parked_without_program_are_inserted_later(bash: Bash, tmp_path: Path) -> None:
-    put(tmp_path, CLOSED)
+    write_record(tmp_path, CLOSED)
     run_without(["flock"], bash, tmp_path, SHIM)
 
-    assert len(run_exit_helper(tmp_path, bash)) == len(BEFORE) + 4
+    assert len(read_after_exit_helper(tmp_path, bash)) == len(BEFORE) + 4
 
 
 @each_bash
@@ -124,13 +124,13 @@ def test_a_program_that_is_killed_harms_no_service(
     killed = tmp_path / "killed"
     killed.write_text(f"#!/bin/sh\nkill -{signal} $$\n")
     killed.chmod(0o755)
-    record = put(tmp_path, CLOSED)
+    record = write_record(tmp_path, CLOSED)
 
     recorded = run_without([program], bash, tmp_path, SHIM, instead=killed)
 
     unrecorded = run_without([program], bash, tmp_path / "without", ABSENT, instead=killed)
     assert recorded.behaviour == unrecorded.behaviour
-    phases = [line["phase"] for line in parked_behind(CLOSED, record.read_bytes())]
+    phases = [line["phase"] for line in read_appended_entries(CLOSED, record.read_bytes())]
     assert phases == ["service start", "stage start", "stage end", "service end"]
 
 

@@ -57,7 +57,7 @@ def test_upstream_readers_read_only_closed_arrays() -> None:
             with faults.of(name):
                 starts = content.count(b"service start")
                 assert reader(job=content).judge("job").starts == starts
-                assert reader(job=content).attempts("job") == min(starts, 1)
+                assert reader(job=content).count_attempts("job") == min(starts, 1)
         for name, content in REFUSED.items():
             with faults.of(name), pytest.raises(UnreadableError):
                 reader(job=content).judge("job")
@@ -69,15 +69,15 @@ def test_upstream_readers_fail_on_text_after_array(behind: bytes) -> None:
 
     assert upstream.judge("job").starts == 1
     with pytest.raises(UnreadableError):
-        upstream.attempts("job")
+        upstream.count_attempts("job")
 
 
 def test_attempts_are_counted_by_start_times() -> None:
     upstream = reader(job=array(*(upstream_entry(at=at) for at in (0, 0, 5))))
 
-    assert (upstream.judge("job").starts, upstream.attempts("job")) == (3, 2)
+    assert (upstream.judge("job").starts, upstream.count_attempts("job")) == (3, 2)
     with pytest.raises(UnreadableError):
-        reader(job=b'[{"phase":"service start"}]').attempts("job")
+        reader(job=b'[{"phase":"service start"}]').count_attempts("job")
 
 
 def test_later_member_of_a_name_is_read() -> None:
@@ -95,7 +95,7 @@ def test_later_member_of_a_name_is_read() -> None:
         link = tarfile.TarInfo(first)
         link.type, link.linkname = tarfile.SYMTYPE, "elsewhere"
         archive.addfile(link)
-    assert UpstreamReader.of_bundle(bundle.getvalue()).services == []
+    assert UpstreamReader.from_bundle(bundle.getvalue()).services == []
 
 
 HANGING = [entry(at=20), entry(Phase.STAGE_START, 21, stage="third")]
@@ -135,12 +135,12 @@ def test_last_entry_decides_success_in_upstream() -> None:
 def test_upstream_reports_only_release_image_and_bootkube() -> None:
     good, bad, hanging = array(*succeeded()), array(*failed_run("second")), array(*HANGING)
 
-    assert reader(**{"release-image": bad, "bootkube": bad}).complaint() == "release-image failed"
-    assert reader(bootkube=bad).complaint() == "release-image was never started"
-    assert reader(**{"release-image": good}).complaint() == "bootkube was never started"
-    blamed = reader(**{"release-image": good, "bootkube": hanging}).complaint()
+    assert reader(**{"release-image": bad, "bootkube": bad}).find_failure() == "release-image failed"
+    assert reader(bootkube=bad).find_failure() == "release-image was never started"
+    assert reader(**{"release-image": good}).find_failure() == "bootkube was never started"
+    blamed = reader(**{"release-image": good, "bootkube": hanging}).find_failure()
     assert blamed == 'bootkube failed at stage ""'
-    assert reader(**{"release-image": good, "bootkube": good, "kubelet": bad}).complaint() is None
+    assert reader(**{"release-image": good, "bootkube": good, "kubelet": bad}).find_failure() is None
 
 
 def test_upstream_fields_ignore_case() -> None:

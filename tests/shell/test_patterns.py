@@ -14,7 +14,14 @@ import pytest
 
 from service_record.record.entry import Entry
 from tests.archives import extract_all
-from tests.bootstrap_host import LAYOUTS, PATTERNS, BootstrapHost, exported, packed, read_by_upstream
+from tests.bootstrap_host import (
+    LAYOUTS,
+    PATTERNS,
+    BootstrapHost,
+    export_arrays,
+    make_bundle,
+    read_as_upstream,
+)
 from tests.builders import array, some, upstream_entry
 from tests.programs import story
 from tests.shell.scripts import Bash, bashes
@@ -80,15 +87,15 @@ def test_bootkube_sourcing_twice_is_one_attempt(host: BootstrapHost) -> None:
         *("stage start cluster-bootstrap", "stage end cluster-bootstrap success"),
         "service end success",
     ]
-    upstream = host.read_by_upstream()
+    upstream = host.read_as_upstream()
     assert upstream.judge("bootkube") == SUCCEEDED
-    assert upstream.attempts("bootkube") == 1
+    assert upstream.count_attempts("bootkube") == 1
 
 
 def test_bootkube_failure_has_stage_and_line(host: BootstrapHost) -> None:
     assert host.run("bootkube", FAIL_AT="render-api") == FAILED
 
-    judgement = host.read_by_upstream().judge("bootkube")
+    judgement = host.read_as_upstream().judge("bootkube")
     assert (judgement.successful, judgement.failing_stage) == (False, "api-bootstrap")
     assert judgement.last_error.splitlines()[-1] == "podman: error: render-api failed"
     assert place(host.entries("bootkube")[-1]) == (line_of("bootkube", "render-$1"), "render", "bootkube")
@@ -101,10 +108,10 @@ def test_second_bootkube_attempt_skips_done_stages(host: BootstrapHost) -> None:
     assert host.run("bootkube") == 0
 
     assert story(host.entries("bootkube")).count("stage start etcd-bootstrap") == 1
-    upstream = host.read_by_upstream()
+    upstream = host.read_as_upstream()
     judgement = upstream.judge("bootkube")
     assert (judgement.starts, judgement.successful) == (2, True)
-    assert upstream.attempts("bootkube") == 2
+    assert upstream.count_attempts("bootkube") == 2
 
 
 def test_stage_left_open_fails_with_the_script(
@@ -118,7 +125,7 @@ def test_stage_left_open_fails_with_the_script(
         "stage end cluster-bootstrap failure",
         "service end failure",
     ]
-    judgement = host.read_by_upstream().judge("bootkube")
+    judgement = host.read_as_upstream().judge("bootkube")
     assert judgement.failing_stage == "cluster-bootstrap"
     assert judgement.last_error.splitlines()[-1] == "podman rm etcd"
     assert place(host.entries("bootkube")[-1]) == (line_of("bootkube", "exit "), "main", "bootkube")
@@ -133,7 +140,7 @@ def test_handled_stage_failure_keeps_service_success(
     assert failed.stage == "check-api_url"
     called = line_of("verify-api-server-urls", "record_service_stage_failure")
     assert place(failed) == (called, "verify_url", "verify-api-server-urls")
-    judgement = host.read_by_upstream().judge("bootkube")
+    judgement = host.read_as_upstream().judge("bootkube")
     assert (judgement.starts, judgement.successful) == (1, True)
 
 
@@ -141,10 +148,10 @@ def test_gathered_own_record_ends_in_open_stage(host: BootstrapHost, tmp_path: P
     """So upstream calls bootkube failed, and knows of no stage in which."""
     assert host.run("bootkube", IN_PLACE="yes") == 0
 
-    gathered = read_by_upstream(tmp_path / "gathered", host.layout)
+    gathered = read_as_upstream(tmp_path / "gathered", host.layout)
     assert gathered.entries("bootkube")[-1]["stage"] == "master-ignition"
     assert gathered.judge("bootkube") == Judgement(starts=1, successful=False)
-    assert host.read_by_upstream().judge("bootkube") == SUCCEEDED
+    assert host.read_as_upstream().judge("bootkube") == SUCCEEDED
 
 
 def test_retry_loop_has_a_stage_per_try(host: BootstrapHost) -> None:
@@ -153,26 +160,26 @@ def test_retry_loop_has_a_stage_per_try(host: BootstrapHost) -> None:
     told = story(host.entries("release-image"))
     assert told.count("stage end pull-release-image failure") == 20
     assert told.count("stage end pull-release-image success") == 1
-    upstream = host.read_by_upstream()
+    upstream = host.read_as_upstream()
     judgement = upstream.judge("release-image")
     assert (judgement.starts, judgement.successful) == (1, True)
-    assert upstream.attempts("release-image") == 1
+    assert upstream.count_attempts("release-image") == 1
 
 
 def test_upstream_blames_earlier_service_before_bootkube(host: BootstrapHost) -> None:
     assert host.run("release-image", "release-image-download", FAIL_AT="inspect") == FAILED
 
-    upstream = host.read_by_upstream()
+    upstream = host.read_as_upstream()
     assert upstream.judge("release-image").failing_stage == "inspect-release-image"
-    assert upstream.complaint() == "release-image failed"
+    assert upstream.find_failure() == "release-image failed"
 
 
 def test_service_without_stages_has_an_end(host: BootstrapHost) -> None:
     assert host.run("crio-configure") == 0
-    assert host.read_by_upstream().judge("crio-configure") == SUCCEEDED
+    assert host.read_as_upstream().judge("crio-configure") == SUCCEEDED
 
     assert host.run("crio-configure", FAIL_AT="pause-image") == FAILED
-    judgement = host.read_by_upstream().judge("crio-configure")
+    judgement = host.read_as_upstream().judge("crio-configure")
     assert (judgement.starts, judgement.successful, judgement.failing_stage) == (2, False, "")
     assert judgement.last_error.endswith("podman: error: pause-image failed")
 
@@ -187,7 +194,7 @@ def test_pre_command_and_service_share_a_record(host: BootstrapHost) -> None:
         "service start",
         "service end success",
     ]
-    upstream = host.read_by_upstream()
+    upstream = host.read_as_upstream()
     assert upstream.services == ["kubelet"]
     assert upstream.judge("kubelet") == SUCCEEDED
 
@@ -195,7 +202,7 @@ def test_pre_command_and_service_share_a_record(host: BootstrapHost) -> None:
 def test_failed_pre_command_is_the_service_error(host: BootstrapHost) -> None:
     assert host.run("kubelet", "kubelet-pause-image", FAIL_AT="pause-image") == FAILED
 
-    upstream = host.read_by_upstream()
+    upstream = host.read_as_upstream()
     judgement = upstream.judge("kubelet")
     assert (judgement.starts, judgement.successful) == (0, False)
     assert judgement.last_error.endswith("podman: error: pause-image failed")
@@ -208,7 +215,7 @@ def test_service_ends_like_its_foreground_child(host: BootstrapHost) -> None:
     (_, end) = host.entries("kubelet")
     assert end.exit_code == FAILED
     assert place(end) == (line_of("kubelet", "run-kubelet"), "main", "kubelet")
-    judgement = host.read_by_upstream().judge("kubelet")
+    judgement = host.read_as_upstream().judge("kubelet")
     assert (judgement.starts, judgement.successful) == (1, False)
 
 
@@ -216,7 +223,7 @@ def test_ignored_failures_are_not_recorded(host: BootstrapHost) -> None:
     assert host.run("approve-csr", FAIL_AT="clusterversion", FAIL_TIMES="3") == 0
 
     assert story(host.entries("approve-csr")) == ["service start", "service end success"]
-    assert host.read_by_upstream().judge("approve-csr") == SUCCEEDED
+    assert host.read_as_upstream().judge("approve-csr") == SUCCEEDED
 
 
 def test_stages_within_functions_are_recorded(host: BootstrapHost) -> None:
@@ -228,7 +235,7 @@ def test_stages_within_functions_are_recorded(host: BootstrapHost) -> None:
         *("stage start report-bootstrap-complete", "stage end report-bootstrap-complete success"),
         "service end success",
     ]
-    assert host.read_by_upstream().judge("progress") == SUCCEEDED
+    assert host.read_as_upstream().judge("progress") == SUCCEEDED
 
 
 @pytest.mark.parametrize(
@@ -242,16 +249,16 @@ def test_stages_within_functions_are_recorded(host: BootstrapHost) -> None:
 def test_any_installation_stage_can_fail(host: BootstrapHost, failing: str, stage: str) -> None:
     assert host.run("install-to-disk", FAIL_AT=failing) == FAILED
 
-    judgement = host.read_by_upstream().judge("install-to-disk")
+    judgement = host.read_as_upstream().judge("install-to-disk")
     assert (judgement.successful, judgement.failing_stage) == (False, stage)
 
 
 def test_sh_command_of_a_unit_is_recorded(host: BootstrapHost) -> None:
     assert host.run("chown-gatewayd-key") == 0
-    assert host.read_by_upstream().judge("chown-gatewayd-key") == SUCCEEDED
+    assert host.read_as_upstream().judge("chown-gatewayd-key") == SUCCEEDED
 
     assert host.run("chown-gatewayd-key", FAIL_AT="chown") == FAILED
-    judgement = host.read_by_upstream().judge("chown-gatewayd-key")
+    judgement = host.read_as_upstream().judge("chown-gatewayd-key")
     assert (judgement.starts, judgement.successful) == (2, False)
     assert judgement.last_error.endswith("podman: error: chown failed")
 
@@ -259,14 +266,14 @@ def test_sh_command_of_a_unit_is_recorded(host: BootstrapHost) -> None:
 def test_upstream_reports_nothing_for_healthy_host(host: BootstrapHost) -> None:
     run_everything(host)
 
-    assert host.read_by_upstream().complaint() is None
+    assert host.read_as_upstream().find_failure() is None
 
 
 def test_upstream_names_failed_bootkube_stage(host: BootstrapHost) -> None:
     host.run("release-image", "release-image-download")
     host.run("bootkube", FAIL_AT="start-cluster")
 
-    assert host.read_by_upstream().complaint() == 'bootkube failed at stage "cluster-bootstrap"'
+    assert host.read_as_upstream().find_failure() == 'bootkube failed at stage "cluster-bootstrap"'
 
 
 def run_everything(host: BootstrapHost) -> None:
@@ -278,8 +285,8 @@ def run_everything(host: BootstrapHost) -> None:
 @pytest.mark.skipif(not shutil.which("jq"), reason="jq is not installed")
 def test_jq_reads_what_is_recorded_exported_and_packed(host: BootstrapHost, tmp_path: Path) -> None:
     run_everything(host)
-    arrays = exported(host.records)
-    with tarfile.open(fileobj=io.BytesIO(packed(host.records))) as bundle:
+    arrays = export_arrays(host.records)
+    with tarfile.open(fileobj=io.BytesIO(make_bundle(host.records))) as bundle:
         extract_all(bundle, tmp_path)
     bundled = tmp_path.glob("log-bundle-*/bootstrap/services/*.json")
 
@@ -305,7 +312,7 @@ def test_user_gathers_arrays_with_root_copy(bash: Bash) -> None:
         subprocess.run(["cp", "-r", *found, services], check=True)
         bundle = as_user("tar", "-cz", "-C", directory / "artifacts", ".")
 
-    assert UpstreamReader.of_bundle(bundle).complaint() is None
+    assert UpstreamReader.from_bundle(bundle).find_failure() is None
 
 
 def as_user(*command: str | Path) -> bytes:
@@ -323,6 +330,6 @@ def test_array_begun_by_upstream_stays_an_array(bash: Bash, begun: bytes, tmp_pa
 
     assert host.run("bootkube") == 0
 
-    upstream = UpstreamReader.of_gathered(host.records)
+    upstream = UpstreamReader.from_directory(host.records)
     assert upstream.judge("bootkube").successful
     assert upstream.judge("bootkube").starts == begun.count(b"service start") + 1

@@ -91,21 +91,21 @@ def test_commands_replace_and_restore_upstream_shim(said: list[str]) -> None:
 
 
 def test_upstream_record_stays_an_array(recorded: Path) -> None:
-    upstream = UpstreamReader.of_gathered(recorded)
+    upstream = UpstreamReader.from_directory(recorded)
 
     assert [upstream.judge(unit).starts for unit in ("release-image", "approve-csr")] == [2, 1]
-    assert upstream.complaint() == 'bootkube failed at stage ""'
+    assert upstream.find_failure() == 'bootkube failed at stage ""'
     assert (recorded / "progress.json").read_bytes().startswith(b'{"timestamp"')
 
 
 def test_exit_helper_closes_run_of_upstream_shim(
     recorded: Path,
 ) -> None:
-    assert UpstreamReader.of_gathered(recorded).judge("bootkube").starts == 2
+    assert UpstreamReader.from_directory(recorded).judge("bootkube").starts == 2
 
 
 def test_upstream_shim_continues_our_records(said: list[str], machine: Machine) -> None:
-    upstream = UpstreamReader.of_gathered(machine.records.directory)
+    upstream = UpstreamReader.from_directory(machine.records.directory)
 
     units = ("release-image", "approve-csr", "progress")
     assert [upstream.judge(unit).starts for unit in units] == [3, 2, 2]
@@ -126,4 +126,4 @@ def test_manager_sets_array_layout_for_old_systemd(tmp_path: Path) -> None:
 
     machine.boot("start job")
 
-    assert UpstreamReader.of_gathered(machine.records.directory).judge("job").successful
+    assert UpstreamReader.from_directory(machine.records.directory).judge("job").successful

@@ -6,7 +6,7 @@ import pytest
 
 from service_record.record.entry import Entry
 from testing.machine import REPOSITORY, Machine
-from tests.bootstrap_host import LAYOUTS, install, read_by_upstream
+from tests.bootstrap_host import LAYOUTS, install_scripts, read_as_upstream
 from tests.upstream_reader import UpstreamReader
 
 ARRAY_DROP_IN = REPOSITORY / "units" / "20-service-record-array.conf"
@@ -53,7 +53,7 @@ def layout(request: pytest.FixtureRequest) -> str:
 def machine(layout: str, tmp_path_factory: pytest.TempPathFactory) -> Machine:
     directory = tmp_path_factory.mktemp("machine")
     machine = Machine(directory)
-    install(directory / "programs")
+    install_scripts(directory / "programs")
     (directory / "programs" / "systemd-notify").unlink()  # systemd has its own
     surroundings = [f"Environment=BIN={PROGRAMS}", "WorkingDirectory=%S/%N", "StateDirectory=%N"]
     for unit, settings in UNITS.items():
@@ -72,7 +72,7 @@ def machine(layout: str, tmp_path_factory: pytest.TempPathFactory) -> Machine:
 
 @pytest.fixture(scope="module")
 def upstream(machine: Machine, layout: str) -> UpstreamReader:
-    return read_by_upstream(machine.records.directory, layout)
+    return read_as_upstream(machine.records.directory, layout)
 
 
 def test_each_unit_has_only_its_record(machine: Machine) -> None:
@@ -82,7 +82,7 @@ def test_each_unit_has_only_its_record(machine: Machine) -> None:
 @pytest.mark.parametrize("unit", STARTED_ONCE)
 def test_unit_started_once_is_one_attempt(upstream: UpstreamReader, unit: str) -> None:
     assert upstream.judge(unit).starts == 1
-    assert upstream.attempts(unit) == 1
+    assert upstream.count_attempts(unit) == 1
 
 
 @pytest.mark.parametrize("unit", ENDED_WELL)
@@ -95,8 +95,8 @@ def test_restarted_bootkube_has_two_attempts(upstream: UpstreamReader) -> None:
 
     assert (judgement.starts, judgement.failing_stage) == (2, "api-bootstrap")
     assert judgement.last_error.splitlines()[-1] == "podman: error: render-api failed"
-    assert upstream.attempts("bootkube") == 2
-    assert upstream.complaint() is None
+    assert upstream.count_attempts("bootkube") == 2
+    assert upstream.find_failure() is None
 
 
 def test_stop_in_a_stage_is_a_failure_to_upstream(upstream: UpstreamReader, machine: Machine) -> None:

@@ -21,7 +21,7 @@ from typing import Final
 from service_record.record.directory import Records
 from service_record.record.entry import Entry, Malformed
 from service_record.record.layout import read_entries
-from tests.array_writers import put, record_of, run_exit_helper
+from tests.array_writers import read_after_exit_helper, record_path, write_record
 from tests.builders import entry, failed_run, our_array
 from tests.shell.scripts import ROOT, SHIM, bashes, environment
 from tests.torture.injection import (
@@ -143,7 +143,7 @@ class Append:
     def prepare(self, directory: Path) -> None:
         """Put a record with earlier entries there, and the service."""
         lines = b"".join(each.to_line() for each in BEFORE)
-        put(directory, our_array(*BEFORE) if self.layout == "array" else lines)
+        write_record(directory, our_array(*BEFORE) if self.layout == "array" else lines)
         directory.joinpath("shim.sh").symlink_to(SHIM)
         directory.joinpath("service").write_text(SCRIPT if self.writer == "shell" else PROGRAM)
 
@@ -215,7 +215,7 @@ def wrong_after(
 
 
 def read(directory: Path) -> list[Entry | Malformed]:
-    return list(read_entries(BytesIO(record_of(directory).read_bytes())))
+    return list(read_entries(BytesIO(record_path(directory).read_bytes())))
 
 
 def story(pieces: Sequence[Entry | Malformed]) -> list[tuple[str, str | None]]:
@@ -295,7 +295,7 @@ def _follow_up(directory: Path, append: Append) -> list[str]:
     if append.layout != "array":
         return []
     try:
-        whole = run_exit_helper(directory)
+        whole = read_after_exit_helper(directory)
     except (AssertionError, ValueError) as error:
         return [f"the exit helper did not repair the array: {error}"]
     if whole != [each.to_json() for each in (*before, last)]:

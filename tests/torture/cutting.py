@@ -15,7 +15,7 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Final
 
-from tests.array_writers import damaged_of, record_of
+from tests.array_writers import damaged_path, record_path
 from tests.torture.appending import BEFORE, LIFTED, STORY, Append, read, story, sweep, wrong_after
 from tests.torture.tally import Tally, Until, at_once, shuffled, summed
 
@@ -51,9 +51,9 @@ class _Limit:
     cut: Cut
 
     def __call__(self, process: int) -> None:
-        record = record_of(self.directory)
+        record = record_path(self.directory)
         if self.cut.is_of_copy:
-            damaged_of(self.directory).write_bytes(_KEPT_EARLIER)
+            damaged_path(self.directory).write_bytes(_KEPT_EARLIER)
             with record.open("ab") as stream:
                 stream.write(_TORN)
             begin = len(_KEPT_EARLIER)
@@ -83,10 +83,10 @@ def extent(append: Append) -> tuple[int, int]:
         append.prepare(directory)
         begins = list[int]()
         append.run(
-            directory, when_ready=lambda _: begins.append(_next_place(record_of(directory).read_bytes()))
+            directory, when_ready=lambda _: begins.append(_next_place(record_path(directory).read_bytes()))
         )
         assert story(read(directory)[len(BEFORE) :]) == list(STORY)
-        content = record_of(directory).read_bytes()[begins[0] :]
+        content = record_path(directory).read_bytes()[begins[0] :]
     return content.index(b"\n", 2) + 1, len(content)
 
 
@@ -123,7 +123,7 @@ def _lost(directory: Path, cut: Cut) -> Iterator[str]:
     """Yield the parts of a torn entry that are lost after the exit helper has repaired the array."""
     if not cut.is_of_copy:
         return
-    copy = damaged_of(directory).read_bytes()
+    copy = damaged_path(directory).read_bytes()
     if not copy.startswith(_KEPT_EARLIER):
         yield "what was kept earlier has changed"
     if _TORN not in copy:

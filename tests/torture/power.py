@@ -15,7 +15,7 @@ from typing import Final
 
 from service_record.record.entry import Entry, Phase, Result
 from service_record.record.layout import read_entries
-from tests.array_writers import NO_LAYOUT, WRITERS, ArrayWriter, put, record_of
+from tests.array_writers import NO_LAYOUT, WRITERS, ArrayWriter, record_path, write_record
 from tests.torture.tally import ORDER, Tally, Until, while_time_lasts
 from tests.torture.writes import BEFORE, Recorded, recorded
 
@@ -79,12 +79,12 @@ def judged(found: Recorded, contents: list[bytes], written: list[Entry], loss: L
 def _follow_up(content: bytes, entries: list[Entry], writer: ArrayWriter) -> list[str]:
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
-        put(directory, content)
+        write_record(directory, content)
         try:
             writer.append(directory, layout=NO_LAYOUT)
         except (AssertionError, TimeoutExpired) as error:
             return [f"the next writer ({writer}) could not write: {error}"]
-        after = _entries(record_of(directory).read_bytes())
+        after = _entries(record_path(directory).read_bytes())
     kept, last = after[: len(entries)], after[len(entries) :]
     if kept == entries and [each.phase for each in last] == [Phase.SERVICE_START] and last[0] not in entries:
         return []

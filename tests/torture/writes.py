@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.array_writers import put
+from tests.array_writers import write_record
 from tests.builders import failed_run, our_array
 from tests.shell.scripts import ROOT, SHIM, bashes, environment
 from tests.torture.injection import run_traced
@@ -90,7 +90,7 @@ def recorded(writer: str, layout: str, *, is_lasting: bool = False) -> Recorded:
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
         lines = b"".join(each.to_line() for each in BEFORE)
-        record = put(directory, our_array(*BEFORE) if layout == "array" else lines)
+        record = write_record(directory, our_array(*BEFORE) if layout == "array" else lines)
         directory.joinpath("shim.sh").symlink_to(SHIM)
         directory.joinpath("service").write_text(_SCRIPT if writer == "shell" else _PROGRAM)
         directory.joinpath("journalctl").write_text(_JOURNALCTL)
