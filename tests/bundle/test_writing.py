@@ -109,7 +109,7 @@ def test_bundle_is_read_by_other_tar_readers(path: Path) -> None:
     assert extracted.stdout == members["bootstrap/journals/bootkube.log"]
 
 
-def test_gzip_members_are_read_one_by_one_as_by_go(path: Path) -> None:
+def test_gzip_members_are_read_separately(path: Path) -> None:
     """Go's gzip.Reader reads a header, a stream and its checksum, and then the next header."""
     with writer(path) as bundle, bundle.member("log") as member:
         member.write(noise(4 * MIB))
@@ -502,7 +502,7 @@ def test_disk_filling_up_does_not_shrink_the_bundle(tmp_path: Path, left: int) -
 
 
 @as_root
-def test_bundle_takes_at_most_a_quarter_of_the_free_disk(tmp_path: Path) -> None:
+def test_bundle_takes_a_quarter_of_free_space(tmp_path: Path) -> None:
     done = filled(tmp_path, before=f"mount -t tmpfs -o size=8m tmpfs {tmp_path}")
     assert MIB < done.size <= 2 * MIB
     assert done.names == [

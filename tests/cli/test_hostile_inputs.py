@@ -211,7 +211,7 @@ _MOST_TIMES_OF_SHORT_RUNS: Final = 18
         pytest.param(_SHORT, _MOST_TIMES_OF_SHORT_RUNS, id="runs of one short entry"),
     ],
 )
-def test_a_record_of_many_runs_is_not_held_as_a_document(line: str, most_times: int, tmp_path: Path) -> None:
+def test_record_of_many_runs_needs_little_memory(line: str, most_times: int, tmp_path: Path) -> None:
     """The document is several times as long as the record, and the objects of it are longer still."""
     text = "".join(line.replace("NUMBER", str(number)) for number in range(_MANY_RUNS_BYTES // len(line)))
     (tmp_path / "job.json").write_text(text)

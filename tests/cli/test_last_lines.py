@@ -30,9 +30,7 @@ class FakeClient:
         self.received.append(list(msgspec.json.decode(body, type=LastWords).lines))
 
 
-def test_end_of_a_service_is_sent_soon_after_a_failed_request(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_service_end_is_sent_after_failed_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The collector must not keep the lines of a service that has succeeded."""
     printed = ["pulling"]
     monkeypatch.setattr(last_lines, "invocation_lines", lambda *_: lambda: list(printed))

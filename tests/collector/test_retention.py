@@ -228,9 +228,7 @@ def record(server: Served, first: int, count: int, **fields: str) -> None:
         record_steps(connection, reports)
 
 
-def test_host_keeps_its_first_and_last_logs_within_the_quota(
-    server: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_quota_keeps_first_and_last_logs(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, size in (("MOST", 64_000), ("FIRST", 8_000), ("LAST", 48_000)):
         monkeypatch.setattr(reporting, f"{name}_LOG_BYTES", size)
     for start in range(0, 600, 50):
@@ -290,9 +288,7 @@ def test_size_limit_is_enforced_between_hours(settings: CollectorSettings) -> No
     assert size <= 200_000
 
 
-def test_host_keeps_its_first_and_latest_bundles_within_the_quota(
-    server: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_quota_keeps_first_and_latest_bundles(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundle_rows, "MOST_BUNDLES", 3)
     monkeypatch.setattr(bundle_rows, "MOST_BUNDLE_BYTES", 100)
     arrival = Arrival("web1", Grant(1, TokenKind.ADMIN), 1.0)

@@ -16,7 +16,7 @@ from tests.waiting import wait_for
     ("shell", "client"),
     [("dash", "curl"), ("bash-posix", "curl"), ("bash", "wget"), ("busybox", "curl"), ("busybox", "busybox")],
 )
-def test_end_of_the_log_is_live_while_a_step_is_open(
+def test_end_of_log_is_live_during_step(
     shell: str, client: str, tmp_path: Path, sqlite_settings: CollectorSettings
 ) -> None:
     host, log = Installer(tmp_path / "host", shell, client), tmp_path / "anaconda log"

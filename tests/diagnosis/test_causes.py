@@ -517,7 +517,7 @@ def test_next_command_is_about_the_trouble(said: str, command: str) -> None:
     assert next(one for one in cause.commands if one.startswith(program)) == command
 
 
-def test_words_usual_in_a_container_only_point_to_a_cause() -> None:
+def test_common_container_words_only_point_to_cause() -> None:
     cause = some(explained(failed("EFI variables are not supported on this system.")))
     assert (cause.name, cause.is_cause) == ("booted-without-uefi", False)
 

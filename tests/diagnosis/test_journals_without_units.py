@@ -51,7 +51,7 @@ def test_cause_of_a_failed_mount_is_named(line: str, cause: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("unit", ["setup.service - Set up", "Set up"], ids=["systemd 249", "systemd 248"])
-def test_lines_of_a_failed_run_are_found_by_name_or_description(unit: str, tmp_path: Path) -> None:
+def test_failed_run_is_found_by_name_or_description(unit: str, tmp_path: Path) -> None:
     journal = SCRIPT_FAILED.replace("setup.service - Set up", unit)
     cause = analyze(journal.format(line="E: Unable to locate package jqq"), tmp_path)
     assert cause.endswith("failed: setup: exit 1; points to: no repository has the package jqq")
@@ -102,7 +102,7 @@ def test_line_of_a_new_program_points_to_the_cause(line: str, cause: str, tmp_pa
     ("other", "certainty"),
     [("Started web.service - Web.", "podman-web: "), ("Starting podman-db.service - DB...", "points to: ")],
 )
-def test_program_in_the_name_of_one_unit_belongs_to_it(other: str, certainty: str, tmp_path: Path) -> None:
+def test_program_belongs_to_unit_with_its_name(other: str, certainty: str, tmp_path: Path) -> None:
     line = 'podman[745]: Error: the container name "web" is already in use by 1f2e.'
     journal = f"Jan 03 09:59:00 node1 systemd[1]: {other}\n" + SCRIPT_FAILED.replace("setup", "podman-web")
     journal = journal.replace("bash[744]: {line}", line)
@@ -136,7 +136,7 @@ def test_line_with_another_unit_is_not_the_cause(tmp_path: Path) -> None:
     assert analyze(journal, tmp_path).endswith("failed: setup: exit 1")
 
 
-def test_line_of_a_journal_with_units_belongs_to_its_mount(tmp_path: Path) -> None:
+def test_journal_line_belongs_to_its_mount_unit(tmp_path: Path) -> None:
     def line(message: str, **fields: str) -> str:
         entry = {"__REALTIME_TIMESTAMP": "1767434400000000", "_BOOT_ID": "b0" * 16, "MESSAGE": message}
         return json.dumps(entry | fields)
@@ -156,7 +156,7 @@ def test_line_of_a_journal_with_units_belongs_to_its_mount(tmp_path: Path) -> No
     assert not any("scratch.mount: the NFS" in text for text in named)
 
 
-def test_line_of_systemd_about_another_unit_is_not_the_cause(tmp_path: Path) -> None:
+def test_line_about_another_unit_is_no_cause(tmp_path: Path) -> None:
     other = (
         "Jan 03 10:00:01 node1 systemd[1]: other.service: Failed to load environment files: No such file\n"
     )
@@ -198,7 +198,7 @@ def test_job_of_an_old_systemd_is_read(message: str) -> None:
     assert event[1]["unit"] == "data.device"
 
 
-def test_line_that_a_more_exact_rule_knows_is_not_read_otherwise(tmp_path: Path) -> None:
+def test_exact_rule_precedes_general_ones(tmp_path: Path) -> None:
     path = "/var/lib/kubelet/config.yaml"
     line = (
         f'kubelet[7]: E0103 10:00:01.1 7 server.go:206] "Failed to load kubelet config file" err="failed to'
@@ -230,7 +230,7 @@ Jan 03 10:01:30 node1 systemd[1]: dev-vdb1.device: Job dev-vdb1.device/start fai
 """
 
 
-def test_missing_device_is_optional_only_if_the_host_went_on(tmp_path: Path) -> None:
+def test_missing_device_is_optional_if_boot_continued(tmp_path: Path) -> None:
     assert "failed: data.mount did not start" in analyze(DEVICE_TIMED_OUT, tmp_path)
     for message in ("Started app.service - App.", "Reached target multi-user.target - Multi-User System."):
         went_on = f"{DEVICE_TIMED_OUT}Jan 03 10:01:31 node1 systemd[1]: {message}\n"
@@ -260,7 +260,7 @@ def test_error_of_another_daemon_needs_a_connection(line: str, is_likely: bool, 
     assert ("points to" in analyze(TIMED_OUT.format(line=line), tmp_path)) is is_likely
 
 
-def test_start_of_a_simple_service_is_found_by_a_word_of_its_name(tmp_path: Path) -> None:
+def test_start_of_simple_service_is_found_by_name(tmp_path: Path) -> None:
     journal = """\
 Jan 03 10:00:00 node1 systemd[1]: Started Quay Container.
 Jan 03 10:00:01 node1 podman[3513]: Error: failed to mount shm tmpfs "/var/lib/shm": invalid argument

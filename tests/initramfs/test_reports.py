@@ -172,7 +172,7 @@ def test_update_call_escapes_the_name_of_the_unit(tmp_path: Path, collector: Ser
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("token", ["ab+cd.ef==", "+/x"])
-def test_each_character_of_a_token_is_literal_in_the_mask(tmp_path: Path, shell: str, token: str) -> None:
+def test_token_characters_are_literal_in_mask(tmp_path: Path, shell: str, token: str) -> None:
     initramfs = Initramfs(tmp_path / "initramfs", shell, "bash")
     (initramfs.root / "logged").write_text(f"cannot use {token} here, abxcdxef==\n")
     initramfs.fail(url="http://127.0.0.1:9", token=token)

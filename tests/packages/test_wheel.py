@@ -130,7 +130,7 @@ def test_wheel_has_a_command_that_shows_records(library: Path) -> None:
     assert "bootkube failed" in answer.out
 
 
-def test_missing_file_of_the_wheel_is_reported_in_one_line(tmp_path: Path, library: Path) -> None:
+def test_missing_wheel_file_is_one_error_line(tmp_path: Path, library: Path) -> None:
     incomplete = tmp_path / "library"
     shutil.copytree(library, incomplete)
     (incomplete / "service_record/host/shell/service-record-exit.sh").unlink()

@@ -405,7 +405,7 @@ def test_used_address_fails() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="a network of its own takes root")
-def test_address_behind_an_unreachable_route_does_not_pass_as_free() -> None:
+def test_unreachable_address_does_not_count_as_free() -> None:
     code = "from service_record.preflight.probes import check_free; print(check_free('192.0.2.7').state)"
     script = f'ip link set lo up; ip route add unreachable 192.0.2.0/24; "{sys.executable}" -c "{code}"'
     answer = subprocess.run(["unshare", "-n", "sh", "-c", script], capture_output=True, text=True, check=True)

@@ -88,7 +88,7 @@ def test_child_program_joins_the_run(tmp_path: Path) -> None:
     ]
 
 
-def test_child_with_a_service_name_of_its_own_records_itself(tmp_path: Path) -> None:
+def test_child_with_own_service_name_records_itself(tmp_path: Path) -> None:
     run_with_child(tmp_path, environment="'SERVICE_NAME': 'child'")
 
     assert story(recorded(tmp_path, "parent")) == ["service start", "service end success"]

@@ -178,7 +178,7 @@ def test_attributes_are_on_the_start_and_the_end(service_records: RecordedServic
     assert dict(run.attributes) == {"host": "master-0"}
 
 
-def test_attributes_of_one_execution_are_not_those_of_the_next(service_records: RecordedServices) -> None:
+def test_attributes_do_not_reach_the_next_execution(service_records: RecordedServices) -> None:
     stage = service_record.stage("pull", image="quay.io/x").set("registry", "quay.io")
     with service_record.service("job"):
         with stage:
@@ -208,7 +208,7 @@ def test_stages_left_out_of_order_do_not_hang(service_records: RecordedServices)
     assert [(entry.stage, entry.parent) for entry in entries[-3:-1]] == [("third", None), ("third", None)]
 
 
-def test_attribute_that_json_cannot_hold_does_not_lose_the_entry(tmp_path: Path) -> None:
+def test_invalid_attribute_does_not_lose_the_entry(tmp_path: Path) -> None:
     done = run_program(
         tmp_path,
         """

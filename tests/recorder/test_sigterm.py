@@ -114,7 +114,7 @@ def test_record_sigterm_has_no_effect_in_a_thread(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
 
 
-def test_line_is_of_the_service_when_a_library_is_interrupted(tmp_path: Path) -> None:
+def test_interrupted_library_leaves_line_of_service(tmp_path: Path) -> None:
     library = tmp_path / "site-packages" / "waiting.py"
     library.parent.mkdir()
     library.write_text("import os, signal\ndef wait():\n    os.kill(os.getpid(), 15)\n    signal.pause()\n")

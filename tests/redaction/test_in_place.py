@@ -19,7 +19,7 @@ RULES = Rules((Secret("pull-secret", WORD), Secret("given", b"p4ssw0rd")))
         (b"p4ssw0rd\n", b"***     \n"),
     ],
 )
-def test_a_line_without_its_secrets_is_as_long_as_before(line: bytes, masked: bytes | None) -> None:
+def test_masked_line_keeps_its_length(line: bytes, masked: bytes | None) -> None:
     found = masked_in_place(line, RULES)
 
     assert masked in {None, found}
@@ -29,7 +29,7 @@ def test_a_line_without_its_secrets_is_as_long_as_before(line: bytes, masked: by
 
 
 @given(st.lists(st.sampled_from([b"a", WORD, b"p4ssw0rd", b"\n", b" ", b'"', b"password=x"]), max_size=30))
-def test_every_line_of_any_text_is_as_long_as_before(pieces: list[bytes]) -> None:
+def test_masked_text_keeps_line_lengths(pieces: list[bytes]) -> None:
     text = b"".join(pieces)
 
     found = masked_in_place(text, RULES)

@@ -606,7 +606,7 @@ def test_password_of_a_preseed_is_masked_or_refused() -> None:
 
 
 @pytest.mark.parametrize("certain", [True, False])
-def test_search_of_a_block_misses_no_group_of_a_line(certain: bool) -> None:
+def test_block_search_finds_groups_of_each_line(certain: bool) -> None:
     texts = (Path(__file__).parents[1] / name for name in ("secret_shapes.txt", "ordinary_lines.txt"))
     lines = [line for text in texts for line in text.read_bytes().splitlines() if line][:5000]
     text = b"\n".join(lines)

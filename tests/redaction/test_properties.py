@@ -170,7 +170,7 @@ def test_size_of_chunks_does_not_matter(size: int) -> None:
 
 
 @pytest.mark.parametrize("before", [case(f"key, {each} before a cut", each) for each in (0, 30, 300, 1500)])
-def test_key_at_the_cut_of_a_long_line_is_masked(before: int) -> None:
+def test_key_at_line_cut_is_masked(before: int) -> None:
     body = random_text(64 * 24)(random.Random(SEED))
     lines = [body[at : at + 64] for at in range(0, len(body), 64)]
     key = "\\n".join(["-----BEGIN RSA PRIVATE KEY-----", *lines, "-----END RSA PRIVATE KEY-----"])
@@ -180,7 +180,7 @@ def test_key_at_the_cut_of_a_long_line_is_masked(before: int) -> None:
 
 
 @pytest.mark.parametrize("before", [31, 300, 800, 1600])
-def test_cut_of_a_json_line_is_not_in_a_key(before: int) -> None:
+def test_json_line_is_not_cut_in_a_key(before: int) -> None:
     body = random_text(64 * 24)(random.Random(SEED))
     key = "\n".join(
         ["-----BEGIN RSA PRIVATE KEY-----", *textwrap.wrap(body, 64), "-----END RSA PRIVATE KEY-----"]
@@ -227,7 +227,7 @@ def test_similar_lines_are_judged_apart(harmless: str, secret: str) -> None:
     assert together == redact(f"{harmless}\n".encode(), rules) + redact(f"{secret}\n".encode(), rules)
 
 
-def test_known_secrets_are_found_in_a_json_line_over_one_block() -> None:
+def test_known_secrets_are_found_in_long_json_lines() -> None:
     secret = b"Qw7rT2yU9iP4aB3x"
     filler = b'{"msg":"' + b"some words " * 90_000 + b'","value":"'
     text = filler + secret + b'","more":"' + b"more words " * 90_000 + b'"}\n'

@@ -38,7 +38,7 @@ LINES = [
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_random_word_in_the_place_of_a_credential_is_masked(line: str) -> None:
+def test_random_credential_is_masked(line: str) -> None:
     secret = "hQ7wZ2kR9mT4"
     after = redact(line.format(secret).encode(), RULES)
     assert secret.encode() not in after

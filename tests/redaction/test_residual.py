@@ -66,7 +66,7 @@ def test_a_leak_is_found_in_a_packed_bundle(compress: object) -> None:
 
 
 @compressions
-def test_a_leak_is_found_in_an_archive_in_an_archive(compress: object) -> None:
+def test_leak_in_nested_archive_is_found(compress: object) -> None:
     assert callable(compress)
     inner = compress(tar(member("logs/a.log", base64.b64encode(SECRET + b"ab"))))
     middle = bundle({"inner": inner, "note": b"x"})
@@ -76,7 +76,7 @@ def test_a_leak_is_found_in_an_archive_in_an_archive(compress: object) -> None:
 
 
 @pytest.mark.slow
-def test_every_form_of_every_secret_is_found_and_none_that_was_redacted() -> None:
+def test_secrets_are_found_unless_redacted() -> None:
     wrong = []
     for kind, form in product(SECRETS, FORMS):
         finding = found(bundle({"x": b"fine\n" * 100, "y.log": planted(kind, form)}), RULES)
@@ -92,7 +92,7 @@ def test_what_was_redacted_by_shape_is_not_refused() -> None:
     assert found(bundle({"y.log": redacted(text)}), Rules()) is None
 
 
-def test_a_key_of_nobody_known_is_refused_and_a_weak_shape_is_not() -> None:
+def test_unknown_key_is_refused_unlike_weak_shape() -> None:
     finding = found(bundle({"x.log": b"a\nb\n" + pem()[0].encode()}), Rules())
     assert finding == Leak("private-key", "x.log", 4)
     assert found(bundle({"x.log": b"password: incorrect-1 for user\n"}), Rules()) is None
@@ -172,7 +172,7 @@ def test_a_finding_tells_where_and_never_what() -> None:
     assert str(finding) == "top/bad.log:1: kubeadmin-password"
 
 
-def test_a_secret_in_a_header_that_names_nothing_is_found() -> None:
+def test_secret_in_unnamed_header_is_found() -> None:
     packed = io.BytesIO()
     pax = {"comment": f"by {SECRET.decode()}"}
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT, pax_headers=pax) as archive:
@@ -180,13 +180,13 @@ def test_a_secret_in_a_header_that_names_nothing_is_found() -> None:
     assert some(found(packed.getvalue())).kind.startswith("kubeadmin-password")
 
 
-def test_what_stands_behind_the_end_of_an_archive_is_refused() -> None:
+def test_data_after_the_end_of_archive_is_refused() -> None:
     finding = found(tar(member("a.log", b"fine")) + bytes(1024) + b"is " + SECRET)
     assert finding == Leak(UNREADABLE, "", 0)
 
 
 @compressions
-def test_what_leaves_as_a_whole_is_looked_into_when_it_is_no_text(compress: Callable[[bytes], bytes]) -> None:
+def test_binary_output_is_searched_inside(compress: Callable[[bytes], bytes]) -> None:
     refuse_leaks("a page… with more than ASCII".encode(), TOKEN_RULES)
     without_nul = b"\x1f\x8b\x08\x01\1\1\1\1\2\3" + zlib.compress(SECRET)[2:-5]
     assert b"\0" not in without_nul
@@ -196,7 +196,7 @@ def test_what_leaves_as_a_whole_is_looked_into_when_it_is_no_text(compress: Call
             refuse_leaks(data, TOKEN_RULES)
 
 
-def test_the_line_of_a_secret_is_known_far_into_a_stream() -> None:
+def test_line_number_is_right_far_into_a_stream() -> None:
     lines = b"all is well\n" * 200_000
     assert found(lines + SECRET + b"\nand again " + SECRET) == Leak("kubeadmin-password", "", 200_001)
     assert found(lines + pem()[0].encode()) == Leak("private-key", "", 200_002)
@@ -225,7 +225,7 @@ def leak_after(data: bytes, rules: Rules) -> tuple[str, int] | None:
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind == "private-key")) for kind in SECRETS]
 )
-def test_unmasked_secret_is_found_as_it_is_in_a_packed_bundle(kind: str) -> None:
+def test_unmasked_secret_is_found_in_a_packed_bundle(kind: str) -> None:
     wrong = []
     for form in FORMS:
         text = b"fine\n" * 100 + planted(kind, form)

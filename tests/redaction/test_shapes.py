@@ -41,7 +41,7 @@ def test_every_shape_is_masked_in_each_surrounding(surrounding: str) -> None:
     assert [example.text for example in suited if leaking(example, surrounding, RULES)] == []
 
 
-def test_every_shape_has_a_source_a_positive_and_a_near_miss() -> None:
+def test_shapes_have_source_positive_and_near_miss() -> None:
     assert len(EXAMPLES) == len(shapes())
     for row in (*rows(OURS), *rows(PUBLIC), *rows(SERVICES)):
         assert row.get("source") or row.get("name"), row

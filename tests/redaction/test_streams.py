@@ -96,7 +96,7 @@ def test_traced_output_is_read_for_each_reader() -> None:
     assert b"hunter2" not in redact(output + b"+ cryptsetup luksOpen /dev/vda4 root -\n", rules)
 
 
-def test_value_is_masked_elsewhere_in_a_line_like_an_earlier_one() -> None:
+def test_value_is_masked_in_a_similar_line() -> None:
     """The earlier line has another word in that place."""
     lines = b"password=Qw7rT2yU9iP4 id=Qw7rT2yU9iP5\npassword=Qw7rT2yU9iP6 id=Qw7rT2yU9iP6"
     assert b"Qw7rT2yU9iP6" not in redact(lines, RULES)

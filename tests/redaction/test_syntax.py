@@ -230,7 +230,7 @@ def test_rows_below_an_insert_are_masked(text: str) -> None:
 
 
 @pytest.mark.parametrize("head", ["", "one line\\n"])
-def test_each_byte_of_a_key_in_an_array_is_masked(head: str) -> None:
+def test_key_bytes_in_an_array_are_masked(head: str) -> None:
     key = list(b"-----BEGIN PRIVATE KEY-----MIIEvQ")
     after = redact(f"{head}{json.dumps({'MESSAGE': key, 'PRIORITY': 6})}".encode(), RULES).decode()
     read = json.loads(after.removeprefix(head))

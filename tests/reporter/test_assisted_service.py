@@ -117,7 +117,7 @@ def test_error_body_becomes_one_printable_line(body: bytes, said: str) -> None:
     assert one_line(body) == said
 
 
-def test_secret_in_an_error_page_is_masked_whole_and_truncated() -> None:
+def test_secret_in_error_page_is_masked_before_truncation() -> None:
     assert one_line(f"<p>X-Secret-Key: {TOKEN}</p>".encode(), [TOKEN]) == "X-Secret-Key: [secret]"
     for length in range(1, len(TOKEN)):
         page = b"<p>" + b" " * (8 * MAX_TEXT_CHARACTERS - 3 - length) + TOKEN.encode() + b"</p>"
@@ -235,7 +235,7 @@ def test_rejected_token_is_a_denial(server: AssistedServer, status: int) -> None
     assert client(server).host() == Refused(status, "who are you")
 
 
-def test_404_in_the_form_of_the_service_means_no_host(server: AssistedServer) -> None:
+def test_404_of_the_service_means_unknown_host(server: AssistedServer) -> None:
     body = b'{"code": "404", "href": "", "id": 404, "kind": "Error", "reason": "cluster was not found"}'
     server.fail(CannedResponse(404, body))
     assert client(server).host() == NoHost("cluster was not found")
@@ -313,7 +313,7 @@ def test_report_is_retried_after_503_but_not_after_500(server: AssistedServer) -
     assert client(server, host).report_stage("Rebooting", FACT) == Answered(200, tries=2)
 
 
-def test_info_is_cut_to_the_length_that_the_service_stores(server: AssistedServer) -> None:
+def test_info_is_truncated_to_the_stored_length(server: AssistedServer) -> None:
     host = server.rules.add_host()
     assert client(server, host).report_stage("Rebooting", "é\0" * 3000) == Answered(200)
     assert host.info == "é" * 2048
@@ -437,7 +437,7 @@ def test_requests_of_a_round_share_an_id(server: AssistedServer) -> None:
 
 
 @pytest.mark.parametrize("ending", ["", "/", "/api/assisted-install", "/api/assisted-install/"])
-def test_base_path_is_appended_to_the_path_of_the_url(ending: str) -> None:
+def test_base_path_is_appended_to_url_path(ending: str) -> None:
     with AssistedServer(prefix="/behind/a/router") as server:
         service = make_service_settings(server.rules.add_host(), server.url + ending)
         assert isinstance(AssistedService(service, retry_policy=QUICK).host(), HostView)

@@ -167,7 +167,7 @@ def test_failed_service_makes_the_host_wrong(tmp_path: Path) -> None:
     assert not found.is_only_reboot
 
 
-def test_failed_unit_is_named_but_the_host_is_not_wrong(tmp_path: Path) -> None:
+def test_failed_unit_alone_does_not_fail_host(tmp_path: Path) -> None:
     record(tmp_path, "bootkube", entry(), entry(Phase.SERVICE_END, 5))
     found = observed(tmp_path, units=("boot-reporter.service", "chronyd.service"))
     assert (found.verdict, found.is_wrong) == (Verdict.SUCCEEDED, False)

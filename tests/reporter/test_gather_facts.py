@@ -92,7 +92,7 @@ def test_path_is_percent_encoded(host: Host, port: int, path: str, requested: st
     assert f"  http     GET {requested}: 403 (" in reachability_text(host, f"http://127.0.0.1:{port}{path}")
 
 
-def test_proxy_with_an_unusable_name_does_not_end_the_checks(host: Host, port: int) -> None:
+def test_invalid_proxy_name_does_not_end_checks(host: Host, port: int) -> None:
     environ = {"http_proxy": f"http://{'a' * 64}.example:3128"}
 
     text = reachability_text(host, f"http://127.0.0.1:{port}", environ=environ)

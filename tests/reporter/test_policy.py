@@ -122,7 +122,7 @@ def test_host_in_stage_done_is_installed() -> None:
         pytest.param(host_view(kind="AddToExistingClusterHost", stage="Done"), id="kind"),
     ],
 )
-def test_day_two_host_is_watched_until_its_kubelet_is_up(view: HostView) -> None:
+def test_day_two_host_is_watched_until_kubelet_runs(view: HostView) -> None:
     failed = Case(view=view, evidence=replace(FIRST, verdict=Verdict.FAILED)).plan()
     assert failed.stop is None
     assert failed.ship
@@ -232,7 +232,7 @@ def test_first_round_beyond_the_limit_ships_a_last_bundle() -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_nothing_is_sent_to_a_service_that_refuses_the_token(status: int) -> None:
+def test_refused_token_stops_requests(status: int) -> None:
     bad = evidence(wrong=True)
     plan = Case(view=Refused(status), evidence=bad, state=seen(bad)).plan()
     assert (plan.ship, plan.report, plan.gather, plan.stop) == ((), None, True, None)

@@ -77,7 +77,7 @@ def test_state_of_an_earlier_version_keeps_its_facts(tmp_path: Path) -> None:
         pytest.param(b" " * 300_000, id="huge"),
     ],
 )
-def test_damaged_state_is_moved_and_the_new_one_is_careful(tmp_path: Path, damage: bytes) -> None:
+def test_damaged_state_is_moved_and_replaced(tmp_path: Path, damage: bytes) -> None:
     path = tmp_path / "reporter.json"
     path.write_bytes(damage)
     assert load(path) == ReporterState(is_careful=True)

@@ -184,7 +184,7 @@ def test_each_boot_keeps_its_first_and_latest_run(tmp_path: Path) -> None:
     assert len(kept) < 200
 
 
-def test_runs_without_an_end_stay_in_a_loop_of_failures(tmp_path: Path) -> None:
+def test_runs_without_an_end_are_kept(tmp_path: Path) -> None:
     runs = [bad(n)[:1] if n in {150, 151, 152} else bad(n) for n in range(300)]
     path = write_lines(tmp_path / "job.json", *(each for run in runs for each in run))
     rotate(path, 8 << 10)
@@ -192,7 +192,7 @@ def test_runs_without_an_end_stay_in_a_loop_of_failures(tmp_path: Path) -> None:
     assert {f"{n:032x}" for n in (150, 151, 152)} <= kept
 
 
-def test_boots_in_the_middle_are_counted_if_there_are_too_many(tmp_path: Path) -> None:
+def test_boots_in_the_middle_are_counted(tmp_path: Path) -> None:
     boots = [f"{n:032x}" for n in range(500)]
     path = write_lines(
         tmp_path / "job.json", *(each for n, boot in enumerate(boots) for each in good(n, boot_id=boot))

@@ -40,7 +40,7 @@ def test_failure_half_is_found_by_its_first_line() -> None:
     assert half + ends[-1] >= len(LINES)
 
 
-def test_call_needs_only_the_first_lines_of_the_failure_file() -> None:
+def test_call_needs_only_first_lines_of_failure_file() -> None:
     [number] = [int(found[1]) for line in LINES if (found := re.search(r"__sr_printed 0 (\d+)", line))]
     failure = SHIM.with_name("service-record-failure.sh").read_text().split("\n")
     assert failure[number].startswith("# --- 1. exit")

@@ -175,7 +175,7 @@ def test_fragment_without_units_points_to_a_cause(tmp_path: Path) -> None:
     assert document["root"]["cause"]["name"] == "join-token"
 
 
-def test_line_of_a_host_whose_units_work_points_to_nothing(tmp_path: Path) -> None:
+def test_healthy_host_has_no_suspect_line(tmp_path: Path) -> None:
     text = journal("Started app.service.") + STAMP.format(1) + TOKEN.format("https://127.0.0.1:6444/cacerts")
     document = analyzed(tmp_path, text)
     assert (document["verdict"], document.get("root")) == ("succeeded", None)
@@ -217,7 +217,7 @@ def test_old_log_does_not_mean_an_unset_clock(tmp_path: Path) -> None:
     assert unset["clock"]
 
 
-def test_commands_for_a_line_of_a_file_name_no_unit(tmp_path: Path) -> None:
+def test_commands_for_a_file_name_no_unit(tmp_path: Path) -> None:
     text = "Err:4 https://x InRelease\n  Signatures couldn't be verified: NO_PUBKEY 2273699AFD56A556\n"
     document = analyzed(tmp_path, text)
     assert document["root"]["cause"]["name"] == "package-key-missing"

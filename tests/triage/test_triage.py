@@ -441,7 +441,7 @@ def test_wrong_comparison_is_refused_before_anything_is_judged(shelf: Path, tmp_
     assert not (tmp_path / "i").exists()
 
 
-def test_host_in_a_cluster_archive_and_by_itself_counts_once(tmp_path: Path) -> None:
+def test_host_in_two_archives_counts_once(tmp_path: Path) -> None:
     host = gzip.compress(named_host("m1.lab"))
     write(tmp_path / "cluster.tar", tar(member("./prod_master_m1.tar.gz", host)))
     write(tmp_path / "m1.tar.gz", host)
@@ -456,7 +456,7 @@ def test_unpacked_bundle_is_judged_again_when_its_record_changed(tmp_path: Path)
     assert counts(answered("--index", tmp_path / "i", tmp_path / "b")) == {"image-not-found": 1}
 
 
-def test_damaged_and_foreign_files_of_an_index_are_left_out(shelf: Path, tmp_path: Path) -> None:
+def test_invalid_index_files_are_left_out(shelf: Path, tmp_path: Path) -> None:
     index = tmp_path / "i"
     answered("--index", index, shelf)
     whole = next(index.glob("*.parquet"))
@@ -638,7 +638,7 @@ def test_triage_judges_a_log_like_analyze(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_all_rules_are_compiled_before_the_first_bundle_is_judged() -> None:
+def test_rules_are_compiled_before_the_first_bundle() -> None:
     """Otherwise the process of each bundle compiles them again, which took three quarters of its time."""
     program = (
         "from service_record.triage import judge; judge._warm_up();"
@@ -650,7 +650,7 @@ def test_all_rules_are_compiled_before_the_first_bundle_is_judged() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("limits", [{"memory_bytes": 180 << 20}, {"cpu_seconds": 1}], ids=["memory", "time"])
-def test_bundle_over_a_limit_has_a_row_with_the_reason(tmp_path: Path, limits: dict[str, int]) -> None:
+def test_bundle_over_a_limit_has_a_reason(tmp_path: Path, limits: dict[str, int]) -> None:
     # An unknown field makes the reader parse lines one by one, which is slow.
     large = b"".join(entry(at=n, stage=f"s{n}", extra={"more": n}).to_line() for n in range(1000)) * 200
     path = tmp_path / "large.tar.gz"
