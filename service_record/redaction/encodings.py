@@ -163,7 +163,9 @@ _PLAIN_HEX: Final = re.compile(rb"((?:[0-9A-Fa-f]{2}){8,})[ \r]*\Z")
 _BASE64_LINE: Final = re.compile(rb"""[ \t>|"'*#-]*([A-Za-z0-9+/]{40,}={0,2})["',\\ \t\r]*\Z""")
 _BASE64_END: Final = re.compile(rb"""[ \t>|"'*#-]*([A-Za-z0-9+/]{2,}={0,2})["',\\ \t\r]*\Z""")
 ONLY_BASE64: Final = re.compile(
-    rb"[ \t]*(?![a-z][a-z0-9]{2,31}/)(?=[^A-Z]*[A-Z])(?=[^a-z]*[a-z])(?=[^0-9]*[0-9])"
+    # The blanks are bounded, and each lookahead stops at the first other character: a line of blanks would
+    # take quadratic time.
+    rb"[ \t]{0,64}(?![a-z][a-z0-9]{2,31}/)(?=[a-z0-9+/]*[A-Z])(?=[A-Z0-9+/]*[a-z])(?=[A-Za-z+/]*[0-9])"
     rb"[A-Za-z0-9+/]{40,}={0,2}[ \t\r]*"
 )
 """Matches all of a line of only base64, as in a certificate: no name or word in it has a value.

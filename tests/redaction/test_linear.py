@@ -30,6 +30,7 @@ READERS: dict[str, tuple[Callable[[bytes], object], bytes, bytes]] = {
         b"INSERT INTO t (password) VALUES\n(",
         b" ",
     ),
+    "blanks alone": (lambda text: redact(text, Rules()), b"", b" "),
     "empty lines of netrc": (lambda text: list(netrc(text.decode())), b"", b"\n"),
 }
 
