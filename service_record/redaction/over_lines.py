@@ -8,7 +8,7 @@ or suffix to each line of a key; these are learned from its first lines.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -206,16 +206,17 @@ _COLUMNS: Final = _COLUMN_END + rb"""(?:[,;]["']?[A-Za-z_]|\t|\r?$)"""
 """Matches the end of a column's name in a header. A search for its beginning would take far more states."""
 TRIGGER: Final = (
     _COLUMNS + rb"|"
-    rb"""(?i:password|passphrase|passcode|token)[ \t][A-Za-z0-9_,.'() \t-]*:[ \t]*(?:\\|\r?$)"""
+    rb"""(?i:password|passphrase|passcode|token)[ \t][A-Za-z0-9_,.'`/() \t-]*:[ \t]*(?:\\|\r?$)"""
     rb"""|chpasswd["'\\]*:|variable[ \t]+\\*"[A-Za-z0-9_-]+\\*"[ \t]*\{"""
     rb"""|[sS]ecrets["'\\]*:[ \t]*\{?[ \t]*(?:\\|\r?$)|\)[ \t]*(?i:values)[ \t]*(?:\\|\r?$)"""
     rb"""|-[ \t]["']?--?[a-z0-9-]*(?:pass(?:word|wd|phrase)?|token|secret|psk|key)["']?(?:[\\&%#]|\r?$)"""
     rb"""|(?:stringD|(?:^|[^A-Za-z])d)ata["'\\]*(?::|&|%3A)[ \t]*(?:\{|\\|&|%|$)|form-data;"""
     rb"""|expect[ \t]+[^\n]*ssword"""
+    rb"""|(?i:command|cmd|args|argv|entrypoint)["'\\]*[ \t]*[:=][ \t]*\[?[ \t]*(?:\\|\r?$)"""
 )
 """Matches some texts after which a value may follow on another line: the start of a map as in a Kubernetes
-Secret, the header of a form's part, the name of an argument, the columns of CSV. Shapes have the triggers of
-all other names.
+Secret, the header of a form's part, the arguments of a command, the columns of CSV. Shapes have the triggers
+of all other names.
 """
 _KIND: Final = "secret-value"
 _MAX_VALUE_LINES: Final = 200
@@ -307,7 +308,7 @@ _ANY_NAME: Final = types.Finder(
         rb"""(?m)"""
         + _NAME
         + rb"""[ \t]*(?:[:=][ \t]*(?:[|>][-+0-9]*)?|,|\{|>|[ \t][^<>\n]*>|</(?:name|key)>)?[ \t\r]*$"""
-        + rb"""|chpasswd["']?:|-[ \t]+["']?--?[a-z0-9-]*(?:pass|token|secret|psk|key)"""
+        + rb"""|chpasswd["']?:"""
         + rb"""|form-data;|[dD]ata["']?[ \t]*:[ \t]*(?:\{|\r?$)"""
         + rb"""|(?:<<TOKEN_LIST>>|<<PASSWORD_LIST>>)"""
         + _LIST_MARK
@@ -322,10 +323,6 @@ _ANY_NAME: Final = types.Finder(
 )
 """Matches every line that may have a name whose value is on a later line."""
 _SCALAR: Final = types.Finder(rb"""^[ \t\r]*["']?([^\s"'{\[|>#<-][^\s"']*)["']?[ \t\r,]*$""", groups=True)
-_ARGUMENT: Final = types.Finder(
-    expand_parts(rb"""^([^\n]*?)-[ \t]+["']?--?""" + _NAME + rb"""["']?[ \t\r]*$"""), groups=True
-)
-_ARGUMENT_VALUE: Final = types.Finder(rb"""^[ \t]*-[ \t]+["']?([^\s"'][^\n]*?)["']?[ \t\r]*$""", groups=True)
 _USERS: Final = types.Finder(rb"""^([^\n]*?)["']?chpasswd["']?:[ \t\r]*$""", groups=True)
 _USER: Final = types.Finder(
     rb"""^[ \t]*(?:-[ \t]+)?["']?[A-Za-z_][A-Za-z0-9_.-]*:([^\s"'][^\n]*?)["']?(?:</[a-z][^\n]*)?[ \t\r]*$""",
@@ -333,7 +330,6 @@ _USER: Final = types.Finder(
 )
 _BEGINNINGS: Final = {
     "users": (_USERS, b"chpasswd"),
-    "argument": (_ARGUMENT, b"- "),
     "map": (_MAP, b"ata"),
     "secrets": (_SECRETS, b"ecrets"),
     "rows": (_ROWS, b"("),
@@ -351,7 +347,7 @@ _BEGINNINGS: Final = {
 _BLOCKS: Final = frozenset({"block", "stringData", "data", "secrets", "users"})
 _LISTS: Final = frozenset({"tokens", "passwords"})
 _TABLES: Final = frozenset({"table", "rows"})
-_AT_ANY_DEPTH: Final = frozenset({"xml", "env", "form", "argument", "sentence", "prompt"})
+_AT_ANY_DEPTH: Final = frozenset({"xml", "env", "form", "sentence", "prompt"})
 """Forms whose values may be no deeper than their names."""
 _MAX_FIELDS: Final = 3
 _VALUE_BELOW: Final = types.Finder(
@@ -590,6 +586,10 @@ def _is_listed_password(value: bytes) -> bool:
     return not is_prose and _is_scalar(value)
 
 
+def _is_announced(value: bytes) -> bool:
+    return ordinary_words.is_sole_value(value) or ordinary_words.is_disordered(value)
+
+
 def _is_encoded(value: bytes) -> bool:
     """Return True for base64 of text, or long base64 of bytes; False for plain values of a ConfigMap."""
     decoded = from_base64(value)
@@ -602,11 +602,10 @@ def _is_encoded(value: bytes) -> bool:
 _VALUES: Final = {
     "tokens": (_ITEM, _is_listed_token),
     "passwords": (_ITEM, _is_listed_password),
-    "argument": (_ARGUMENT_VALUE, ordinary_words.is_password),
     "users": (_USER, ordinary_words.is_password),
     "env": (_ENV_VALUE, ordinary_words.is_value),
     "xml": (_XML_VALUE, ordinary_words.is_value),
-    "sentence": (_SCALAR, ordinary_words.is_sole_value),
+    "sentence": (_SCALAR, _is_announced),
     "prompt": (_REPLY, ordinary_words.is_value),
     "stringData": (_PAIR, ordinary_words.is_value),
     "data": (_PAIR, _is_encoded),
@@ -622,3 +621,100 @@ def _values_in_json(line: bytes) -> Iterator[tuple[int, int]]:
             check = _is_encoded if each.group(1) == b"data" else ordinary_words.is_value
             if check(pair.group(1)):
                 yield pair.span(1)
+
+
+class Context(NamedTuple):
+    """A text that says what is secret in a part of a line."""
+
+    text: bytes
+    offset: int
+    """The offset of the part in the text."""
+    start: int
+    """The offset of the part in its line."""
+    size: int
+
+    def clip_to_part(self, secrets: Iterable[Found]) -> Iterator[Found]:
+        """Yield the secrets that begin in the part, by their offsets in its line. They end with the part."""
+        for start, end, kind in secrets:
+            if 0 <= start - self.offset < self.size:
+                first = self.start - self.offset
+                yield first + start, first + min(end, self.offset + self.size), kind
+
+
+class CommandFollower:
+    """Joins the lines of a command that backslashes continue, and the arguments of a command in a list."""
+
+    def __init__(self) -> None:
+        self._command: bytes | None = None
+        self._depth: int | None = None
+        """The indentation of a list; None for lines that end in a backslash."""
+        self._lines = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Return True if the next line may belong to the command."""
+        return self._command is not None
+
+    def begins_in(self, line: bytes) -> bool:
+        """Return True if a command begins in a line and continues in the next one."""
+        return (b"- " in line or line.endswith(_MAY_CONTINUE)) and (
+            _CONTINUED.search(line) is not None or _ARGUMENTS.fullmatch(line, prefix_end(line)) is not None
+        )
+
+    def join(self, line: bytes) -> Context | None:
+        """Take the next line. Return the command up to it, or None if no command of earlier lines continues.
+
+        The command is written as a shell traces it.
+        """
+        start = prefix_end(line)
+        context = None
+        if self._command is not None:
+            part = self._find_part(line, start)
+            if part is None or self._lines > _MAX_ARGUMENTS:
+                self._command = None
+            else:
+                first, last = part
+                word = line[first:last] if self._depth is None else line[first:last].translate(_UNBROKEN)
+                head = b"+ " + self._command[:_MAX_COMMAND_BYTES] + b" "
+                context = Context(head + word, len(head), first, last - first)
+                self._command = context.text[2:]
+                self._lines += 1
+        is_continued = _CONTINUED.search(line) is not None
+        if self._command is not None and self._depth is None and not is_continued:
+            self._command = None
+        elif self._command is None:
+            self._begin(line, start, is_continued=is_continued)
+        return context
+
+    def _begin(self, line: bytes, start: int, *, is_continued: bool) -> None:
+        self._lines = 0
+        if is_continued:
+            self._command, self._depth = line[start:].rstrip(b"\\\r"), None
+        elif (arguments := _ARGUMENTS.fullmatch(line, start)) is not None:
+            self._command = arguments[3] or b""
+            self._depth = len(arguments[1]) + len(arguments[2] or b"")
+
+    def _find_part(self, line: bytes, start: int) -> tuple[int, int] | None:
+        """Return the span of the part of the command in a line, or None if the command has ended."""
+        if self._depth is None:
+            return start, len(line.rstrip(b"\\\r"))
+        item = _ARGUMENT.fullmatch(line, start)
+        if item is None:
+            return None
+        depth = len(item[1])
+        return item.span(3) if depth > self._depth or (depth == self._depth and item[2]) else None
+
+
+_MAY_CONTINUE: Final = (b"\\", b":", b"[", b"\r")
+_CONTINUED: Final = re.compile(rb"(?<!\\)\\\r?\Z")
+_ARGUMENTS: Final = re.compile(
+    rb"""([ \t]*)(?:((?:-[ \t]+)?)["']?\w*(?i:command|cmd|args|argv|entrypoint)["']?[ \t]*[:=][ \t]*\[?"""
+    rb"""|-[ \t]+["']?(--?[A-Za-z][A-Za-z0-9-]*)["']?,?)[ \t\r]*"""
+)
+"""Matches a name of arguments, or an argument that is an option, with the indentation before it."""
+_ARGUMENT: Final = re.compile(rb"""([ \t]*)(-[ \t]+)*["']?([^\s"'\]}][^\n]*?)["']?,?[ \t\r]*""")
+_UNBROKEN: Final = bytes.maketrans(b" \t", b"\x01\x01")
+"""Table that replaces the blanks in an argument, so that the argument stays one word."""
+_MAX_ARGUMENTS: Final = 200
+_MAX_COMMAND_BYTES: Final = 1 << 10
+"""The program and its first arguments say what the others are."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from service_record.redaction import encodings, types
 from service_record.redaction.ordinary_words import is_random
-from service_record.redaction.over_lines import PRIVATE_KEY, Body, ValueFollower
+from service_record.redaction.over_lines import PRIVATE_KEY, Body, CommandFollower, Context, ValueFollower
 from service_record.redaction.reader import (
     EXACT,
     MAX_DEPTH,
@@ -88,6 +88,7 @@ class Redactor:
         )  # some logs repeat one line
         self._body = Body()
         self._values = ValueFollower()
+        self._commands = CommandFollower()
         self._remembered = (
             RememberedLines()  # decoded texts seldom repeat
             if depth
@@ -221,7 +222,7 @@ class Redactor:
         suspects.reverse()
         known = list(spans)
         known.reverse()
-        body, values = self._body, self._values
+        body, values, commands = self._body, self._values, self._commands
         output = _MaskedText(text)
         ahead = seen = 0
         """The end of the text that has been read, and of the last encoded block that was decoded."""
@@ -230,10 +231,10 @@ class Redactor:
                 suspects.pop()
             is_open, name = body.is_open, values.name
             limit = known[-1].start if known else len(text)
-            if not is_open and name is None:
+            if not is_open and name is None and not commands.is_open:
                 ahead = max(ahead, self._mask_remembered(output, suspects, limit))
             start = suspects[-1][0] if suspects else len(text)
-            if is_open or name is not None:
+            if is_open or name is not None or commands.is_open:
                 start = ahead
             elif known:
                 start = min(start, text.rfind(b"\n", 0, limit) + 1)
@@ -252,8 +253,10 @@ class Redactor:
             ahead = end + 1
             line = text[start:end]
             is_in_block = name is not None and values.is_in_block
-            pipeline = _pipeline(text, line, end) if b"+ " in line else b""
-            is_free = not (is_open or is_in_block or pipeline or limit < end)
+            is_in_command = not self._only_certain and (commands.is_open or commands.begins_in(line))
+            context = commands.join(line) if is_in_command else None
+            context = (_pipeline(text, line, end) if b"+ " in line else None) or context
+            is_free = not (is_open or is_in_block or context or is_in_command or limit < end)
             key = line if groups & EXACT else form
             remembered = self._remembered.masks.get((name, groups, key)) if is_free else None
             if remembered is not None:
@@ -262,7 +265,7 @@ class Redactor:
                     values.name = below
             else:
                 exact = _take_before(known, start, end)
-                masks = self._read_line(line, exact, groups, key if is_free else None, pipeline or line)
+                masks = self._read_line(line, exact, groups, key if is_free else None, context)
             output.add_line(start, end, masks)
         self._record(text, output.masked)
         return output.finish()
@@ -334,13 +337,12 @@ class Redactor:
         return [(*span, kind) for span, kind in sorted(found.items())], block.end, dump_end
 
     def _read_line(
-        self, line: bytes, known: list[Found], groups: int, key: bytes | None, context: bytes
+        self, line: bytes, known: list[Found], groups: int, key: bytes | None, context: Context | None
     ) -> Sequence[Mask]:
         """Return the masks of a line, which may contain the shapes of `groups`.
 
         `key` is the line's key in the cache, or None if its secrets depend on other lines or it has a known
-        secret. Lines with the same key have their secrets at the same offsets. `context` begins with the
-        line, and goes on with text of the next line that says what is secret in it.
+        secret. Lines with the same key have their secrets at the same offsets.
         """
         found = _extend_keys(line, known) if known else []
         if known and b"\\u00" in line:
@@ -356,9 +358,9 @@ class Redactor:
         if not self._only_certain:
             over_lines += self._values.spans(finest)
         found += [(finest.place(start), finest.place(end), kind) for start, end, kind in over_lines]
-        shapes = self._shape_secrets(context, self._depth) if groups else []
-        if context is not line:
-            shapes = [(start, min(end, len(line)), kind) for start, end, kind in shapes if start < len(line)]
+        shapes = list(self._shape_secrets(line, self._depth)) if groups else []
+        if context is not None:
+            shapes += context.clip_to_part(self._shape_secrets(context.text, self._depth))
         secrets = clip_and_merge(line, [*found, *shapes]) if found or shapes else []
         if secrets and not over_lines:
             self._body.follow(line, secrets[-1])
@@ -437,21 +439,21 @@ _TRACED_OUTPUT: Final = re.compile(rb"\++ (?:\S+: )?(?:echo|printf) (?:(?:-[neE]
 _TRACED: Final = re.compile(rb"\++ ")
 
 
-def _pipeline(text: bytes, line: bytes, end: int) -> bytes:
-    """Return a line, a pipe, and the command in the next line; empty if the two lines are no pipeline.
+def _pipeline(text: bytes, line: bytes, end: int) -> Context | None:
+    """Return a line, a pipe, and the command in the next line; None if the two lines are no pipeline.
 
     `set -x` of a shell prints the commands of a pipeline on lines of their own. `end` is the end of the line
     in the text. The command that reads the output tells whether it is a password.
     """
     if (output := _TRACED_OUTPUT.search(line)) is None:
-        return b""
+        return None
     following = text[end + 1 : line_end(text, end + 1)]
     reader = _TRACED.search(following)
     if reader is None or following[: reader.start()].translate(ZEROS_FOR_DIGITS) != line[
         : output.start()
     ].translate(ZEROS_FOR_DIGITS):
-        return b""
-    return line + b" | " + following[reader.end() :]
+        return None
+    return Context(line + b" | " + following[reader.end() :], 0, 0, len(line))
 
 
 def _take_before(known: list[MaskedSpan], start: int, end: int) -> list[Found]:

@@ -378,6 +378,12 @@ def test_arguments_in_audit_records_are_masked(text: str) -> None:
         ("api_token = ", "ribbonpencil", ""),
         ('component_secret = "', "ribbon-pencil", '"'),
         ("run 'shared-secret \"", "ribbonpencil", "\";' x"),
+        ("command:\n- ipmitool\n- -P\n- ", "ribbonpencil", "\n- power"),
+        ('"Args": [\n  "ipmitool",\n  "-P",\n  "', "ribbonpencil", '",\n  "power"\n]'),
+        ("    Args:\n      ipmitool\n      -P\n      ", "ribbonpencil", "\n    State:  Running"),
+        ("ipmitool \\\n  -P ", "ribbonpencil", " \\\n  power"),
+        ("a[1]: ipmitool -H x \\\na[1]:   -P ", "ribbonpencil", ""),
+        ('{"a":"args:\\n- --token\\n- ', "ribbonpencil", '\\n"}'),
     ],
 )
 def test_value_is_masked_by_its_place(before: str, secret: str, after: str) -> None:
@@ -425,6 +431,8 @@ def test_value_is_masked_by_its_place(before: str, secret: str, after: str) -> N
         "    token = next_token",
         "['app', 'alias', 'set', 'password', 'required']",
         'expect "*assword:*"\nsend "$password\\r"',
+        "args:\n- --token-file\n- /run/token\nname: api-server",
+        "ipmitool \\\n  -H host\n-P is an option",
     ],
 )
 def test_evidence_in_the_place_of_a_value_stays(text: str) -> None:
