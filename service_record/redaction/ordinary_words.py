@@ -229,6 +229,11 @@ def is_flag_value(value: bytes) -> bool:
     return is_password(value) and not value.startswith(b"-")
 
 
+def is_argument(value: bytes) -> bool:
+    """Like `is_flag_value`, and reject plain words and numbers. For arguments that may be names, too."""
+    return is_flag_value(value) and is_not_plain_word(value) and not value.replace(b":", b"").isdigit()
+
+
 def is_quoted_flag_value(value: bytes) -> bool:
     """Like `is_flag_value`, for quoted values: they are not prose, and may begin with a hyphen."""
     return is_value(value) and not _OPTION.fullmatch(value)
@@ -279,11 +284,23 @@ def is_token(value: bytes) -> bool:
     has_digit = _ANY_DIGIT.search(value)
     if has_digit:
         is_mixed = _ANY_LETTER.search(value) and not _is_name(value) and not _STRUCTURE.match(value)
-        return bool(is_mixed) or (len(value) >= _DIGITS and value.isdigit())
+        return bool(is_mixed) or (len(value) >= _DIGITS and value.isdigit()) or is_password_like(value)
     letters = b"".join(_LETTER.findall(value))
     if _is_random_word(value) or _is_disordered(letters):
         return True
     return _INNER_SIGN.search(value) is not None and is_credential_word(letters)
+
+
+def is_password_like(value: bytes) -> bool:
+    """Accept letters of both cases, digits and a sign that names do not have: `Winter@2026`."""
+    is_mix = _PASSWORD_SIGN.search(value) is not None and all(
+        pattern.search(value) for pattern in (_UPPER, _LOWER, _ANY_DIGIT)
+    )
+    return is_mix and _NO_SECRET_WORD.search(value) is None and _OBJECT.fullmatch(value) is None
+
+
+_OBJECT: Final = re.compile(rb"[a-z][A-Za-z0-9_]*(?:\.[A-Za-z0-9_$]+)+@[0-9a-f]+")
+"""Matches how Java prints an object: `android.os.BinderProxy@2bd79ce`."""
 
 
 _LETTER: Final = re.compile(rb"[A-Za-z]+")
@@ -438,7 +455,9 @@ def _is_scrambled(value: bytes) -> bool:
         return False
     word = max(_SIGNS_IN_WORDS.split(_SIGNS_OF_PASSWORDS.sub(b"", value)), key=len)
     is_disordered = len(word) >= _TOKEN_BYTES and is_random(word) and _disorder(word) >= 0
-    return is_disordered and not _is_text(from_base64(value))
+    plain = from_base64(value) if is_disordered else b""
+    # A token of base64 with JSON in it, as of cloudflared, is as random as a word in it.
+    return is_disordered and (not _is_text(plain) or any(map(is_scrambled, _BASE64_WORD.findall(plain))))
 
 
 _remember_scrambled: Final = lru_cache(maxsize=1 << 12)(_is_scrambled)
@@ -501,7 +520,7 @@ _MAX_REMEMBERED_WORDS: Final = 1 << 13
 _MAX_WORD_BYTES: Final = 128
 _MAX_LINE_BYTES: Final = 1 << 10
 """The limits of what is remembered."""
-_SIGNS_OF_WORDS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%^*+~?_/-\\&\x1b"
+_SIGNS_OF_WORDS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%^*+~?_./-\\&\x1b"
 _SPACES_BETWEEN_WORDS: Final = bytes(
     byte if byte in _SIGNS_OF_WORDS else ord("0") if byte in b"0123456789" else ord(" ")
     for byte in range(256)
@@ -509,6 +528,7 @@ _SPACES_BETWEEN_WORDS: Final = bytes(
 """Table for `bytes.translate`. Keeps the signs of words and of escapes, and makes all digits equal."""
 _PART_OF_ESCAPE: Final = re.compile(rb"[%&^\x1b]|#000|\\(?![\\A-Zcdg-mopqswyz?])")
 """Matches the beginning of an escape, which may hide the rest of a word."""
+_BASE64_WORD: Final = re.compile(rb"[A-Za-z0-9+/]{20,}")
 _PERCENT: Final = re.compile(rb"%[0-9A-Fa-f]{2}")
 _SIGNS_OF_PASSWORDS: Final = re.compile(rb"[!#$%^*+~?=]")
 _SIGNS_IN_WORDS: Final = re.compile(rb"[^A-Za-z0-9]+")

@@ -97,6 +97,8 @@ _IN_COLUMN, _IN_LIST, _IN_PROSE = range(3)
 _URL: Final = re.compile(rb"[a-z][a-z0-9+.-]*://|[a-z][a-z_]{2,}=(?![=>])|[A-Za-z_][A-Za-z0-9_.-]*=\"")
 """Matches a URL or the next field of logfmt. Neither is a password."""
 _SQL_ROWS: Final = types.Finder(rb"(?i:values)[\s\v]*\(")
+_CHANGE: Final = re.compile(rb"[\"']?[ \t]+[-=]>[ \t]+[\"']([^\"'\n]+)[\"']")
+"""Matches the new value after an old one, as a plan of terraform has it: `password = "old" -> "new"`."""
 _BLANKS: Final = re.compile(rb"[ \t]*(?:(?:&[A-Za-z][A-Za-z0-9_-]*|!!?[a-z]+)[ \t]+(?=\S))?")
 """Matches blanks, and an anchor or a tag of YAML."""
 _WORD: Final = re.compile(rb"""[^\s"'\\,;]+""")
@@ -159,7 +161,7 @@ class Patterns:
             ENCODED: encodings.TRIGGER,
             WORDS: b"|".join((TRIGGER, SQL_TRIGGER, _PROSE_TRIGGER)),
             TOKENS: encodings.ESCAPED,
-            RUNS: _SCRAMBLED,
+            RUNS: _SCRAMBLED + rb"|" + _SIGNED,
         }
         self._all = _make_search(every, others)
         self._without_scrambled = types.Finder(
@@ -455,11 +457,18 @@ class LineReader:
         return found
 
     def _explore(  # noqa: C901, PLR0912 - the steps of reading a text, in order
-        self, view: UnescapedText, depth: int, found: list[Found], texts: list[_ReadText]
+        self,
+        view: UnescapedText,
+        depth: int,
+        found: list[Found],
+        texts: list[_ReadText],
+        *,
+        is_command: bool = False,
     ) -> None:
         """Split a text into lines, JSON strings, quoted parts and unescaped text, and explore each of them.
 
-        Append secrets to `found`, and the texts to search for shapes to `texts`.
+        Append secrets to `found`, and the texts to search for shapes to `texts`. `is_command`: the text is
+        the arguments of a command.
         """
         text = view.text
         if b"\n" in text:
@@ -473,16 +482,17 @@ class LineReader:
             return
         start = prefix_end(text)
         if start:
+            is_command |= text.endswith(_TRACE, 0, start)
             view = view.part(start, len(text))
             text = view.text
         command = encodings.audit_command(view) if groups & ENCODED and depth < MAX_DEPTH else None
         if command is not None:
             self._decode_runs(view, depth, found)
-            self._explore(command, depth + 1, found, texts)
+            self._explore(command, depth + 1, found, texts, is_command=True)
             return
-        if groups & (NAMES | WORDS) and depth < MAX_DEPTH:
+        if groups & (NAMES | WORDS | RUNS) and depth < MAX_DEPTH:
             for listed in encodings.listed_commands(view):
-                self._explore(listed, depth + 1, found, texts)
+                self._explore(listed, depth + 1, found, texts, is_command=True)
         documents = find_documents(text, 0)
         texts.append((view, documents, groups))
         if documents:
@@ -499,7 +509,7 @@ class LineReader:
             for start, end, kind in _add_repeats(text, assigned):
                 found.append((view.place(start), view.place(end), kind))
         if groups & RUNS and not self._certain:
-            for start, end, kind in _add_repeats(text, _find_scrambled_words(text)):
+            for start, end, kind in _add_repeats(text, _find_scrambled_words(text, is_command=is_command)):
                 found.append((view.place(start), view.place(end), kind))
         if depth < MAX_DEPTH:
             if groups & ENCODED:
@@ -598,6 +608,10 @@ class LineReader:
                     value = values[has_blanks] = quotes.value(name, first, has_blanks=has_blanks)
                 if is_path and not ordinary_words.is_shuffled(_value_head(text, value)):
                     continue
+                if (change := _CHANGE.match(text, value.end)) is not None and _is_secret(
+                    shape, change[1], is_quoted=True
+                ):
+                    yield *change.span(1), shape.kind
                 if _is_value(shape, quotes, name, value):
                     yield start if first > start else value.start, value.end, shape.kind
                     position = max(position, value.end)
@@ -723,18 +737,24 @@ _MIX: Final = (
 )
 _SCRAMBLED: Final = _MIX + rb"[A-Za-z0-9]{4}|[A-Za-z0-9]{4}" + _MIX
 """Matches in 99 % of all random words of 12 letters and digits, and in one of a hundred lines of logs."""
+_SIGNED: Final = rb"[0-9][!#$^*?]+(?:[\s\"'`,;)\\<&%]|$)|[a-z][!#$^*?][0-9]"
+"""Matches in passwords that people make up of a word, a number and a sign, and seldom in logs."""
+_SIGNED_WORD: Final = re.compile(
+    rb"""(?:^|(?<=[\s"'`=:,(%]))[A-Za-z0-9!#$^*?+~_.@-]{8,}(?=[\s"'`,;)\\<&]|\Z)"""
+)
+_HAS_SIGNED: Final = types.Finder(b"(?m)" + _SIGNED)
 _ABOUT: Final = (
     rb"(?i:pass|pwd|phrase|secret|token|cred|log[io]n|auth|cookie|psk|unseal|salt|crypt(?:[^o]|$)|private|user"
     rb"|account|enrol|ticket|license|community|radius|tacacs|chap|vpn|wpa|wifi|cifs|ldap|ftp|imap|pop3|smtp|vnc"
     rb"|ipmi|drac|key(?:[^bfmw]|$)|sudo|kinit|connection[ _-]?string|obscur|proxy"
     rb"|(?:^|[^a-z])(?:pw|otp|smb|rdp|bmc|bind|join)"
-    rb"|(?:^|[^a-z])(?:admin|attach|connect|connecting|inline_string)(?:[^a-z0-9-]|$)|(?:^|[^a-z])eap[^a-z]|getconnection|sign\("
-    rb"|-api[\"']?:)"
-    rb"|(?:^|[\s\"'])[-/](?:p|w|k|a|u|rp|pw|P|W|K|A|U)(?:[\s:=]|$)"
+    rb"|(?:^|[^a-z])(?:admin|attach|connect|connecting|inline_string)(?:[^a-z0-9-]|$)|(?:^|[^a-z])eap[^a-z]|getconnection|sign\(|[a-z]:(?:host|server|dbname)="
+    rb"|-api[\"']?:)|Exec[A-Z][A-Za-z]+=|COMMAND=|\bCMD \(|\bRUN "
+    rb"|(?:^|[\s\"'])(?:--?[A-Za-z]|/(?:p|w|k|a|u|rp|pw|P|W|K|A|U)(?:[\s:=]|$))"
 )
 _ABOUT_CREDENTIALS: Final = types.Finder(_ABOUT)
 _SCRAMBLED_WORD: Final = re.compile(
-    rb"""(?:^|(?<=[\0-\x20"'`=:,%>(\[{|@;/]))[A-Za-z0-9!#$%^*+~?][A-Za-z0-9!#$%^*+~?_/-]{6,}[A-Za-z0-9!#$%^*+~?]={0,2}"""
+    rb"""(?:^|(?<=[\0-\x20"'`=:,%>(\[{|@;/]))[A-Za-z0-9!#$%^*+~?][A-Za-z0-9!#$%^*+~?_./-]{6,}[A-Za-z0-9!#$%^*+~?]={0,2}"""
     rb"""(?=[\0-\x20"'`,;)\]}<&@|\\]|/>|[.]?(?:\s|\Z))"""
 )
 _LOOK_AHEAD_BYTES: Final = 4
@@ -757,14 +777,18 @@ _BEFORE: Final = (
     rb"""(?:[^\s="':]+[ \t]+){0,2})"""
 )
 _BEFORE_CREDENTIAL: Final = re.compile(_BEFORE + rb"\Z")
-_PLACE: Final = _ABOUT + rb"|" + _BEFORE + rb"|\"[ \t]+\"|[:/%][A-Za-z0-9!#$%^*+~?_/=-]+@|" + MASK_BEGIN
+_TRACE: Final = b"+ "
+"""The end of the prefix of a command that a shell traces."""
+_PLACE: Final = (
+    _ABOUT + rb"|" + _BEFORE + rb"|(?:^|[ \t=])\++ |\"[ \t]+\"|[:/%][A-Za-z0-9!#$%^*+~?_/=-]+@|" + MASK_BEGIN
+)
 """Matches in each line in which `_find_scrambled_words` finds something.
 
 It removes masks, and what remains may speak of credentials. Two words in quotes may follow a logger's prefix.
 """
 _PARTS: Final = (
     rb"[\\%\x1b]|\"'\"|&(?:#|[a-z]{2,5};)|#(?:0[0-3][0-7]|177)|\^[\[IMJ]"
-    rb"|[?&][A-Za-z0-9_.\[\]-]+=[^\s&\"'<>#]*\+|[\[{][ \t]*[\"{\[]"
+    rb"|[?&][A-Za-z0-9_.\[\]-]+=[^\s&\"'<>#]*\+|[\[{][ \t]*[\"'{\[]|EXECVE"
 )
 """Matches in each line with escapes, JSON or texts that `quoted_parts` finds."""
 _HAS_PARTS: Final = types.Finder(_PARTS)
@@ -796,16 +820,18 @@ def _may_have_credential(line: bytes) -> bool:
 
     Escapes and JSON contain texts of their own, which only reading the line finds.
     """
-    if not ordinary_words.possible_scrambled_words(line):
+    if not ordinary_words.possible_scrambled_words(line) and _HAS_SIGNED.find(line) is None:
         return False
-    text = line[prefix_end(line) :]
+    start = prefix_end(line)
+    text = line[start:]
     if _HAS_PARTS.find(line) is not None or text.lstrip(b" \t").startswith(_REST_OF_JSON):
         return True
-    return next(_find_scrambled_words(text), None) is not None
+    return next(_find_scrambled_words(text, is_command=line.endswith(_TRACE, 0, start)), None) is not None
 
 
-def _find_scrambled_words(text: bytes) -> Iterator[Found]:
-    """Yield the random words of a line that speaks of credentials, and those in the place of a password.
+def _find_scrambled_words(text: bytes, *, is_command: bool) -> Iterator[Found]:
+    """Yield the random words of a command or of a line that speaks of credentials, and those in the place of
+    a password.
 
     Programs without number take passwords, and most of their options and files are in no list. But words of
     random letters are rare in logs, except digests and the like, whose names say so.
@@ -817,10 +843,14 @@ def _find_scrambled_words(text: bytes) -> Iterator[Found]:
         for word in _SCRAMBLED_WORD.finditer(text, first, last + _LOOK_AHEAD_BYTES)
         for span in _without_user(word)
     ]
+    if _HAS_SIGNED.find(text) is not None:
+        signed = (word for word in _SIGNED_WORD.finditer(text) if ordinary_words.is_password_like(word[0]))
+        words += [word.span() for word in signed if _ADDRESS.fullmatch(word[0]) is None]
+        words.sort()
     if not words:
         return
     # Neither a random word nor the kind in a mask speaks of credentials.
-    is_about = _ABOUT_CREDENTIALS.find(_ANY_MASK.sub(b"", _blank_out(text, words))) is not None
+    is_about = is_command or _ABOUT_CREDENTIALS.find(_ANY_MASK.sub(b"", _blank_out(text, words))) is not None
     for start, end in words:
         before = text[max(0, start - _MAX_NAME_BYTES) : start]
         is_userinfo = before.endswith((b":", b"/", b"%")) and text.startswith(b"@", end)

@@ -33,6 +33,13 @@ LINES = [
     '{{"unsealKey": "{}"}}',
     'said "bob" * "{}" * again',
     "ansible-vault encrypt_string '{}' --name db",
+    "drive-tool --initialsetup {} /dev/nvme0n1",
+    "+ siptool add 1001 {}",
+    "CRON[812]: (root) CMD (/opt/siptool add 1001 {})",
+    "RUN siptool add 1001 {}",
+    "ExecStart=/opt/siptool add 1001 {}",
+    "Command ['siptool', 'add', '1001', '{}', '-x'] failed",
+    "PDO->__construct('mysql:host=db;dbname=app', 'app', '{}')",
 ]
 """Lines with a random word in the place of a credential."""
 
@@ -56,6 +63,10 @@ def test_random_credential_is_masked(line: str) -> None:
         b"thread hQ7wZ2kR9mT4 started",
         b"secret: ImagePullBackOff, secret: MyAppSecretName",
         b"peer public key hQ7wZ2kR9mT4hQ7wZ2kR9mT4",
+        b"+ mv /tmp/tmp.hQ7wZ2kR9m /etc/x",
+        b"+ oc get pod/etcd-7d9f8b6c5-x2k9q --request-id hQ7wZ2kR9mT4",
+        b"+ podman rm -f 0d5f1c9e7a3b --cidfile=/run/app.ctr-id quay.io/a/b@sha256:0d5f1c9e7a3b0d5f1c9e7a3b",
+        b"Bad activity token: android.os.BinderProxy@2bd79ce",
     ],
 )
 def test_name_or_digest_stays(line: bytes) -> None:
