@@ -20,7 +20,7 @@ from typing import ClassVar, TypeAlias
 from service_record.reporter.settings import AssistedServiceSettings
 from tests.assisted_installation import Host
 from tests.assisted_rules import BASE_PATH, AssistedRules, HandlerCrash, ServiceRequest, ServiceResponse
-from tests.running_server import Quiet, RunningServer
+from tests.running_server import QuietHandler, RunningServer
 
 _ENDLESS_BYTES = 1 << 30
 
@@ -204,7 +204,7 @@ class _Server(ThreadingHTTPServer):
         """Ignore clients that disconnect: many tests do this on purpose."""
 
 
-class _Handler(Quiet):
+class _Handler(QuietHandler):
     front: ClassVar[AssistedServer]
     protocol_version = "HTTP/1.1"
 
@@ -215,7 +215,7 @@ class _Handler(Quiet):
             headers = {name.lower(): value for name, value in self.headers.items()}
             self.front.log_request(ServiceRequest(self.command, self.path, headers), fault.status)
             self.close_connection = True
-            self.say(fault.status, fault.body, fault.headers)
+            self.respond(fault.status, fault.body, fault.headers)
             return False
         return super().handle_expect_100() if self.front.sends_continue else True
 
@@ -227,12 +227,12 @@ class _Handler(Quiet):
             self.front.log_request(ServiceRequest(self.command, self.path, headers), 0)
             self._reset()
             return
-        request = ServiceRequest(self.command, self.path, headers, self.body())
+        request = ServiceRequest(self.command, self.path, headers, self.read_body())
         if fault is None:
             self._send_reply(request, self.front.answer(request))
         elif isinstance(fault, CannedResponse):
             self.front.log_request(request, fault.status)
-            self.say(fault.status, fault.body, fault.headers)
+            self.respond(fault.status, fault.body, fault.headers)
         else:
             self.front.log_request(request, 0)
             self.close_connection = True
@@ -250,7 +250,7 @@ class _Handler(Quiet):
             return
         self.front.log_request(request, reply.status)
         headers = {"Content-Type": reply.content_type} if reply.body else {}
-        self.say(reply.status, reply.body, headers)
+        self.respond(reply.status, reply.body, headers)
 
     def _send_slowly(self, fault: SlowResponse) -> None:
         self.wfile.write(f"HTTP/1.1 {fault.status} Slow\r\nContent-Length: {_ENDLESS_BYTES}\r\n".encode())

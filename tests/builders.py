@@ -84,13 +84,13 @@ def write_array(path: Path, *entries: Entry) -> Path:
 T = TypeVar("T")
 
 
-def some(found: T | None) -> T:
+def require(found: T | None) -> T:
     """Return a finding that has to be there."""
     assert found is not None
     return found
 
 
-def must_be(kind: type[T], found: object) -> T:
+def require_type(kind: type[T], found: object) -> T:
     """Return a finding that has to be of this kind."""
     assert isinstance(found, kind), found
     return found

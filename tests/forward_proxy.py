@@ -1,4 +1,4 @@
-"""A proxy on loopback that leads to one server, whatever host is asked for, and says what was asked."""
+"""An HTTP proxy on loopback that forwards every request to one server, and lists the requests."""
 
 import contextlib
 import http.client
@@ -7,18 +7,18 @@ import socket
 from typing import ClassVar
 from urllib.parse import urlsplit
 
-from tests.running_server import Quiet, RunningServer, of_requests
+from tests.running_server import QuietHandler, RunningServer, make_server
 
 
 class ForwardProxy(RunningServer):
-    """A context manager. `login` is the whole Proxy-Authorization that it asks for, if any."""
+    """A context manager. `login` is the required value of `Proxy-Authorization`, if any."""
 
     def __init__(self, port: int, *, login: str | None = None) -> None:
         self.port_behind = port
         self.login = login
         self.seen: list[str] = []
-        """Requests to the proxy: method, and URL or host and port."""
-        super().__init__(of_requests(_Handler, self))
+        """The requests to the proxy, each as a method and a URL or `host:port`."""
+        super().__init__(make_server(_Handler, self))
 
     @property
     def address(self) -> str:
@@ -29,11 +29,11 @@ class ForwardProxy(RunningServer):
         return f"http://{self.address}"
 
 
-class _Handler(Quiet):
+class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     front: ClassVar[ForwardProxy]
 
-    def _admitted(self) -> bool:
+    def _check_login(self) -> bool:
         self.front.seen.append(f"{self.command} {self.path}")
         if self.front.login in {None, self.headers.get("Proxy-Authorization")}:
             return True
@@ -42,7 +42,7 @@ class _Handler(Quiet):
         return False
 
     def do_CONNECT(self) -> None:
-        if not self._admitted():
+        if not self._check_login():
             return
         with socket.create_connection(("127.0.0.1", self.front.port_behind)) as behind:
             self.send_response(200)
@@ -64,15 +64,15 @@ class _Handler(Quiet):
                     other.sendall(data)
 
     def _forward(self) -> None:
-        if not self._admitted():
+        if not self._check_login():
             return
         parts = urlsplit(self.path)
         behind = http.client.HTTPConnection("127.0.0.1", self.front.port_behind)
         target = parts.path + (f"?{parts.query}" if parts.query else "")
         headers = {name: value for name, value in self.headers.items() if not name.startswith("Proxy-")}
-        behind.request(self.command, target, self.body() or None, headers)
+        behind.request(self.command, target, self.read_body() or None, headers)
         answer = behind.getresponse()
-        self.say(answer.status, answer.read())
+        self.respond(answer.status, answer.read())
         behind.close()
 
     do_GET = do_PUT = do_POST = _forward

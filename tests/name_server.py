@@ -1,4 +1,4 @@
-"""A name server on loopback, and commands that have no other."""
+"""A DNS server on loopback, and a way to run commands that use only this server."""
 
 import os
 import socket
@@ -15,28 +15,28 @@ _A = 1
 
 
 class NameServer:
-    """Answers for the names that it has; `SILENT` for a name means no answer at all."""
+    """`answers` maps each known name to its IPv4 address, or to `SILENT`: then the server does not reply."""
 
     SILENT = "silent"
 
     def __init__(self, directory: Path, answers: Mapping[str, str]) -> None:
-        self.asked: list[str] = []
-        """Each name once for each question after an IPv4 address."""
+        self.questions: list[str] = []
+        """The name in each question for an IPv4 address."""
         self._answers = answers
         self._resolv, self._nsswitch = directory / "resolv.conf", directory / "nsswitch.conf"
         self.address = f"127.53.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
-        """Of this process's own: tests run side by side."""
+        """An address that differs for each process, because test processes run in parallel."""
         self._resolv.write_text(f"nameserver {self.address}\noptions timeout:5 attempts:1\n")
         self._nsswitch.write_text("hosts: dns\n")
 
     def prefix(self) -> list[str]:
-        """Return the words before a command that is to have this name server."""
+        """Return the words to put before a command that shall use this server."""
         return ["unshare", "--mount", "sh", "-c", _MOUNT, "sh", str(self._resolv), str(self._nsswitch)]
 
     def answer(self, question: bytes) -> bytes | None:
-        name, kind, end = _asked(question)
+        name, kind, end = _parse_question(question)
         if kind == _A:
-            self.asked.append(name)
+            self.questions.append(name)
         address = self._answers.get(name)
         if address == self.SILENT:
             return None
@@ -47,7 +47,7 @@ class NameServer:
         return head + question[12:end] + (record if has_answer else b"")
 
 
-def _asked(question: bytes) -> tuple[str, int, int]:
+def _parse_question(question: bytes) -> tuple[str, int, int]:
     labels, place = [], 12
     while length := question[place]:
         labels.append(question[place + 1 : place + 1 + length].decode())
@@ -57,8 +57,8 @@ def _asked(question: bytes) -> tuple[str, int, int]:
 
 
 @contextmanager
-def name_server(directory: Path, answers: Mapping[str, str]) -> Iterator[NameServer]:
-    """Serve these names; skip the test where that takes more rights than there are."""
+def serve_names(directory: Path, answers: Mapping[str, str]) -> Iterator[NameServer]:
+    """Serve these names until the end of the block. Skips the test without root rights."""
     if os.geteuid() != 0:
         pytest.skip("not root, so no name server of its own")
     server = NameServer(directory, answers)

@@ -1,4 +1,7 @@
-"""A backend of OpenTelemetry on loopback: it takes traces by OTLP over HTTP, and refuses as it is told to."""
+"""An OpenTelemetry backend on loopback, which receives traces by OTLP over HTTP.
+
+A test can give the replies for the next requests, such as errors.
+"""
 
 import gzip
 import ssl
@@ -16,19 +19,19 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from tests.running_server import Quiet, RunningServer, of_requests
+from tests.running_server import QuietHandler, RunningServer, make_server
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Answer to a request. Without a body a success is the protocol's own."""
+    """A reply to a request. If `body` is None, it is the protocol's empty response."""
 
     status: int = 200
     body: bytes | None = None
     headers: dict[str, str] = field(default_factory=dict)
     kind: str = "application/x-protobuf"
     seconds: float = 0.0
-    """Time that the answer takes."""
+    """The delay before the reply."""
 
 
 def partial_success(rejected: int, message: str) -> Reply:
@@ -37,20 +40,20 @@ def partial_success(rejected: int, message: str) -> Reply:
 
 
 class OtlpBackend(RunningServer):
-    """A context manager. `replies` are given in turn, and success when there are no more.
+    """A context manager. The first requests get `replies`, in order; the others succeed.
 
-    With a certificate, a file that has its key, too, it speaks TLS.
+    The server uses TLS if `certificate` is given: a file with a certificate and its key.
     """
 
     def __init__(self, *replies: Reply, port: int = 0, certificate: Path | None = None) -> None:
         self.replies = list(replies)
         self.is_closed = False
-        """Set at the end: kept connections break then, like those of a process that was stopped."""
-        self.asked: list[tuple[str, dict[str, str]]] = []
-        """Path and headers, names in lower case, of each request."""
+        """True at the end: then open connections are closed, like those of a stopped process."""
+        self.requests: list[tuple[str, dict[str, str]]] = []
+        """The path and the headers of each request, with lower-case names."""
         self.statuses: list[int] = []
-        self.taken: list[ExportTraceServiceRequest] = []
-        super().__init__(of_requests(_Handler, self, port))
+        self.traces: list[ExportTraceServiceRequest] = []
+        super().__init__(make_server(_Handler, self, port))
         self._scheme = "otlp+http" if certificate is None else "otlp+https"
         if certificate is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -66,7 +69,7 @@ class OtlpBackend(RunningServer):
         return f"{self._scheme}://127.0.0.1:{self.port}"
 
     def resources(self) -> Iterator[tuple[Resource, list[Span]]]:
-        for request in self.taken:
+        for request in self.traces:
             for each in request.resource_spans:
                 yield each.resource, [span for scope in each.scope_spans for span in scope.spans]
 
@@ -74,22 +77,22 @@ class OtlpBackend(RunningServer):
         return [span for _, spans in self.resources() for span in spans]
 
 
-class _Handler(Quiet):
+class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     front: ClassVar[OtlpBackend]
 
     def do_POST(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
-        body = self.body()
+        body = self.read_body()
         if self.front.is_closed:
             self.close_connection = True
             return
-        self.front.asked.append((self.path, headers))
+        self.front.requests.append((self.path, headers))
         reply = self.front.replies.pop(0) if self.front.replies else Reply()
         time.sleep(reply.seconds)
         if reply.status == 200:
             assert headers["content-encoding"] == "gzip"
-            self.front.taken.append(ExportTraceServiceRequest.FromString(gzip.decompress(body)))
+            self.front.traces.append(ExportTraceServiceRequest.FromString(gzip.decompress(body)))
         self.front.statuses.append(reply.status)
         text = ExportTraceServiceResponse().SerializeToString() if reply.body is None else reply.body
-        self.say(reply.status, text, {"Content-Type": reply.kind, **reply.headers})
+        self.respond(reply.status, text, {"Content-Type": reply.kind, **reply.headers})

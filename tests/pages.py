@@ -1,4 +1,4 @@
-"""A page as browsers parse it."""
+"""Parse an HTML page, strictly: every element must be closed."""
 
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -8,7 +8,7 @@ _VOID = {"meta", "link", "input", "img"}
 
 @dataclass
 class Node:
-    """An element with its attributes and the text right in it."""
+    """An element with its attributes and its own text, without that of its children."""
 
     tag: str
     attributes: dict[str, str]
@@ -22,7 +22,7 @@ class Node:
 
 @dataclass
 class Page:
-    """All elements, in their order."""
+    """All elements of a page, in order."""
 
     nodes: list[Node] = field(default_factory=list)
 
@@ -57,8 +57,8 @@ class _Parser(HTMLParser):
             self.open[-1].text += data
 
 
-def parsed(text: str) -> Page:
-    """The page in a text, each of whose elements is closed."""
+def parse_page(text: str) -> Page:
+    """Parse a page. Fails if an element is not closed."""
     parser = _Parser()
     parser.feed(text)
     parser.close()

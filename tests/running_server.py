@@ -1,4 +1,4 @@
-"""A server of the standard library's, that serves in a thread until the end of a block; and where none is."""
+"""Run HTTP servers of the standard library in a thread until the end of a block."""
 
 import socket
 import ssl
@@ -13,8 +13,8 @@ from typing import Self
 
 
 @contextmanager
-def running(server: BaseServer) -> Iterator[None]:
-    """Have it serve, and close it at the end."""
+def serve_in_thread(server: BaseServer) -> Iterator[None]:
+    """Run the server in a thread, and close it at the end of the block."""
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:
@@ -26,11 +26,11 @@ def running(server: BaseServer) -> Iterator[None]:
 
 
 class RunningServer:
-    """A context manager: a server of the standard library's runs from its beginning to its end."""
+    """A context manager that runs a server in a thread."""
 
     def __init__(self, server: TCPServer) -> None:
         self._httpd = server
-        self._running = running(server)
+        self._running = serve_in_thread(server)
         self.port: int = server.server_address[1]
 
     def __enter__(self) -> Self:
@@ -41,24 +41,26 @@ class RunningServer:
         self._running.__exit__(None, None, None)
 
 
-class Quiet(BaseHTTPRequestHandler):
-    """Reads a request to its end, answers it, and logs nothing."""
+class QuietHandler(BaseHTTPRequestHandler):
+    """A request handler that logs nothing, with methods to read a body and to respond."""
 
-    def body(self) -> bytes:
+    def read_body(self) -> bytes:
         if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
-            return b"".join(iter(self._chunk, b""))
+            return b"".join(iter(self._read_chunk, b""))
         size = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(size)
         if len(body) < size:
             raise ConnectionAbortedError(f"the client hung up after {len(body)} of {size} bytes")
         return body
 
-    def _chunk(self) -> bytes:
+    def _read_chunk(self) -> bytes:
         chunk = self.rfile.read(int(self.rfile.readline().partition(b";")[0], 16))
         self.rfile.readline()
         return chunk
 
-    def say(self, status: int, body: bytes = b"", headers: Mapping[str, str] = MappingProxyType({})) -> None:
+    def respond(
+        self, status: int, body: bytes = b"", headers: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -72,17 +74,20 @@ class Quiet(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(handler: type[BaseHTTPRequestHandler], context: ssl.SSLContext | None = None) -> Iterator[int]:
-    """The port on loopback where it answers, with TLS or without."""
+def serve(handler: type[BaseHTTPRequestHandler], context: ssl.SSLContext | None = None) -> Iterator[int]:
+    """Serve on a free port of loopback, with TLS if there is a context. Yields the port."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     if context is not None:
         server.socket = context.wrap_socket(server.socket, server_side=True)
-    with running(server):
+    with serve_in_thread(server):
         yield server.server_port
 
 
-def of_requests(handler: type[BaseHTTPRequestHandler], front: object, port: int = 0) -> ThreadingHTTPServer:
-    """A server on loopback that waits for none of its threads; its handlers know of `front`."""
+def make_server(handler: type[BaseHTTPRequestHandler], front: object, port: int = 0) -> ThreadingHTTPServer:
+    """Return a server on loopback. `front` becomes an attribute of its handlers.
+
+    Closing the server does not wait for the threads of open connections.
+    """
     server = ThreadingHTTPServer(("127.0.0.1", port), type("Handler", (handler,), {"front": front}))
     server.daemon_threads = True
     server.block_on_close = False
@@ -90,13 +95,13 @@ def of_requests(handler: type[BaseHTTPRequestHandler], front: object, port: int 
 
 
 @cache
-def _taken() -> socket.socket:
-    """Bound for as long as tests run, so that no other gets the port; connections are refused."""
-    taken = socket.socket()
-    taken.bind(("127.0.0.1", 0))
-    return taken
+def _reserve_port() -> socket.socket:
+    # Bound but not listening: connections are refused, and no other process gets the port.
+    reserved = socket.socket()
+    reserved.bind(("127.0.0.1", 0))
+    return reserved
 
 
-def nobody() -> str:
-    """A URL where nobody listens."""
-    return f"http://127.0.0.1:{_taken().getsockname()[1]}"
+def get_refused_url() -> str:
+    """Return a URL at which connections are refused."""
+    return f"http://127.0.0.1:{_reserve_port().getsockname()[1]}"

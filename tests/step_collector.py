@@ -1,4 +1,4 @@
-"""Small HTTP servers: one that accepts steps, and two that do not answer properly."""
+"""Small HTTP servers: one accepts steps, one never responds, and one never stops responding."""
 
 import contextlib
 import socket
@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlsplit
 
-from tests.running_server import Quiet, serving
+from tests.running_server import QuietHandler, serve
 
 
 @dataclass
-class Reported:
+class ReceivedStep:
     """A received request."""
 
     method: str
@@ -27,19 +27,19 @@ class Reported:
 @dataclass
 class StepCollector:
     url: str
-    reported: list[Reported] = field(default_factory=list)
+    reported: list[ReceivedStep] = field(default_factory=list)
 
 
 @contextlib.contextmanager
-def step_collector(
+def serve_step_collector(
     status: int = 201, first: Sequence[int] = (), retry_after: int = 1
 ) -> Iterator[StepCollector]:
     """Run a collector that answers with the statuses `first`, and then always with `status`."""
     statuses = iter(first)
 
-    class Handler(Quiet):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
-            self.take(self.body().decode())
+            self.take(self.read_body().decode())
 
         def do_GET(self) -> None:
             self.take(urlsplit(self.path).query)
@@ -47,42 +47,44 @@ def step_collector(
         def take(self, query: str) -> None:
             fields = {name: values[0] for name, values in parse_qs(query, strict_parsing=True).items()}
             path = urlsplit(self.path).path
-            key, said = self.headers.get("Idempotency-Key"), next(statuses, status)
+            key, response_status = self.headers.get("Idempotency-Key"), next(statuses, status)
             authorization = self.headers.get("Authorization")
-            collector.reported.append(Reported(self.command, path, authorization, fields, key, said))
-            self.say(said, headers={"Retry-After": str(retry_after)} if said >= 400 else {})
+            step = ReceivedStep(self.command, path, authorization, fields, key, response_status)
+            collector.reported.append(step)
+            is_error = response_status >= 400
+            self.respond(response_status, headers={"Retry-After": str(retry_after)} if is_error else {})
 
-    with serving(Handler) as port:
+    with serve(Handler) as port:
         collector = StepCollector(f"http://127.0.0.1:{port}")
         yield collector
 
 
 @contextlib.contextmanager
-def black_hole() -> Iterator[str]:
+def serve_without_response() -> Iterator[str]:
     """Yield the URL of a server that accepts connections and sends nothing."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
 
 
 @contextlib.contextmanager
-def trickle() -> Iterator[str]:
+def serve_endless_body() -> Iterator[str]:
     """Yield the URL of a server that sends its answer byte by byte, without end."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         stopping = threading.Event()
 
-        def serve() -> None:
+        def accept() -> None:
             while not stopping.is_set():
                 with contextlib.suppress(OSError):
                     connection, _ = listening.accept()
-                    threading.Thread(target=drip, args=(connection,)).start()
+                    threading.Thread(target=respond, args=(connection,)).start()
 
-        def drip(connection: socket.socket) -> None:
+        def respond(connection: socket.socket) -> None:
             with connection, contextlib.suppress(OSError):
                 connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
                 while not stopping.wait(0.2):
                     connection.sendall(b".")
 
-        thread = threading.Thread(target=serve)
+        thread = threading.Thread(target=accept)
         thread.start()
         try:
             yield f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -20,7 +20,7 @@ from service_record.history.outcome import Outcome
 from service_record.read.source import liveness_for, open_source
 from service_record.record.entry import Entry, Malformed, Phase
 from tests.archives import COMPRESSIONS, SERVICES, Layout, found, member, opened, reasons, record, tar
-from tests.builders import BOOT_ID, array, entry, failed_run, some, upstream_entry
+from tests.builders import BOOT_ID, array, entry, failed_run, require, upstream_entry
 from tests.strategies import entries
 
 AT = datetime(2026, 11, 21, 2, tzinfo=UTC)
@@ -98,7 +98,7 @@ def test_damaged_parts_are_packed_beside_the_record() -> None:
     archive = packed(job=[entry(), Malformed(2, "half an ent", "a damaged entry")])
     assert len(read_strictly(archive)["job"]) == 1
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar_file:
-        file = some(tar_file.extractfile("log-bundle-20261121020000/bootstrap/services/job.json.damaged"))
+        file = require(tar_file.extractfile("log-bundle-20261121020000/bootstrap/services/job.json.damaged"))
         assert file.read() == b"line 2: a damaged entry\nhalf an ent\n"
 
 

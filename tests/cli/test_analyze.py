@@ -24,13 +24,13 @@ from tests.builders import (
     array,
     entry,
     failed_run,
-    some,
+    require,
     upstream_entry,
     write_array,
     write_lines,
 )
 from tests.command_line import PROGRAM, Answer, environment, service_record
-from tests.pages import parsed
+from tests.pages import parse_page
 
 OTHER_BOOT = "c1" * 16
 NO_IMAGE: dict[str, Any] = {
@@ -105,7 +105,7 @@ def test_evidence_line_is_whole_in_wide_output(tmp_path: Path) -> None:
     said = f"Error: {'initializing source: ' * 20}manifest unknown"
     write_lines(tmp_path / "job.json", *failed_run(error_message=said))
     page, wide = ("".join(analyze(tmp_path, "-o", form).out.split()) for form in ("table", "wide"))
-    known_by = some(re.search("knownby:(.*?)at/usr", page))
+    known_by = require(re.search("knownby:(.*?)at/usr", page))
     assert known_by[1].endswith("manifestunknown")
     assert len(known_by[1]) < len(said) / 2
     assert f"knownby:{said.replace(' ', '')}at" in wide
@@ -325,7 +325,7 @@ def test_value_from_a_message_does_not_control_the_terminal(tmp_path: Path, form
 def test_value_from_a_message_is_escaped_per_format(tmp_path: Path) -> None:
     shown = r"<b>a\x1b]0;b\x07\u202ec</b> is gone"
     assert first_line(named_by_a_rule(tmp_path, "table")) == f"✗ failed: job in stage second: {shown}"
-    page = parsed(named_by_a_rule(tmp_path, "html").out)
+    page = parse_page(named_by_a_rule(tmp_path, "html").out)
     assert page.texts("h1", "verdict") == [f"✗ failed: job in stage second: {shown}"]
     assert not page.all("b")
     document = json.loads(named_by_a_rule(tmp_path, "json").out)
@@ -497,7 +497,7 @@ def test_page_has_verdict_evidence_and_consequences(records: Path) -> None:
     answer = analyze(records, "--output", "html")
 
     assert answer.status == 1
-    page = parsed(answer.out)
+    page = parse_page(answer.out)
     assert page.texts("h1", "verdict") == [
         "✗ failed: bootkube in stage cvo-bootstrap: the registry has no image quay.io/x:1"
     ]
@@ -515,7 +515,7 @@ def test_page_of_a_healthy_host_says_so(tmp_path: Path) -> None:
     answer = analyze(tmp_path, "--output", "html")
 
     assert answer.status == 0
-    assert parsed(answer.out).texts("h1", "verdict") == ["✓ succeeded: nothing is wrong"]
+    assert parse_page(answer.out).texts("h1", "verdict") == ["✓ succeeded: nothing is wrong"]
 
 
 def retried(message: str = "Trying to pull\nError: manifest unknown") -> list[Entry]:
@@ -689,7 +689,7 @@ def test_bundle_with_a_failed_unit_is_not_healthy(log_bundle: Path, is_packed: b
             "next": ["systemctl status bootkube.service", "journalctl --boot --unit=bootkube.service"],
         }
     ]
-    page = parsed(analyze(place, "-o", "html").out)
+    page = parse_page(analyze(place, "-o", "html").out)
     assert page.texts("h1", "verdict") == [f"✗ {document['says']}"]
 
 

@@ -19,9 +19,9 @@ from tests.assisted_contract import assert_requests_match_openapi
 from tests.assisted_installation import Host, InfraEnv
 from tests.assisted_rules import AssistedRules
 from tests.assisted_server import AssistedServer, CannedResponse
-from tests.builders import some
+from tests.builders import require
 from tests.command_line import Answer
-from tests.running_server import nobody
+from tests.running_server import get_refused_url
 
 USER, REPORTER = "canary-of-a-user", "canary-of-the-reporter"
 SHIM = "/usr/local/bin/bootstrap-service-record.sh"
@@ -126,7 +126,7 @@ def test_each_host_gets_its_ids_and_reporter_settings(
             assert files(text)[name]["mode"] == 0o600
         settings = read_settings(places, {})
         assert settings.faults == ()
-        service = some(settings.service)
+        service = require(settings.service)
         assert (service.url, service.host_id) == (server.url, host.id)
         assert (service.cluster_id, service.infra_env_id) == (host.cluster_id, host.infra_env_id)
         assert service.token == REPORTER
@@ -375,7 +375,7 @@ def test_full_discovery_image_is_reported(cluster: Cluster, infra_env: InfraEnv,
 
 @pytest.mark.slow
 def test_unreachable_service_exits_with_75(cluster: Cluster) -> None:
-    cluster.options[1] = nobody()
+    cluster.options[1] = get_refused_url()
     answer = cluster.prepare()
     assert answer.status == 75
     assert answer.err.startswith("Error: assisted-service: no connection")

@@ -34,7 +34,7 @@ from tests.builders import (
     array,
     entry,
     failed_run,
-    some,
+    require,
     timestamp,
     upstream_entry,
     write_array,
@@ -207,7 +207,7 @@ def test_last_finished_run_is_compared_or_the_last() -> None:
     found = compared(GOOD, over)
     assert (found.bad and found.bad.attempt, found.bad_runs) == (2, 3)
     running = compared(GOOD, attempt(7, run(("a", 1), end=None)))
-    assert some(running.bad).outcome is Outcome.RUNNING
+    assert require(running.bad).outcome is Outcome.RUNNING
 
 
 def test_services_that_are_in_one_only_differ() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from service_record.record.directory import Records
 from service_record.record.entry import Entry
-from tests.builders import entry, failed_run, some, write_lines
+from tests.builders import entry, failed_run, require, write_lines
 from tests.command_line import PROGRAM, environment, service_record
 from tests.programs import REPOSITORY
 
@@ -247,7 +247,7 @@ def test_interrupt_exits_with_130_without_traceback(records: Records) -> None:
 def test_follow_ends_when_its_reader_ends(records: Records) -> None:
     with following("--from", records.directory) as follower:
         follower.line()
-        some(follower.process.stdout).close()
+        require(follower.process.stdout).close()
         assert follower.process.wait(PATIENCE_SECONDS) == 141
 
 
@@ -262,7 +262,7 @@ def test_invalid_place_is_reported_in_one_line(tmp_path: Path) -> None:
 def test_wait_for_missing_directory_is_announced(tmp_path: Path) -> None:
     command = [*PROGRAM, "follow", "--from", str(tmp_path / "later")]
     with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment()) as process:
-        assert some(process.stderr).readline().decode() == f"Waiting for {tmp_path}/later\n"
+        assert require(process.stderr).readline().decode() == f"Waiting for {tmp_path}/later\n"
         process.kill()
 
 
@@ -270,7 +270,7 @@ def test_missing_record_is_named(tmp_path: Path) -> None:
     write_lines(tmp_path / "kubelet.json", entry())
     command = [*PROGRAM, "follow", "--from", str(tmp_path), "kubelet", "crio"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment()) as process:
-        assert some(process.stderr).readline().decode() == "Waiting for the first record of crio\n"
+        assert require(process.stderr).readline().decode() == "Waiting for the first record of crio\n"
         process.kill()
 
 

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from tests.archives import COMPRESSIONS, SERVICES, header, member, tar
-from tests.builders import some
+from tests.builders import require
 from tests.command_line import PROGRAM, environment
 
 OPENED_BYTES: Final = 1 << 20
@@ -237,7 +237,7 @@ def test_following_costs_no_more_either(name: str, tmp_path: Path) -> None:
     (tmp_path / "job.json").write_bytes(INPUTS[name]() + b"\n" + last)
     command = ["follow", "--lines", "1", "--output", "jsonl", "--from", str(tmp_path)]
     with subprocess.Popen([*PROGRAM, *command], stdout=subprocess.PIPE, env=environment()) as follower:
-        line = some(follower.stdout).readline()
+        line = require(follower.stdout).readline()
         times = Path(f"/proc/{follower.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
         status = Path(f"/proc/{follower.pid}/status").read_text()
         follower.terminate()

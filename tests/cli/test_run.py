@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import some
+from tests.builders import require
 from tests.programs import environment, recorded, story
 
 RUN = [sys.executable, "-c", "from service_record.cli import main; main()", "run"]
@@ -33,7 +33,7 @@ def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [*RUN, *arguments], env=environment(directory), stdout=subprocess.PIPE, text=True
     )
-    assert some(process.stdout).readline() == "ready\n"
+    assert require(process.stdout).readline() == "ready\n"
     return process
 
 

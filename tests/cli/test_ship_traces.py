@@ -23,11 +23,11 @@ from service_record.record import systemd
 from service_record.record.directory import Records
 from service_record.record.entry import Entry, Phase, Result
 from tests.assisted_server import Authority
-from tests.builders import BOOT_ID, array, entry, failed_run, some, write_lines
+from tests.builders import BOOT_ID, array, entry, failed_run, require, write_lines
 from tests.command_line import PROGRAM, Answer, environment, service_record
 from tests.forward_proxy import ForwardProxy
 from tests.otlp_backend import OtlpBackend, Reply, partial_success
-from tests.running_server import nobody
+from tests.running_server import get_refused_url
 from tests.waiting import wait_for
 
 GONE = 2**22 + 1
@@ -86,7 +86,7 @@ def test_boot_is_a_trace_with_failures_and_messages(backend: OtlpBackend, direct
     answer = ship(backend, directory)
 
     assert (answer.status, answer.err) == (0, "3 spans sent\n")
-    (path, headers), *_ = backend.asked
+    (path, headers), *_ = backend.requests
     assert path == "/v1/traces"
     assert headers["content-type"] == "application/x-protobuf"
     spans = {span.name: span for span in backend.spans()}
@@ -126,7 +126,7 @@ def test_repeated_spans_are_identical(backend: OtlpBackend, directory: Path) -> 
     (directory / "bootkube.json").write_bytes(array(*failed_run()))
     ship(backend, directory)
     ship(backend, directory)
-    first, again = backend.taken
+    first, again = backend.traces
     assert first == again
 
 
@@ -143,7 +143,7 @@ def test_no_secret_leaves_the_host(backend: OtlpBackend, directory: Path) -> Non
         directory / "job.json", *failed_run(f"stage {secret}", error_message=f"login with {secret} failed")
     )
     assert ship(backend, directory).status == 0
-    sent = b"".join(each.SerializeToString() for each in backend.taken)
+    sent = b"".join(each.SerializeToString() for each in backend.traces)
     assert b"login with" in sent
     assert secret.encode() not in sent
 
@@ -208,7 +208,7 @@ def test_many_spans_use_several_requests_and_little_memory(directory: Path) -> N
                 most = max(most, *map(int, re.findall(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)), 0)
                 time.sleep(0.02)
     assert running.returncode == 0
-    assert len(backend.asked) == 51
+    assert len(backend.requests) == 51
     assert len({span.span_id for span in backend.spans()}) == 10_100
     assert 0 < most < 80 * 1024  # kB; it takes 45 MB for a hundred spans
 
@@ -257,7 +257,7 @@ def test_refused_spans_are_reported_and_not_resent(directory: Path, reply: Reply
     write_lines(directory / "job.json", *failed_run())
     with OtlpBackend(reply) as backend:
         answer = ship(backend, directory)
-    assert (answer.status, len(backend.asked)) == (75, 1)
+    assert (answer.status, len(backend.requests)) == (75, 1)
     assert "2 of 2 spans refused: " in answer.err
     assert "bad ids" in answer.err
 
@@ -288,7 +288,7 @@ def test_headers_are_read_from_a_file_and_secret(
     file = tmp_path / "headers"
     file.write_text("# of our tenant\nAuthorization: Bearer s3cr3t-t0ken\n\nX-Scope-OrgID: a\n")
     assert ship(backend, directory, "--headers-file", file).status == 0
-    _, headers = backend.asked[0]
+    _, headers = backend.requests[0]
     assert (headers["authorization"], headers["x-scope-orgid"]) == ("Bearer s3cr3t-t0ken", "a")
     backend.replies.append(Reply(401, b"not Bearer s3cr3t-t0ken", kind="text/plain"))
     refused = ship(backend, directory, "--headers-file", file)
@@ -353,14 +353,14 @@ def test_named_private_authority_is_trusted(directory: Path, tmp_path: Path) -> 
     with OtlpBackend(certificate=authority.issue("127.0.0.1")) as backend:
         with pytest.raises(NotTaken, match="is not trusted: unable to get local issuer certificate"):
             sender(backend, directory).send(is_last=True)
-        assert backend.asked == []
+        assert backend.requests == []
 
         assert ship(backend, directory, "--ca-bundle", authority.certificate).status == 0
         told = service_record(
             *("ship", "--to", backend.place, "--from", directory),
             SERVICE_RECORD_CA_BUNDLE=str(authority.certificate),
         )
-        assert (told.status, len(backend.taken)) == (0, 2)
+        assert (told.status, len(backend.traces)) == (0, 2)
         unreadable = ship(backend, directory, "--ca-bundle", tmp_path / "nothing")
     assert (unreadable.status, unreadable.err.count("\n"), "nothing" in unreadable.err) == (3, 1, True)
 
@@ -371,7 +371,7 @@ def test_proxy_of_the_environment_is_used(backend: OtlpBackend, directory: Path)
         answer = service_record(
             "ship", "--to", "otlp+http://tempo.example:4318", "--from", directory, http_proxy=proxy.url
         )
-    assert (answer.status, len(backend.taken)) == (0, 1)
+    assert (answer.status, len(backend.traces)) == (0, 1)
     assert proxy.seen == ["POST http://tempo.example:4318/v1/traces"]
 
 
@@ -396,7 +396,7 @@ def test_followed_trace_survives_a_backend_restart(directory: Path) -> None:
         port = first.port
         first.__exit__(None, None, None)
         append(path, entry(at=10, pid=7), entry(Phase.SERVICE_END, 12, pid=7))
-        assert b"not delivered, and tried again" in some(running.stderr).readline()
+        assert b"not delivered, and tried again" in require(running.stderr).readline()
         with OtlpBackend(Reply(seconds=1.0), port=port) as second:
             wait_for(lambda: len(second.spans()) == 1)
             append(path, entry(at=20, pid=8), entry(Phase.SERVICE_END, 22, pid=8))
@@ -429,9 +429,9 @@ def test_restart_after_a_kill_skips_no_span(directory: Path) -> None:
 
 def test_nobody_there_ends_with_75_and_one_line(directory: Path, tmp_path: Path) -> None:
     write_lines(directory / "job.json", *failed_run())
-    place = nobody().replace("http://", "otlp+http://")
+    place = get_refused_url().replace("http://", "otlp+http://")
     with following(place, directory) as running:
-        assert b"not delivered, and tried again" in some(running.stderr).readline()
+        assert b"not delivered, and tried again" in require(running.stderr).readline()
         running.send_signal(signal.SIGTERM)
         _, said = running.communicate(timeout=60)
     assert (running.returncode, said.count(b"\n")) == (75, 1)

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from service_record.collector.domain.access import TokenKind
 from tests.collector.serving import Client, Reply, Served
-from tests.pages import Page, parsed
+from tests.pages import Page, parse_page
 from tests.waiting import wait_for
 
 HTML = {"Accept": "text/html"}
@@ -26,7 +26,7 @@ class Visitor:
         """Return a parsed page. Fails unless the status is 200."""
         reply = self.get(path)
         assert reply.status == 200, reply.body
-        return parsed(reply.body.decode())
+        return parse_page(reply.body.decode())
 
     def send(self, path: str, headers: Mapping[str, str] | None = None, **form: str) -> Reply:
         """Send a form with the headers of a browser that shows a page of the collector."""

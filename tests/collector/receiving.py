@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tests.running_server import Quiet, serving
+from tests.running_server import QuietHandler, serve
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +65,15 @@ def receiving() -> Iterator[Receiver]:
     """Run a receiver until the end of the block."""
     receiver = Receiver()
 
-    class Handler(Quiet):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
-            body = self.body()
+            body = self.read_body()
             headers = {name.lower(): value for name, value in self.headers.items()}
             status = receiver.take(Received(headers, body))
             with contextlib.suppress(OSError):  # the client may have disconnected
-                self.say(status)
+                self.respond(status)
 
-    with serving(Handler) as port:
+    with serve(Handler) as port:
         receiver.url = f"http://127.0.0.1:{port}/news"
         try:
             yield receiver

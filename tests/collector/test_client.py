@@ -18,7 +18,7 @@ from service_record.http.collector_answers import Hosts
 from service_record.http.collector_client import CollectorClient, connect, host_path
 from tests.assisted_server import AssistedServer, SlowResponse
 from tests.collector.serving import Served
-from tests.running_server import Quiet, serving
+from tests.running_server import QuietHandler, serve
 
 
 @pytest.mark.parametrize(
@@ -89,14 +89,14 @@ def test_request_uses_token_from_file(
 def test_requests_share_a_connection() -> None:
     ports = set()
 
-    class Answers(Quiet):
+    class Answers(QuietHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
             ports.add(self.client_address[1])
-            self.say(200, b"{}")
+            self.respond(200, b"{}")
 
-    with serving(Answers) as port, CollectorClient(f"http://127.0.0.1:{port}", "token") as client:
+    with serve(Answers) as port, CollectorClient(f"http://127.0.0.1:{port}", "token") as client:
         assert [client.get("/", dict) for _ in range(3)] == [{}, {}, {}]
     assert len(ports) == 1
 
@@ -112,12 +112,12 @@ def test_requests_share_a_connection() -> None:
     ],
 )
 def test_answer_of_another_server_is_refused(answer: bytes) -> None:
-    class Answers(Quiet):
+    class Answers(QuietHandler):
         def do_GET(self) -> None:
-            self.say(200, answer)
+            self.respond(200, answer)
 
     with (
-        serving(Answers) as port,
+        serve(Answers) as port,
         CollectorClient(f"http://127.0.0.1:{port}", "token") as client,
         pytest.raises(CollectorError, match="the answer is not that of a collector") as fault,
     ):

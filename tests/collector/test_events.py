@@ -21,10 +21,10 @@ from service_record.collector.store import tokens
 from service_record.collector.web.events import Views
 from service_record.collector.web.pages import LivePage
 from testing.collector import process
-from tests.builders import some
+from tests.builders import require
 from tests.collector.browsing import Visitor, signed_in
 from tests.collector.serving import Client, Served, served, settings_in
-from tests.pages import parsed
+from tests.pages import parse_page
 
 
 @dataclass
@@ -87,7 +87,7 @@ def test_only_changed_rows_are_sent(server: Served) -> None:
         server.client("host", "web3").step("web3", "Disk setup", "failed")
         while "whole" not in change:
             _, change = stream.next()
-        shown = [node for node in parsed(change["whole"]).all("tr") if "data-row" in node.attributes]
+        shown = [node for node in parse_page(change["whole"]).all("tr") if "data-row" in node.attributes]
         assert len(shown) == 3
 
 
@@ -137,7 +137,7 @@ def test_stream_ends_with_its_session(running: Served) -> None:
     token = running.client("reader").token
     visitor = Visitor(running)
     visitor.sign_in(token)
-    known = some(parse_token(token))
+    known = require(parse_token(token))
     with streaming(visitor, state="old") as stream:
         stream.next()
         running.collector.writer.change(lambda connection: tokens.revoke(connection, known.id, 0.0)).result()
@@ -237,7 +237,7 @@ class Page(LivePage):
     counted: "Page | None" = None
 
     def whole(self) -> str:
-        some(self.counted).renderings += 1
+        require(self.counted).renderings += 1
         end = time.thread_time() + self.rendering_seconds
         while time.thread_time() < end:
             pass

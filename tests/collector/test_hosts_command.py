@@ -17,7 +17,7 @@ from tests.collector.installing import Clock
 from tests.collector.serving import Client, Served, served
 from tests.collector.test_sweep import eventually, verdict
 from tests.command_line import PROGRAM, Answer, environment, service_record
-from tests.pages import parsed
+from tests.pages import parse_page
 from tests.schemas import check
 
 START = 1_795_223_160.0  # 2026-11-21T01:06:00Z
@@ -150,7 +150,7 @@ def test_json_and_yaml_have_the_same_data(fleet: Fleet) -> None:
 def test_html_has_a_row_for_each_host(fleet: Fleet) -> None:
     fleet.admin.step("web6", "<script>alert(1)</script>", logs="</td><img src=x onerror=alert(1)>")
 
-    page = parsed(fleet.hosts("-o", "html").out)
+    page = parse_page(fleet.hosts("-o", "html").out)
 
     assert len(page.all("tr")) == 7
     assert not [script for script in page.all("script") if "alert(1)" in script.text]

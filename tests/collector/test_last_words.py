@@ -17,7 +17,7 @@ from tests.collector.serving import Client, Reply, Served, served
 from tests.collector.test_events import state_of, streaming
 from tests.collector.test_sweep import eventually, verdict
 from tests.command_line import service_record
-from tests.pages import parsed
+from tests.pages import parse_page
 from tests.schemas import check
 
 
@@ -144,7 +144,7 @@ def test_open_page_gets_new_lines(running: Served, host: str) -> None:
 
         kind, change = stream.next()
     assert kind == "change"
-    assert parsed(change["whole"]).texts("pre") == ["two"]
+    assert parse_page(change["whole"]).texts("pre") == ["two"]
 
 
 def test_lines_do_not_keep_a_host_from_being_stuck(sqlite_settings: CollectorSettings) -> None:

@@ -12,7 +12,7 @@ from service_record.collector.store import tokens
 from service_record.collector.store.database import FILE
 from service_record.collector.web.login import is_local
 from testing.collector import process
-from tests.builders import some
+from tests.builders import require
 from tests.collector.browsing import Visitor, signed_in
 from tests.collector.serving import Client, Served, served, settings_in
 
@@ -108,7 +108,7 @@ def test_session_ends_when_token_is_revoked(server: Served) -> None:
     visitor.sign_in(token)
     assert visitor.get("/").status == 200
 
-    known = some(parse_token(token))
+    known = require(parse_token(token))
     server.collector.writer.change(
         lambda connection: tokens.revoke(connection, known.id, time.time())
     ).result()

@@ -16,14 +16,14 @@ from service_record.http.collector_client import CollectorClient
 from service_record.http.record_sending import Sender
 from service_record.record.directory import Records
 from tests.assisted_rules import AssistedRules
-from tests.builders import array, entry, failed_run, our_array, some, write_lines
+from tests.builders import array, entry, failed_run, our_array, require, write_lines
 from tests.collector.installing import Agent
 from tests.collector.serving import Client, Served, served, settings_in
 from tests.collector.test_bundles import FAILED, indexed
 from tests.command_line import PROGRAM, Answer, environment, service_record
 from tests.fuzz.raw_answers import whole
 from tests.fuzz.raw_server import RawServer
-from tests.running_server import nobody
+from tests.running_server import get_refused_url
 from tests.waiting import wait_for
 
 
@@ -206,9 +206,11 @@ def test_ship_sends_existing_records_and_ends(server: Served, host: str, directo
 
 @pytest.mark.slow
 def test_url_may_be_the_first_argument(directory: Path) -> None:
-    undelivered = service_record("ship", nobody(), "--from", directory, "--token-file", token(directory))
+    undelivered = service_record(
+        "ship", get_refused_url(), "--from", directory, "--token-file", token(directory)
+    )
     assert (undelivered.status, undelivered.err.count("\n")) == (75, 1)
-    twice = service_record("ship", nobody(), "--to", nobody(), "--from", directory)
+    twice = service_record("ship", get_refused_url(), "--to", get_refused_url(), "--from", directory)
     assert (twice.status, "given twice" in twice.err) == (2, True)
     assert "--to URL" in service_record("ship", "--from", directory).err
 
@@ -236,7 +238,7 @@ def test_administrator_ships_records_of_new_host(server: Served, directory: Path
 @pytest.mark.slow
 def test_repeated_stop_signals_end_ship(directory: Path, host: str) -> None:
     write_lines(directory / "job.json", entry())
-    with following(nobody(), host, directory, token(directory)) as running:
+    with following(get_refused_url(), host, directory, token(directory)) as running:
         assert running.stderr is not None
         assert b"tried again" in running.stderr.readline()
         end = monotonic() + 30
@@ -313,7 +315,7 @@ def test_late_collector_gets_everything(host: str, directory: Path, tmp_path: Pa
     write_lines(directory / "job.json", entry())
 
     with following(url, host, directory, token) as running:
-        assert b"not delivered, and tried again" in some(running.stderr).readline()
+        assert b"not delivered, and tried again" in require(running.stderr).readline()
         with served(replace(settings, port=urlsplit(url).port or 0)) as second:
             wait_for(lambda: b"service start" in held(second, host, "job") or None)
             running.send_signal(signal.SIGTERM)

@@ -26,7 +26,7 @@ from service_record.collector.domain.verdicts import (
     RecordsVerdict,
     judge,
 )
-from tests.builders import some
+from tests.builders import require
 
 MINUTE = 60.0
 HOUR = 60 * MINUTE
@@ -370,7 +370,7 @@ class Judged(RuleBasedStateMachine):
 
         self.host.reports(parse_step(fields), after)
 
-        progress = some(self.host.known.progress)
+        progress = require(self.host.known.progress)
         if said.verdict is FleetVerdict.DONE and before is not None and progress.number == before.number:
             assert self.host.verdict().verdict is FleetVerdict.DONE
         assert progress.ended_at is None or self.host.verdict().verdict is FleetVerdict.DONE

@@ -24,7 +24,7 @@ from service_record.deploy.ignition.reading import VERSIONS
 from service_record.deploy.ignition.urls import compute_hash
 from service_record.reporter.paths import Places
 from service_record.reporter.settings import read_settings
-from tests.builders import some
+from tests.builders import require
 from tests.command_line import service_record
 from tests.ignition_configs import DAMAGES, DISCOVERY_SERVICES, discovery, of_the_discovery_image, put
 
@@ -56,7 +56,7 @@ def file_at(config: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def text_at(config: dict[str, Any], path: str) -> str:
-    data = some(read_contents(file_at(config, path)["contents"]))
+    data = require(read_contents(file_at(config, path)["contents"]))
     return data.decode()
 
 
@@ -143,9 +143,9 @@ def test_bootstrap_config_sets_array_and_close_drop_ins(tmp_path: Path) -> None:
 
 
 def test_close_options_select_drop_ins() -> None:
-    some = config_of("--role", "worker", "--close", "crio.service", "--close", "kubelet")
+    config = config_of("--role", "worker", "--close", "crio.service", "--close", "kubelet")
     closed = [
-        file["path"] for file in some["storage"]["files"] if file["path"].endswith("10-service-record.conf")
+        file["path"] for file in config["storage"]["files"] if file["path"].endswith("10-service-record.conf")
     ]
     assert closed == [
         "/etc/systemd/system/crio.service.d/10-service-record.conf",

@@ -22,7 +22,7 @@ from service_record.deploy.installed import FILE
 from service_record.deploy.installing import InstallOutcome, install, uninstall
 from service_record.deploy.planning import Action
 from service_record.deploy.root import Root
-from tests.builders import some
+from tests.builders import require
 from tests.command_line import service_record
 from tests.programs import REPOSITORY
 from tests.trees import Picture, grow_old, picture, place, remains
@@ -211,7 +211,7 @@ def test_replaced_file_is_named_if_ours_is_kept(root: Path) -> None:
     place(root, SHIM, "upstream's")
     installed(root, replaces=True)
     at(root, SHIM).write_text("edited")
-    outcome = some(uninstall(Root(root)))
+    outcome = require(uninstall(Root(root)))
     (kept,) = [step for step in outcome.steps if step.action is Action.KEEP]
     assert kept.why == f"edited; {SHIM}.replaced is what was there before"
     assert at(root, SHIM).read_text() == "edited"
@@ -228,7 +228,7 @@ def test_uninstall_keeps_records_and_tombstone(root: Path) -> None:
     installed(root, Option.SHIM, Option.REPORTER)
     record = place(root, "/var/log/openshift/bootkube.json", "a record")
     tombstone = place(root, TOMBSTONE, "{}")
-    outcome = some(uninstall(Root(root)))
+    outcome = require(uninstall(Root(root)))
     assert outcome.notes == (
         "/var/lib/service-record stays: there is something else in it",
         "/var/lib stays: there is something else in it",

@@ -17,8 +17,8 @@ from service_record.deploy.snippets import BOOTED, STEPS, one_line, read_part
 from service_record.record.directory import Records
 from service_record.record.entry import Entry, Malformed
 from tests.programs import REPOSITORY
-from tests.running_server import nobody
-from tests.step_collector import black_hole, step_collector, trickle
+from tests.running_server import get_refused_url
+from tests.step_collector import serve_endless_body, serve_step_collector, serve_without_response
 from tests.waiting import wait_for
 
 SHELLS = {"bash": ["bash"], "bash-posix": ["bash", "--posix"], "dash": ["dash"], "busybox": ["busybox", "sh"]}
@@ -94,7 +94,7 @@ def functions(*arguments: object) -> str:
 @clients
 def test_step_names_may_have_any_character(shell: str, client: str, tmp_path: Path) -> None:
     host = Installer(tmp_path, shell, client)
-    with step_collector() as collector:
+    with serve_step_collector() as collector:
         script = functions("--url", collector.url, "--host", "web1:rack_2", "--token-file", host.token)
         name = HOSTILE.replace("'", "'\"'\"'")
         done = host.run(
@@ -128,7 +128,7 @@ def test_one_process_sends_last_lines_per_step(shell: str, tmp_path: Path) -> No
     host, log = Installer(tmp_path, shell), tmp_path / "log"
     log.write_text("at work\n")
     named = host.records.directory / ".bash.open"
-    with step_collector() as collector:
+    with serve_step_collector() as collector:
         settings = "service_record_log_pause=30; service_record_log_stays=yes\n"
         script = f"{functions('--url', collector.url, '--host', 'web1', '--log', log)}\n{settings}"
         senders = []
@@ -150,7 +150,7 @@ def test_one_process_sends_last_lines_per_step(shell: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("kind", ["kickstart", "preseed", "autoinstall"])
 def test_log_is_live_across_the_reboot(kind: str) -> None:
-    text = snippet_of(kind, "--url", nobody(), "--log", "/tmp/a log")
+    text = snippet_of(kind, "--url", get_refused_url(), "--log", "/tmp/a log")
     early, _, late = text.partition("'Packages are installed' init")
 
     assert "service_record_log_stays=yes" in early.rpartition("'Installation begins' init")[0]
@@ -163,7 +163,7 @@ def test_log_is_live_across_the_reboot(kind: str) -> None:
 def test_sender_of_last_lines_ends_with_its_script(tmp_path: Path) -> None:
     host, log = Installer(tmp_path, "dash"), tmp_path / "log"
     log.write_text("at work\n")
-    with step_collector() as collector:
+    with serve_step_collector() as collector:
         script = f"{functions('--url', collector.url, '--log', log)}\nservice_record_log_pause=1\n"
         named = 'read -r watch sender <"$SERVICE_RECORDS_DIR/.bash.open"; echo "$sender"'
         done = host.run(f"{script}service_record_step one init; {named}; service_record_end", "-eu")
@@ -200,7 +200,7 @@ def test_first_step_names_vendor_and_model(shell: str, tmp_path: Path) -> None:
     facts.mkdir(parents=True)
     (facts / "sys_vendor").write_text("Dell Inc.\n")
     (facts / "product_name").write_text("PowerEdge R640\n")
-    with step_collector() as collector:
+    with serve_step_collector() as collector:
         steps = f"SERVICE_RECORD_ROOT={tmp_path}; service_record_step one init; service_record_step two init"
         host.run(f"{functions('--url', collector.url)}\n{steps}", "-eu")
 
@@ -213,7 +213,7 @@ def test_first_step_names_vendor_and_model(shell: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("server", ["black hole", "trickle"])
 def test_silent_server_costs_only_seconds(shell: str, client: str, server: str, tmp_path: Path) -> None:
     host = Installer(tmp_path, shell, client)
-    with black_hole() if server == "black hole" else trickle() as url:
+    with serve_without_response() if server == "black hole" else serve_endless_body() as url:
         script = functions("--url", url, "--max-time", 1)
         begun = time.monotonic()
         done = host.run(f"{script}\nservice_record_step one init\necho on", "-eu")
@@ -226,8 +226,8 @@ def test_silent_server_costs_only_seconds(shell: str, client: str, server: str, 
 @clients
 def test_absent_or_refusing_server_fails_nothing(shell: str, client: str, tmp_path: Path) -> None:
     host = Installer(tmp_path, shell, client)
-    with step_collector(500) as collector:
-        for url in (nobody(), collector.url):
+    with serve_step_collector(500) as collector:
+        for url in (get_refused_url(), collector.url):
             done = host.run(f"{functions('--url', url)}\nservice_record_step one done\necho on", "-eu")
             assert (done.returncode, done.stdout, done.stderr) == (0, "on\n", "")
     assert len(collector.reported) == 1
@@ -236,9 +236,9 @@ def test_absent_or_refusing_server_fails_nothing(shell: str, client: str, tmp_pa
 @shells
 def test_timeout_shortens_later_attempts(shell: str, tmp_path: Path) -> None:
     host = Installer(tmp_path, shell)
-    script = functions("--url", nobody(), "--max-time", 7)
+    script = functions("--url", get_refused_url(), "--max-time", 7)
     patience = 'echo "$service_record_patience"'
-    with step_collector() as collector:
+    with serve_step_collector() as collector:
         done = host.run(
             f"{script}\n{patience}\nservice_record_step one init; {patience}\n"
             f"service_record_url() {{ echo {collector.url}; }}\nservice_record_step one done; {patience}"
@@ -250,7 +250,7 @@ def test_timeout_shortens_later_attempts(shell: str, tmp_path: Path) -> None:
 @clients
 def test_refused_reports_arrive_later_in_order(shell: str, client: str, tmp_path: Path) -> None:
     host = Installer(tmp_path, shell, client)
-    with step_collector(first=[503, 429, 503]) as collector:
+    with serve_step_collector(first=[503, 429, 503]) as collector:
         steps = "; ".join(f"service_record_step {name} init" for name in ("one", "two", "three"))
         done = host.run(f"{functions('--url', collector.url)}\n{steps}\necho on", "-eu")
         wait_for(lambda: len({report.key for report in collector.reported if report.status == 201}) == 3)
@@ -265,7 +265,7 @@ def test_refused_reports_arrive_later_in_order(shell: str, client: str, tmp_path
 @pytest.mark.parametrize("client", ["curl", "wget"])
 def test_rejected_report_blocks_no_other(client: str, tmp_path: Path) -> None:
     host = Installer(tmp_path, "dash", client)
-    with step_collector(first=[422]) as collector:
+    with serve_step_collector(first=[422]) as collector:
         script = f"{functions('--url', collector.url)}\nservice_record_background=0\n"
         host.run(f"{script}service_record_step one init; service_record_step two init", "-eu")
 
@@ -275,7 +275,7 @@ def test_rejected_report_blocks_no_other(client: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("client", ["curl", "wget"])
 def test_steps_send_nothing_before_retry_after(client: str, tmp_path: Path) -> None:
     host = Installer(tmp_path, "dash", client)
-    with step_collector(first=[429], retry_after=250) as collector:
+    with serve_step_collector(first=[429], retry_after=250) as collector:
         script = f"{functions('--url', collector.url)}\nservice_record_background=0\n"
         host.run(f"{script}service_record_step one init; service_record_step two init", "-eu")
         assert [report.fields["name"] for report in collector.reported] == ["one"]
@@ -289,8 +289,8 @@ def test_steps_send_nothing_before_retry_after(client: str, tmp_path: Path) -> N
 def test_next_script_sends_pending_reports(tmp_path: Path) -> None:
     host = Installer(tmp_path, "dash")
     script = "service_record_background=0; service_record_step"
-    host.run(f"{functions('--url', nobody())}\n{script} one init", "-eu")
-    with step_collector() as collector:
+    host.run(f"{functions('--url', get_refused_url())}\n{script} one init", "-eu")
+    with serve_step_collector() as collector:
         host.run(f"{functions('--url', collector.url)}\n{script} two init", "-eu")
 
     assert [report.fields["name"] for report in collector.reported] == ["one", "two"]
@@ -303,7 +303,7 @@ def test_missing_programs_fail_nothing(shell: str, client: str, tmp_path: Path) 
     for tool in TOOLS if client == "none" else ():
         (host.programs / tool).unlink()
     (host.programs / "curl").unlink()
-    done = host.run(f"{functions('--url', nobody())}\nservice_record_step one init\necho on", "-eu")
+    done = host.run(f"{functions('--url', get_refused_url())}\nservice_record_step one init\necho on", "-eu")
     assert (done.returncode, done.stdout, done.stderr) == (0, "on\n", "")
 
 
@@ -313,7 +313,7 @@ def test_template_keeps_its_options_and_traps(shell: str, tmp_path: Path) -> Non
     done = host.run(
         "set -eEuCo pipefail; IFS=x; shopt -s nocasematch\n"
         "trap 'echo ERR' ERR; trap 'echo EXIT' EXIT\n"
-        f"{functions('--url', nobody())}\n"
+        f"{functions('--url', get_refused_url())}\n"
         'before=$(set +o; shopt; trap; printf %q "$IFS")\n'
         "service_record_step one init\nservice_record_step\n"
         '[[ $(set +o; shopt; trap; printf %q "$IFS") == "$before" ]] && echo same'
@@ -324,7 +324,7 @@ def test_template_keeps_its_options_and_traps(shell: str, tmp_path: Path) -> Non
 @shells
 def test_xtrace_of_template_shows_no_token(shell: str, tmp_path: Path) -> None:
     host = Installer(tmp_path, shell)
-    with step_collector() as collector:
+    with serve_step_collector() as collector:
         script = functions("--url", collector.url, "--token-file", host.token)
         done = host.run(f"set -x\n{script}\nservice_record_step one init")
     assert collector.reported[0].authorization == "Bearer secret.token"
@@ -336,7 +336,9 @@ def test_token_is_not_on_curl_command_line(tmp_path: Path) -> None:
     (host.programs / "curl").unlink()
     (host.programs / "curl").write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >{tmp_path}/arguments\n')
     (host.programs / "curl").chmod(0o755)
-    host.run(f"{functions('--url', nobody(), '--token-file', host.token)}\nservice_record_step one init")
+    host.run(
+        f"{functions('--url', get_refused_url(), '--token-file', host.token)}\nservice_record_step one init"
+    )
     arguments = (tmp_path / "arguments").read_text()
     assert "name=one" in arguments
     assert "secret" not in arguments
@@ -413,7 +415,7 @@ def shell_of(kind: str, text: str) -> list[str]:
 @shells
 def test_every_piece_of_every_snippet_runs_and_reports(kind: str, shell: str, tmp_path: Path) -> None:
     host = Installer(tmp_path, shell)
-    with step_collector() as collector:
+    with serve_step_collector() as collector:
         steps = [word for step in (HOSTILE, "Done") for word in ("--step", step)]
         text = snippet_of(kind, "--url", collector.url, "--host", "web1", *steps)
         for piece in shell_of(kind, text):
@@ -472,7 +474,7 @@ def test_partitioning_step_spans_the_partitioner(
     tmp_path: Path,
 ) -> None:
     host = Installer(tmp_path, "busybox")
-    with step_collector() as collector:
+    with serve_step_collector() as collector:
         for piece in shell_of("preseed", snippet_of("preseed", "--url", collector.url)):
             assert host.run(piece, "-eu").returncode == 0
     told = [(report.fields["name"], report.fields["status"]) for report in collector.reported]
@@ -504,7 +506,7 @@ def test_erb_template_quotes_foreman_values(kind: str, tmp_path: Path) -> None:
         kind, "--erb", "--token-parameter", "step_token", "--step", HOSTILE, "--step", "Done"
     )
     host = Installer(tmp_path, "dash")
-    with step_collector() as collector:
+    with serve_step_collector() as collector:
         token = "it's.secret"
         rendered = rendered_by_ruby(template, url=collector.url, token=token)
         for piece in shell_of(kind, rendered):
@@ -560,7 +562,7 @@ def test_foreman_template_calls_macro_once(shell: str, tmp_path: Path) -> None:
         "service_record_end\n%end\n"
     )
     host = Installer(tmp_path, shell)
-    with step_collector() as collector:
+    with serve_step_collector() as collector:
         rendered = rendered_by_ruby(template, url=collector.url, token="it's.secret", macro=macro)
         assert rendered.count("service_record_now() {") == 1
         assert "<%" not in rendered.replace("<%= e %>", "")
@@ -580,7 +582,7 @@ def test_preseed_macro_is_one_line(tmp_path: Path) -> None:
         "service_record_step 'Late' \"done\"; service_record_end\n"
     )
     host = Installer(tmp_path, "busybox")
-    with step_collector() as collector:
+    with serve_step_collector() as collector:
         rendered = rendered_by_ruby(template, url=collector.url, token="t", macro=macro)
         (piece,) = shell_of("preseed", rendered)
         assert host.run(piece, "-eu").returncode == 0
@@ -626,7 +628,7 @@ class Installed:
 @shells
 def test_first_boot_is_reported_once_and_cleaned_up(kind: str, shell: str, tmp_path: Path) -> None:
     host = Installer(tmp_path, shell)
-    with step_collector() as collector:
+    with serve_step_collector() as collector:
         system = Installed(kind, host, "--url", collector.url, "--host", "web1")
         assert (system.root / WANTS).resolve() == system.root / UNIT
         assert "Type=oneshot" in (system.root / UNIT).read_text()
@@ -648,7 +650,7 @@ def test_first_boot_is_reported_once_and_cleaned_up(kind: str, shell: str, tmp_p
 
 @first_boots
 def test_first_boot_gives_up_without_collector(kind: str, tmp_path: Path) -> None:
-    system = Installed(kind, Installer(tmp_path, "dash"), "--url", nobody())
+    system = Installed(kind, Installer(tmp_path, "dash"), "--url", get_refused_url())
     system.boot()
     assert system.pauses.read_text().count("\n") == 29
     assert system.is_clean()
@@ -657,8 +659,8 @@ def test_first_boot_gives_up_without_collector(kind: str, tmp_path: Path) -> Non
 
 def test_first_boot_is_reported_after_outage(tmp_path: Path) -> None:
     host = Installer(tmp_path, "busybox")
-    system = Installed("kickstart", host, "--url", nobody())
-    with step_collector() as collector:
+    system = Installed("kickstart", host, "--url", get_refused_url())
+    with serve_step_collector() as collector:
         (tmp_path / "mended").write_text(collector.url)
         system.boot()
     assert [report.fields["name"] for report in collector.reported] == [BOOTED]

@@ -14,7 +14,7 @@ from service_record.diagnosis.findings import KnownCause, TroubleFacts
 from service_record.diagnosis.yaml_files import read_rules
 from service_record.history.outcome import Facts
 from service_record.record.config_file import ConfigError
-from tests.builders import some
+from tests.builders import require
 from tests.cause_cases import CauseCase, cause_cases
 from tests.faults import Faults
 
@@ -122,7 +122,7 @@ def test_built_in_rule_is_well_formed() -> None:
     ],
 )
 def test_built_in_rule_explains_its_message(name: str, says: str) -> None:
-    assert some(explained(failed(SAID[name]))).says == says
+    assert require(explained(failed(SAID[name]))).says == says
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_cause_comes_before_symptom_in_one_message() -> None:
 
 def test_symptoms_are_tried_last_wherever_they_stand() -> None:
     rules = "- {name: a, says: a, message: x, symptom: true}\n- {name: b, says: b, message: x}\n"
-    cause = some(explained(failed("x"), rules))
+    cause = require(explained(failed("x"), rules))
     assert (cause.name, cause.is_symptom) == ("b", False)
 
 
@@ -191,7 +191,7 @@ def test_symptoms_are_tried_last_wherever_they_stand() -> None:
     ("word", "meant"), [("false", (False, False)), ("true", (True, False)), ("last", (True, True))]
 )
 def test_rule_can_be_a_last_symptom(word: str, meant: tuple[bool, bool]) -> None:
-    cause = some(explained(failed("x"), f"- {{name: a, says: a, message: x, symptom: {word}}}\n"))
+    cause = require(explained(failed("x"), f"- {{name: a, says: a, message: x, symptom: {word}}}\n"))
     assert (cause.is_symptom, cause.is_last) == meant
 
 
@@ -255,7 +255,7 @@ TELLING = """\
     ids=["all", "an optional group", "blanks", "no group", "one line", "texts", "long"],
 )
 def test_rule_says_more_if_more_is_known(message: str, says: str, explains: str | None) -> None:
-    cause = some(explained(failed(message), TELLING))
+    cause = require(explained(failed(message), TELLING))
     assert (cause.says, cause.explains) == (f"{says}; [a|b] {{{{x}}}} ${{x}}", explains)
 
 
@@ -285,7 +285,7 @@ def test_all_conditions_have_to_fit(evidence: TroubleFacts) -> None:
     ],
 )
 def test_pasted_command_with_journal_text_is_harmless(host: str, command: str | None) -> None:
-    cause = some(explained(failed(f"mirror {host} is gone"), RULE))
+    cause = require(explained(failed(f"mirror {host} is gone"), RULE))
     pings = [each for each in cause.commands if each.startswith("ping")]
     assert pings == ([command] if command else [])
 
@@ -435,11 +435,11 @@ def test_rule_has_the_fields_of_its_file() -> None:
     full, needed = FULL.replace("  rule: [other]\n", ""), "needs: [{rule: [other], command:"
     (rule,) = read_rules(full.replace("needs: [{command:", needed), "own.yaml")
     condition, (needs,), (unless,) = rule.condition, rule.needs, rule.unless
-    lines = some(condition.lines)
+    lines = require(condition.lines)
     assert (rule.rank, rule.is_last, rule.within) == (Rank.SYMPTOM, True, "boot")
-    assert (rule.heals, rule.noise, some(rule.program).text) == (True, True, "moo[nr]")
+    assert (rule.heals, rule.noise, require(rule.program).text) == (True, True, "moo[nr]")
     assert (rule.next, rule.sources, sorted(rule.over)) == (("ls", "curl {port}"), ("a",), ["more", "other"])
-    assert (rule.says.fill({}), some(rule.explains).fill({"bytes": "7"})) == ("it", "since 7")
+    assert (rule.says.fill({}), require(rule.explains).fill({"bytes": "7"})) == ("it", "since 7")
     assert (sorted(lines.where), lines.times, lines.measure) == (["kernel", "unit:job"], 20, "slow-pull")
     assert [pattern.text for pattern in lines.patterns] == ["(?P<bytes>b)(?P<took>t)"]
     assert [(fact.name, fact.patterns[0].text) for fact in condition.facts] == [("cmdline", "x"), ("os", "y")]
@@ -486,7 +486,7 @@ def test_any_pattern_takes_linear_time(pattern: str) -> None:
 
 
 def test_message_of_any_characters_is_searched() -> None:
-    assert some(explained(failed("\udcff é no space left on device \x00"))).name == "disk-full"
+    assert require(explained(failed("\udcff é no space left on device \x00"))).name == "disk-full"
 
 
 @pytest.mark.parametrize(
@@ -512,13 +512,13 @@ def test_message_of_any_characters_is_searched() -> None:
     ],
 )
 def test_next_command_is_about_the_trouble(said: str, command: str) -> None:
-    cause = some(explained(failed(said)))
+    cause = require(explained(failed(said)))
     program = command.partition(" ")[0]
     assert next(one for one in cause.commands if one.startswith(program)) == command
 
 
 def test_common_container_words_only_point_to_cause() -> None:
-    cause = some(explained(failed("EFI variables are not supported on this system.")))
+    cause = require(explained(failed("EFI variables are not supported on this system.")))
     assert (cause.name, cause.is_cause) == ("booted-without-uefi", False)
 
 

@@ -18,7 +18,7 @@ from service_record.diagnosis.evidence.error_lines import telling_line
 from service_record.diagnosis.evidence.log_lines import Era, LogStream, log_line
 from service_record.read.live_host import live_contents
 from service_record.record.entry import Phase
-from tests.builders import PID, entry, failed_run, must_be, timestamp, write_lines
+from tests.builders import PID, entry, failed_run, require_type, timestamp, write_lines
 from tests.command_line import service_record
 
 OOM = "kernel: Out of memory: Killed process 6214 (hyperkube) total-vm:1586752kB"
@@ -44,7 +44,9 @@ def packed(folder: Path) -> Path:
 
 
 def root_of(place: Path) -> dict[str, Any]:
-    return must_be(dict, json.loads(service_record("analyze", "--from", place, "-o", "json").out).get("root"))
+    return require_type(
+        dict, json.loads(service_record("analyze", "--from", place, "-o", "json").out).get("root")
+    )
 
 
 def at(seconds: float, rest: str) -> str:

@@ -17,7 +17,7 @@ from service_record.collector.ingest.opening_bundles import read_bundle
 from service_record.diagnosis.evidence.line_patterns import LineSet, Pattern
 from service_record.diagnosis.evidence.log_lines import Era
 from service_record.diagnosis.evidence.scan import Scanner, list_evidence_patterns
-from tests.builders import failed_run, must_be
+from tests.builders import failed_run, require_type
 from tests.command_line import Answer, service_record
 from tests.diagnosis.test_evidence_layouts import tar, unpacked
 from tests.exam_journals import as_export, as_json
@@ -112,7 +112,7 @@ def analysis(tmp_path: Path, *source: object, stdin: bytes = b"") -> tuple[dict[
     rules = tmp_path / "rules.yaml"
     rules.write_text(RULE)
     answer = service_record("analyze", "--rules", rules, "-o", "json", *source, stdin=stdin)
-    return (must_be(dict, json.loads(answer.out)) if answer.out else {}), answer
+    return (require_type(dict, json.loads(answer.out)) if answer.out else {}), answer
 
 
 def telling_place(tmp_path: Path, *source: object, stdin: bytes = b"") -> str:
@@ -122,7 +122,7 @@ def telling_place(tmp_path: Path, *source: object, stdin: bytes = b"") -> str:
     found = [each for each in _causes(document) if each.get("name") == "no-sprocket"]
     assert found, document
     assert TELLING in found[0]["line"]
-    return must_be(str, found[0]["place"])
+    return require_type(str, found[0]["place"])
 
 
 def _causes(value: object) -> list[dict[str, Any]]:
@@ -165,7 +165,7 @@ def test_standard_input_is_read_like_a_file(form: str, tmp_path: Path) -> None:
 def test_several_files_are_read_as_one_host(tmp_path: Path) -> None:
     for name in ("cat", "short"):
         (tmp_path / name).write_text(
-            must_be(str, JOURNALS[name]).replace(TELLING, "nothing" * (name == "cat"))
+            require_type(str, JOURNALS[name]).replace(TELLING, "nothing" * (name == "cat"))
         )
     (tmp_path / "short").write_bytes(as_bytes(JOURNALS["short"]))
     assert telling_place(tmp_path, "--from", tmp_path / "cat", "--from", tmp_path / "short") == "short:3"
@@ -179,7 +179,7 @@ def zipped(files: Mapping[str, bytes | str], compression: int = zipfile.ZIP_DEFL
     return packed.getvalue()
 
 
-JOURNAL = must_be(str, JOURNALS["short"])
+JOURNAL = require_type(str, JOURNALS["short"])
 LOG = f"2026-03-02 09:00:01,123 - util.py[WARNING]: {TELLING}\n"
 CRI = f"2026-03-02T09:00:01.123456789Z stderr F {TELLING}\n"
 MANIFEST = '{"kind": "ConfigMap", "timestamp": "2026-03-02T09:00:00Z"}\n'
@@ -380,7 +380,7 @@ def test_verbs_of_records_name_the_verb_that_reads_logs(verb: str, tmp_path: Pat
 
 def test_dmesg_is_not_a_damaged_record(tmp_path: Path) -> None:
     path = tmp_path / "dmesg.json"
-    path.write_text(must_be(str, JOURNALS["dmesg"]))
+    path.write_text(require_type(str, JOURNALS["dmesg"]))
     assert telling_place(tmp_path, path) == "dmesg.json:2"
 
 

@@ -23,7 +23,7 @@ import pytest
 from service_record.collector.ingest.opening_bundles import read_bundle
 from service_record.triage.judge import judge_bundle
 from service_record.triage.rows import Reference
-from tests.builders import entry, failed_run, must_be
+from tests.builders import entry, failed_run, require_type
 from tests.command_line import PROGRAM, environment, service_record
 
 WAITED = "Error: error while checking pod status: timed out waiting for the condition"
@@ -55,7 +55,7 @@ def unpacked(folder: Path, files: Mapping[str, bytes | str]) -> Path:
 def analysis_of(place: Path, status: int) -> dict[str, Any]:
     answer = service_record("analyze", "--from", place, "-o", "json")
     assert answer.status == status, (answer.out, answer.err)
-    return must_be(dict, json.loads(answer.out))
+    return require_type(dict, json.loads(answer.out))
 
 
 def exported(*messages: tuple[str, str]) -> bytes:

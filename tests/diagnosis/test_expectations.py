@@ -22,7 +22,7 @@ from service_record.display.analysis_document import analysis_document
 from service_record.display.sentences import exit_description, verdict_sentence
 from service_record.history.outcome import Facts, Location, Outcome
 from service_record.record.entry import Malformed, Phase, Result
-from tests.builders import START, entry, failed_run, some
+from tests.builders import START, entry, failed_run, require
 from tests.diagnosis.test_diagnosis import history, running, succeeded
 
 EXEC = (
@@ -248,7 +248,7 @@ def test_status_counts_only_for_its_failure() -> None:
 
 
 def test_failed_unit_makes_the_host_failed() -> None:
-    found = some(added([Unit(name="job.service", is_failed=True)], job=succeeded()))
+    found = require(added([Unit(name="job.service", is_failed=True)], job=succeeded()))
     assert (found.verdict, found.root) == (Verdict.FAILED, None)
     assert found.failed_units[0].recorded is Outcome.SUCCESS
     says = "failed: job.service: systemd's reason is not known; its latest recorded run succeeded"
@@ -256,7 +256,9 @@ def test_failed_unit_makes_the_host_failed() -> None:
 
 
 def test_failed_unit_beside_running_ones_is_reported() -> None:
-    found = some(added([Unit(name="a.mount", is_failed=True, required_by=("job.service",))], job=running()))
+    found = require(
+        added([Unit(name="a.mount", is_failed=True, required_by=("job.service",))], job=running())
+    )
     assert found.verdict is Verdict.FAILED
     assert (
         verdict_sentence(found) == "failed: a.mount: systemd's reason is not known; job.service requires it"
@@ -264,7 +266,7 @@ def test_failed_unit_beside_running_ones_is_reported() -> None:
 
 
 def test_recorded_failure_is_reported_once() -> None:
-    found = some(added([Unit(name="job.service", is_failed=True)], job=failed_run()))
+    found = require(added([Unit(name="job.service", is_failed=True)], job=failed_run()))
     assert found.root is not None
     assert found.failed_units == ()
 
@@ -279,15 +281,15 @@ def test_unrecorded_failure_is_explained_by_systemd() -> None:
     unit = Unit(
         name="job.service", is_failed=True, facts=Facts(exit_code=6), command="ExecStartPre=/bin/mount"
     )
-    found = some(added([unit], job=unexplained))
+    found = require(added([unit], job=unexplained))
     assert verdict_sentence(found) == 'failed: job: exit 6 of "ExecStartPre=/bin/mount"'
-    explained = some(added([unit], job=failed_run()))
+    explained = require(added([unit], job=failed_run()))
     assert verdict_sentence(explained).startswith("failed: job in stage second: exit 1 at")
 
 
 def test_start_limit_of_systemd_is_shown_with_record() -> None:
     gave_up = Unit(name="job.service", is_failed=True, facts=Facts(service_result="start-limit-hit"))
-    found = some(added([gave_up], job=failed_run()))
+    found = require(added([gave_up], job=failed_run()))
     assert found.root is not None
     assert [failed.unit for failed in found.failed_units] == [gave_up]
 
@@ -345,7 +347,7 @@ def test_unstarted_service_is_shown_with_its_blocker(
     units: list[Unit], records: dict[str, Any], hindrance: Hindrance, verdict: Verdict
 ) -> None:
     expected = ("first", "job") if "first" in records else ("job",)
-    found = some(added(units, *expected, other=succeeded(), **records))
+    found = require(added(units, *expected, other=succeeded(), **records))
     (missing,) = found.not_started
     assert (missing.service, missing.hindrance, found.verdict) == ("job", hindrance, verdict)
 
@@ -360,7 +362,7 @@ def test_later_services_wait_for_an_unfinished_one() -> None:
         ({"a": succeeded(), "b": running(), "c": failed_run()}, [], {"d": "b"}),
         ({"b": succeeded()}, [], {"a": None, "c": "a", "d": "a"}),
     ):
-        found = some(added(units, *expected, **records))  # type: ignore[arg-type]
+        found = require(added(units, *expected, **records))  # type: ignore[arg-type]
         assert {one.service: one.by for one in found.not_started} == by
 
 
@@ -375,7 +377,7 @@ def test_later_services_wait_for_an_unfinished_one() -> None:
 )
 def test_only_unblocked_services_may_still_start(unit: Unit, seen: bool, waited: bool) -> None:
     for is_waiting, is_pending in ((False, seen), (True, waited)):
-        (missing,) = some(added([unit], "job", is_waiting=is_waiting, other=succeeded())).not_started
+        (missing,) = require(added([unit], "job", is_waiting=is_waiting, other=succeeded())).not_started
         assert missing.is_pending is is_pending
 
 
@@ -394,7 +396,7 @@ def test_failed_units_have_causes_earliest_first() -> None:
         asked.append(trouble)
         return cause
 
-    found = some(add_units(diagnose(host), host, units, explain=explain))
+    found = require(add_units(diagnose(host), host, units, explain=explain))
     assert [(one.unit.name, one.recorded, one.cause) for one in found.failed_units] == [
         ("a.mount", None, cause),
         ("c.service", None, cause),
@@ -420,7 +422,7 @@ def test_systemd_explains_only_unrecorded_failures_of_latest_boot() -> None:
     ]
     for more, records, command in cases:
         job = [entry(), entry(Phase.SERVICE_END, 1, **(silent | more))]
-        trouble = some(some(added([unit], job=job, **records)).root)
+        trouble = require(require(added([unit], job=job, **records)).root)
         assert (trouble.facts.command, trouble.facts.exit_code) == (
             command,
             6 if command else more.get("exit_code"),
@@ -428,12 +430,12 @@ def test_systemd_explains_only_unrecorded_failures_of_latest_boot() -> None:
 
 
 def test_running_service_without_record_has_started() -> None:
-    found = some(added([Unit(name="job.service", has_started=True)], "job", other=succeeded()))
+    found = require(added([Unit(name="job.service", has_started=True)], "job", other=succeeded()))
     assert (found.verdict, found.not_started) == (Verdict.SUCCEEDED, ())
 
 
 def test_host_with_unknown_units_is_not_called_healthy() -> None:
-    found = some(added(None, job=succeeded()))
+    found = require(added(None, job=succeeded()))
     assert verdict_sentence(found) == (
         "succeeded: no record tells of a failure; systemd does not say which units failed"
     )

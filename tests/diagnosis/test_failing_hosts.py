@@ -8,7 +8,7 @@ import yaml
 
 from service_record.diagnosis.causes import built_in_causes
 from service_record.record.entry import Entry, Phase
-from tests.builders import BOOT_ID, entry, some
+from tests.builders import BOOT_ID, entry, require
 from tests.healthy_hosts import FILE, Host, healthy_hosts, waited
 
 CAUSES: Final = built_in_causes()
@@ -61,4 +61,4 @@ def test_cause_is_found_among_harmless_lines(values: dict[str, Any]) -> None:
     found = host_of(values).diagnosis(CAUSES, failed_service(values["failed"]))
     assert found.root is not None
     assert found.root.service == values["failed"]["service"]
-    assert some(found.root.cause).name == values["cause"]
+    assert require(found.root.cause).name == values["cause"]

@@ -6,7 +6,7 @@ import pytest
 
 from service_record.diagnosis import Verdict
 from service_record.diagnosis.causes import built_in_causes
-from tests.builders import some, timestamp
+from tests.builders import require, timestamp
 from tests.cause_cases import cause_cases
 from tests.faults import Faults
 from tests.healthy_hosts import TOP, healthy_hosts, waited
@@ -38,7 +38,7 @@ def test_harmless_line_does_not_explain_a_timeout() -> None:
     with Faults() as faults:
         for host, message in product(HOSTS, MESSAGES):
             with faults.of(f"{host.name}, {message!r}"):
-                root = some(host.diagnosis(CAUSES, waited(message)).root)
+                root = require(host.diagnosis(CAUSES, waited(message)).root)
                 assert root.service == "waiting"
                 assert root.cause is None or not root.cause.is_cause
 
@@ -49,7 +49,7 @@ def test_retried_look_up_is_not_a_certain_cause(tries: int, is_cause: bool) -> N
     lines = [(500 + 5 * n, failing) for n in range(tries)] + [(590, "waiting[6999]: waiting for pods")]
     journal = "".join(f"{timestamp(time)} host {text}\n" for time, text in lines)
     logs = {f"{TOP}journals/journal.log": journal}
-    cause = some(some(HOSTS[0].diagnosis(CAUSES, waited(), logs=logs).root).cause)
+    cause = require(require(HOSTS[0].diagnosis(CAUSES, waited(), logs=logs).root).cause)
     assert (cause.name, cause.is_cause) == ("dns-no-such-name", is_cause)
 
 
@@ -65,4 +65,4 @@ def test_every_cause_is_found_on_a_healthy_host() -> None:
         for case in cause_cases():
             if not case.is_near_miss:
                 with faults.of(case.rule):
-                    assert some(case.named_cause(CAUSES, logs)).name == case.rule
+                    assert require(case.named_cause(CAUSES, logs)).name == case.rule

@@ -13,7 +13,7 @@ from service_record.diagnosis.judgement import read_evidence
 from service_record.diagnosis.yaml_files import read_rules
 from service_record.history import build_history
 from service_record.history.outcome import Facts
-from tests.builders import failed_run, some
+from tests.builders import failed_run, require
 from tests.cause_cases import TOP, cause_cases
 
 AT = "2026-11-21T01:05:10.000000+00:00 host"
@@ -63,7 +63,7 @@ def commands(files: Mapping[str, str], message: str) -> tuple[str, ...]:
     trouble = TroubleFacts(
         kinds=frozenset({"failed"}), service="job", facts=Facts(message=message, exit_code=1)
     )
-    return some(judged(files).explain(trouble)).commands
+    return require(judged(files).explain(trouble)).commands
 
 
 MESSAGES = [case.values["own"] for case in cause_cases() if "own" in case.values and not case.is_near_miss]
@@ -149,8 +149,8 @@ def test_failed_command_shows_installed_packages() -> None:
         causes = built_in_causes().without_evidence(history)
         facts = Facts(message=NO_PACKAGE, exit_code=1, command=command)
         cause = causes.explain(TroubleFacts(kinds=frozenset({"failed"}), service="job", facts=facts))
-        assert has in some(cause).commands
-        assert lacks not in " ".join(some(cause).commands)
+        assert has in require(cause).commands
+        assert lacks not in " ".join(require(cause).commands)
 
 
 @pytest.mark.parametrize("message", [NO_ADDRESS, NO_PACKAGE, NO_IMAGE])
@@ -159,7 +159,7 @@ def test_commands_stay_where_nothing_is_known_of_the_host(message: str) -> None:
     trouble = TroubleFacts(
         kinds=frozenset({"failed"}), service="job", facts=Facts(message=message, exit_code=1)
     )
-    cause = some(built_in_causes().explain(trouble))
+    cause = require(built_in_causes().explain(trouble))
     fixed = [command for command in rules[cause.name].next if "{" not in command]
     assert fixed
     assert set(fixed) <= set(cause.commands)
@@ -179,7 +179,7 @@ def test_list_of_packages_decides_which_programs_exist() -> None:
 
     def shown(files: Mapping[str, str]) -> tuple[str, ...]:
         streams = ((path, BytesIO(text.encode()).read) for path, text in files.items())
-        return some(read_evidence(own, history, (), streams).explain(trouble)).commands
+        return require(read_evidence(own, history, (), streams).explain(trouble)).commands
 
     assert shown(host(ROCKY, packages=PACKAGES)) == ("tcpdump -n",)
     # A list that was cut short does not say what is missing.
@@ -200,7 +200,7 @@ def test_cluster_commands_are_marked_on_other_nodes() -> None:
         causes = Causes(read_rules(rules, "own.yaml")).without_evidence(
             build_history([(service, failed_run(error_message="near"))])
         )
-        assert some(causes.explain(trouble)).commands == (expected, "ip route")
+        assert require(causes.explain(trouble)).commands == (expected, "ip route")
 
 
 def test_repeated_commands_are_shown_once() -> None:

@@ -21,7 +21,7 @@ from service_record.reporter.paths import Places
 from service_record.triage.judge import judge_bundle
 from service_record.triage.rows import Reference
 from tests.archives import extract_all
-from tests.builders import some
+from tests.builders import require
 from tests.command_line import service_record
 from tests.programs import REPOSITORY
 
@@ -62,7 +62,7 @@ def analyzed(*arguments: str | Path, records: Path | None = None) -> dict[str, A
 
 
 def as_document(diagnosis: Diagnosis | None, source: object) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(format_json(analysis_document(some(diagnosis), str(source))))
+    document: dict[str, Any] = json.loads(format_json(analysis_document(require(diagnosis), str(source))))
     return document
 
 
@@ -131,5 +131,5 @@ def test_unfinished_write_is_reported_by_all(tmp_path: Path) -> None:
     assert [each["service"] for each in document["damaged"]] == [record.stem]
     place = installed("good", tmp_path / "host")
     (place / f"{record.name}.tmp").write_text("[")
-    (damaged,) = some(observe(Places(tmp_path / "host")).diagnosis).damaged
+    (damaged,) = require(observe(Places(tmp_path / "host")).diagnosis).damaged
     assert (damaged.service, damaged.is_unfinished) == (record.stem, True)

@@ -30,7 +30,7 @@ from service_record.diagnosis.yaml_files import read_rules
 from service_record.history import History, build_history
 from service_record.history.outcome import Facts
 from service_record.record.entry import Entry, Malformed, Phase
-from tests.builders import entry, failed_run, some, timestamp
+from tests.builders import entry, failed_run, require, timestamp
 from tests.cause_cases import cause_cases
 
 KERNEL = "bootstrap/journals/kernel.log"
@@ -548,7 +548,7 @@ def judged(
     ],
 )
 def test_telling_log_line_replaces_a_vague_message(message: str | None, line: str, is_told: bool) -> None:
-    root = some(some(judged({OWN: line}, {"job": failed_run(error_message=message)})).root)
+    root = require(require(judged({OWN: line}, {"job": failed_run(error_message=message)})).root)
     assert (root.telling and root.telling.line) == ("Error: deep" if is_told else None)
 
 
@@ -559,7 +559,7 @@ def test_cause_of_host_without_trouble_is_found() -> None:
     well: Mapping[str, list[Entry]] = {"job": [entry(), entry(Phase.SERVICE_END, 9)]}
 
     def causes_of(units: Sequence[Unit], rules: str, text: str = line) -> list[str | None]:
-        found = some(judged({JOURNAL: text, "hostname": "a.lab"}, well, rules, units))
+        found = require(judged({JOURNAL: text, "hostname": "a.lab"}, well, rules, units))
         lines = [failed.telling.line if failed.telling else None for failed in found.failed_units]
         assert found.host_name == "a.lab"
         host_cause = (found.host.service, found.host.cause.name) if found.host else (None, None)
@@ -574,8 +574,8 @@ def test_cause_of_host_without_trouble_is_found() -> None:
     own = f"{at(1, 'new[7]: Error: deep')}\n{at(2, 'systemd[1]: new.service: Error: x')}"
     assert causes_of([mount, unit], "[]", own) == ["new", "own-error", None, "Error: deep"]
     assert causes_of([unit], unit_rule, f"{own}\n{line}") == ["new", "unit", None]
-    root = some(judged({KERNEL: at(3, "kernel: far")}, RECORDS, ELSEWHERE, [unit]))
-    assert (root.host, some(some(root.root).cause).name) == (None, "far")
+    root = require(judged({KERNEL: at(3, "kernel: far")}, RECORDS, ELSEWHERE, [unit]))
+    assert (root.host, require(require(root.root).cause).name) == (None, "far")
 
 
 @pytest.mark.parametrize("more", ["", ", within: boot", ", within: any"])
@@ -583,7 +583,7 @@ def test_only_lines_of_this_boot_count(more: str) -> None:
     rules = ELSEWHERE.replace("says: far", f"says: far{more}")
     well: Mapping[str, list[Entry]] = {"job": [entry()]}
     for path, is_found in ((KERNEL, True), ("bootstrap/journals/boot-1.log", "any" in more)):
-        found = some(judged({path: at(3, "kernel: far")}, well, rules))
+        found = require(judged({path: at(3, "kernel: far")}, well, rules))
         assert (found.host is not None) is is_found
 
 

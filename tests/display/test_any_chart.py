@@ -18,7 +18,7 @@ from service_record.history import History, build_history
 from service_record.history.build import latest_entry
 from service_record.record.entry import Entry, Phase, Result
 from tests.builders import START, entry, timestamp
-from tests.pages import parsed
+from tests.pages import parse_page
 
 EXTREMES = ["1000-01-01T00:00:00Z", "8999-12-31T23:59:59Z"]
 VIEW = View(width=80, now=START + timedelta(hours=1))
@@ -57,7 +57,9 @@ def test_any_history_is_drawn(found: History, apart: bool, by_duration: bool) ->
     assert all(cell_len(line) <= 80 for line in page.splitlines())
     executions = sum(len(row.bars) for chart in shown for row in chart.rows if row.depth == 0)
     assert executions == sum(len(service.runs) for service in found.services)
-    assert parsed(timeline_html(found, "/x", shown, VIEW, flat=by_duration)).texts("h1") == ["Timeline of /x"]
+    assert parse_page(timeline_html(found, "/x", shown, VIEW, flat=by_duration)).texts("h1") == [
+        "Timeline of /x"
+    ]
     document = timeline_document(shown, "/x")
     for text in (format_json(document), format_yaml(document), *map(encode_document, row_lines(shown))):
         assert "NaN" not in text

@@ -14,7 +14,7 @@ from service_record.history import build_history
 from service_record.history.build import latest_entry
 from service_record.record.entry import Entry, Phase
 from tests.builders import START, entry
-from tests.pages import Page, parsed
+from tests.pages import Page, parse_page
 from tests.timelines import attempt, host
 
 DAYS = 3 * 24 * 3600
@@ -41,7 +41,7 @@ def axis_of(chart: Chart) -> Axis:
 
 def page_of(records: dict[str, list[Entry]]) -> Page:
     found = build_history(records.items())
-    return parsed(timeline_html(found, "/x", charts(found, latest_entry(found)), View(now=START)))
+    return parse_page(timeline_html(found, "/x", charts(found, latest_entry(found)), View(now=START)))
 
 
 def widths(page: Page) -> list[float]:

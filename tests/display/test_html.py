@@ -23,7 +23,7 @@ from service_record.record.entry import Entry, Malformed, Phase, Result
 from service_record.record.visible import visible
 from tests.builders import START, entry, failed_run
 from tests.command_line import service_record
-from tests.pages import Page, parsed
+from tests.pages import Page, parse_page
 from tests.timelines import attempt, host, stage, write_host
 
 VIEW = View(now=START + timedelta(hours=1))
@@ -37,7 +37,7 @@ def html(records: Records, source: str = "/var/log/openshift", *, flat: bool = F
 
 
 def seen(records: Records) -> Page:
-    return parsed(html(records))
+    return parse_page(html(records))
 
 
 def bars(found: Page) -> list[str]:
@@ -108,7 +108,7 @@ def test_all_that_is_linked_to_is_there_once() -> None:
 
 def test_a_page_needs_nothing_but_itself() -> None:
     text = html(host())
-    found = parsed(text)
+    found = parse_page(text)
     names = {name for node in found.nodes for name in node.attributes}
     assert {"link", "img", "iframe", "object"}.isdisjoint(node.tag for node in found.nodes)
     assert not {name for name in names if name.startswith("on") or name in {"src", "srcset"}}
@@ -126,7 +126,7 @@ def test_a_page_needs_nothing_but_itself() -> None:
 def test_no_text_becomes_markup() -> None:
     run = failed_run(HOSTILE, error_message=HOSTILE, command=HOSTILE, error_line=f"1 {HOSTILE} /x")
     records: Records = {HOSTILE: [*run, Malformed(5, HOSTILE, HOSTILE)]}
-    found = parsed(html(records, HOSTILE))
+    found = parse_page(html(records, HOSTILE))
     plain_run = failed_run("name", error_message="m", command="c")
     plain = seen({"name": [*plain_run, Malformed(5, "t", "r")]})
     assert [node.tag for node in found.nodes] == [node.tag for node in plain.nodes]
@@ -167,7 +167,7 @@ def luminance(color: str) -> float:
 def test_page_of_thousands_of_restarts_stays_small() -> None:
     runs = [one for n in range(3000) for one in attempt(n, failed_run(at=11.0 * n, error_message=f"try {n}"))]
     text = html({"job": runs})
-    found = parsed(text)
+    found = parse_page(text)
     assert len(text) < 100_000
     assert found.texts("h4") == ["✗ stage second failed"]
     assert any("3000 executions failed" in title for title in found.texts("title"))
@@ -190,7 +190,7 @@ def test_only_short_close_equal_bars_are_joined() -> None:
 
 
 def test_what_took_longest_comes_first_by_duration() -> None:
-    found = parsed(html(host(), flat=True))
+    found = parse_page(html(host(), flat=True))
     labels = [
         node.text
         for node in found.all("span")
@@ -202,7 +202,7 @@ def test_what_took_longest_comes_first_by_duration() -> None:
 def test_a_page_holds_any_sections() -> None:
     lead = [(("a <b>", Ink.BAD), (" c", Ink.PLAIN))]
     sections = [section("one", "First", "parts.html", "items", texts=["two\nlines", "<i>"])]
-    found = parsed(page("All & sundry", lead, sections, START, summary=lead))
+    found = parse_page(page("All & sundry", lead, sections, START, summary=lead))
     assert found.texts("title") == found.texts("h1") == ["All & sundry"]
     assert [(node.text, node.attributes["href"]) for node in found.all("a")][1:] == [
         ("First", "#one"),
@@ -223,7 +223,9 @@ def test_healthy_host_has_no_failure_section() -> None:
 
 def test_page_with_a_set_time_is_reproducible(tmp_path: Path) -> None:
     call = ("timeline", "--output", "html", "--from", str(write_host(tmp_path)))
-    pages = [parsed(service_record(*call, SOURCE_DATE_EPOCH=epoch).out) for epoch in ("1795564800", "later")]
+    pages = [
+        parse_page(service_record(*call, SOURCE_DATE_EPOCH=epoch).out) for epoch in ("1795564800", "later")
+    ]
     made = [next(text for text in found.texts("p") if text.startswith("page made ")) for found in pages]
     assert made[0].startswith("page made 2026-11-25T00:00:00Z by service-record ")
     assert made[1] > made[0]
@@ -231,7 +233,7 @@ def test_page_with_a_set_time_is_reproducible(tmp_path: Path) -> None:
 
 def test_the_command_line_prints_one_page(tmp_path: Path) -> None:
     answer = service_record("timeline", "--output", "html", "--from", write_host(tmp_path), LC_ALL="C")
-    found = parsed(answer.out)
+    found = parse_page(answer.out)
     assert (answer.status, found.texts("h1")) == (0, [f"Timeline of {tmp_path}"])
     assert found.texts("h2") == ["Boot 1 of 1", "Failures"]
 
@@ -243,14 +245,14 @@ def test_show_page_has_failures_first() -> None:
     folded = re.findall('<details class="service"[^>]*><summary>(.*?)</summary>', text, re.DOTALL)
     names = sorted(service.name for service in history.services if service.runs)
     assert sorted(re.sub("<.*?>", "", each).split()[1] for each in folded) == names
-    assert parsed(text).texts("h2")[:2] == ["Failures", "Services"]
+    assert parse_page(text).texts("h2")[:2] == ["Failures", "Services"]
 
 
 def test_page_of_show_escapes_what_a_record_says() -> None:
     runs = failed_run(error_message=HOSTILE)
     text = show_html(build_history([("job", runs)]), HOSTILE, (), VIEW)
 
-    assert len(parsed(text).all("script")) == 1
+    assert len(parse_page(text).all("script")) == 1
     assert "<img" not in text
 
 
@@ -267,7 +269,7 @@ def test_show_page_has_newest_runs_of_a_loop() -> None:
 
 def test_diff_page_has_a_card_for_each_difference() -> None:
     answer = service_record("diff", "example:good", "example:failed-stage", "--output", "html")
-    found = parsed(answer.out)
+    found = parse_page(answer.out)
 
     assert answer.status == 1
     assert len(found.all("article")) == 4  # three that differ, and those that are alike

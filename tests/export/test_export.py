@@ -13,7 +13,7 @@ from service_record.record.entry import Entry, Phase
 from service_record.record.layout import read_entries
 from tests.builders import array, entry, failed_run, our_array, upstream_entry, write_array, write_lines
 from tests.command_line import service_record
-from tests.pages import parsed
+from tests.pages import parse_page
 from tests.strategies import RECORD_BYTES, entries
 
 UNKNOWN = {"ours": {"deep": [1, {"a": None}]}, "zero": -0.0, "\u202e": "\x7f\x9b"}
@@ -76,7 +76,7 @@ SECRETS = {
 def test_redaction_and_markup_do_not_interfere(tmp_path: Path, message: str) -> None:
     path = write_lines(tmp_path / "job.json", *failed_run(error_message=message))
     answer = service_record("timeline", "--output", "html", "--from", path)
-    assert SECRETS[message] in parsed(answer.out).texts("pre")
+    assert SECRETS[message] in parse_page(answer.out).texts("pre")
 
 
 def test_each_line_is_one_entry() -> None:

@@ -28,9 +28,9 @@ from service_record.preflight.checks import (
 from service_record.preflight.probes import measure_device
 from service_record.preflight.registry import credentials_for, read_image
 from tests.command_line import PROGRAM, Answer, environment, service_record
-from tests.name_server import name_server
+from tests.name_server import serve_names
 from tests.programs import needs
-from tests.running_server import Quiet, nobody, serving
+from tests.running_server import QuietHandler, get_refused_url, serve
 
 GIB = 1 << 30
 SINGLE = ROLES["single-node"]
@@ -133,7 +133,7 @@ MANIFESTS = {
 }
 
 
-class Registry(Quiet):
+class Registry(QuietHandler):
     """A registry with a private image and a public one below `public/`. Wrong credentials are refused."""
 
     authorizations: ClassVar[list[str | None]] = []
@@ -146,42 +146,42 @@ class Registry(Quiet):
         challenge = {"WWW-Authenticate": f'Bearer realm="{address}/token",service="fake"'}
         name, _, reference = self.path.removeprefix("/v2/").partition("/manifests/")
         if self.path == "/v2/":
-            self.say(401, headers=challenge)
+            self.respond(401, headers=challenge)
         elif self.path == "/elsewhere":
             self.credentials_elsewhere.append(authorization)
-            self.say(200)
+            self.respond(200)
         elif self.path.startswith("/token?"):
             assert "scope=repository%3A" in self.path
             token = {f"Basic {GOOD}": "good"}.get(authorization, "nobody" if authorization is None else "")
-            self.say(200 if token else 401, json.dumps({"token": token}).encode())
+            self.respond(200 if token else 401, json.dumps({"token": token}).encode())
         elif authorization != "Bearer good" and not (name == "public/image" and authorization):
-            self.say(401, headers=challenge)
+            self.respond(401, headers=challenge)
         elif reference == "moved":
             port = self.headers["Host"].partition(":")[2]
-            self.say(307, headers={"Location": f"http://localhost:{port}/elsewhere"})
+            self.respond(307, headers={"Location": f"http://localhost:{port}/elsewhere"})
         elif name in {IMAGE, "public/image"} and reference in MANIFESTS:
             body = MANIFESTS[reference]
             kind = "index" if b'"manifests"' in body else "manifest"
-            self.say(200, body, {"Content-Type": f"{MEDIA}{kind}.v1+json"})
+            self.respond(200, body, {"Content-Type": f"{MEDIA}{kind}.v1+json"})
         else:
-            self.say(404)
+            self.respond(404)
 
 
-class Portal(Quiet):
+class Portal(QuietHandler):
     """A login portal that answers every request with a web page, or demands a login at `/v2/`."""
 
     says_at_v2: ClassVar[int] = 200
 
     def do_GET(self) -> None:
         if self.path == "/v2/" and self.says_at_v2 == 401:
-            self.say(401, headers={"WWW-Authenticate": "Basic realm=guests"})
+            self.respond(401, headers={"WWW-Authenticate": "Basic realm=guests"})
         else:
-            self.say(200, b"<html><title>Guest Wi-Fi login</title></html>", {"Content-Type": "text/html"})
+            self.respond(200, b"<html><title>Guest Wi-Fi login</title></html>", {"Content-Type": "text/html"})
 
 
 @contextmanager
 def registry(context: ssl.SSLContext | None = None) -> Iterator[str]:
-    with serving(Registry, context) as port:
+    with serve(Registry, context) as port:
         yield f"127.0.0.1:{port}"
 
 
@@ -270,7 +270,7 @@ def test_login_portal_fails_registry_check(
     tmp_path: Path, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Portal, "says_at_v2", status)
-    with serving(Portal) as port:
+    with serve(Portal) as port:
         host = f"127.0.0.1:{port}"
         secret = pull_secret(tmp_path, **{host: GOOD})
         answer = preflight("--release-image", f"{host}/{IMAGE}:1", "--pull-secret", secret)
@@ -340,7 +340,7 @@ def test_redirection_gets_no_credentials(tmp_path: Path) -> None:
 
 
 def test_unreachable_registry_fails() -> None:
-    host = nobody().removeprefix("http://").rstrip("/")
+    host = get_refused_url().removeprefix("http://").rstrip("/")
     answer = preflight("--release-image", f"{host}/{IMAGE}:1")
 
     assert answer.status == 1
@@ -375,7 +375,7 @@ def test_most_specific_pull_secret_entry_is_used() -> None:
 
 
 def test_dns_check_distinguishes_missing_name_and_dead_server(tmp_path: Path) -> None:
-    with name_server(tmp_path, {"api.lab.example": "192.0.2.10"}) as server:
+    with serve_names(tmp_path, {"api.lab.example": "192.0.2.10"}) as server:
         answer = in_network(server.prefix(), "--domain", "lab.example")
         cluster = in_network(server.prefix(), "--domain", "lab.example", "--role", "control-plane")
     nobody_answers = in_network(server.prefix(), "--domain", "lab.example")

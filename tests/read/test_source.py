@@ -24,7 +24,7 @@ from service_record.record import systemd
 from service_record.record.entry import Entry, Malformed, Phase
 from service_record.record.systemd import is_alive
 from tests.archives import SERVICES, WRITTEN, extract_all, header, record, tar
-from tests.builders import entry, failed_run, some, write_array, write_lines
+from tests.builders import entry, failed_run, require, write_array, write_lines
 from tests.command_line import PROGRAM, environment, service_record
 
 
@@ -289,7 +289,7 @@ def test_ended_process_is_not_alive() -> None:
 
 
 def test_reused_pid_is_not_the_recorded_process() -> None:
-    now = some(systemd.uptime())
+    now = require(systemd.uptime())
     with subprocess.Popen(["/bin/sleep", "60"]) as sleep:
         assert is_alive(sleep.pid, now + 5)
         assert not is_alive(sleep.pid, now - 60)

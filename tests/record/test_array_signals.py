@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import some
+from tests.builders import require
 
 PROGRAM = """
 import signal, sys, time, service_record
@@ -60,6 +60,6 @@ def test_entries_of_signal_handlers_are_in_the_array(tmp_path: Path, seconds: st
 
     assert handled
     entries = json.loads((tmp_path / "job.json").read_bytes())
-    phases = Counter((some(entry["stage"]), entry["phase"]) for entry in entries if "stage" in entry)
+    phases = Counter((require(entry["stage"]), entry["phase"]) for entry in entries if "stage" in entry)
     assert phases == Counter((name, f"stage {moment}") for name in names for moment in ("start", "end"))
     assert done.stderr == ""

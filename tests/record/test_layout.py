@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from service_record.record.entry import MAX_REGION_BYTES, Entry, Malformed
 from service_record.record.layout import read_entries
-from tests.builders import array, entry, must_be, our_array, upstream_entry
+from tests.builders import array, entry, our_array, require_type, upstream_entry
 from tests.strategies import entries as written_entries
 
 FOUR = [
@@ -312,7 +312,7 @@ def test_only_first_foreign_objects_are_own_pieces() -> None:
     content = b"".join(b'{"n":%d}\n' % number for number in range(1500)) + LINES[0]
     pieces = read(content)
     assert [piece.line for piece in pieces if isinstance(piece, Malformed)] == [*range(1, 1002)]
-    rest = must_be(Malformed, pieces[-2])
+    rest = require_type(Malformed, pieces[-2])
     assert rest.text.splitlines() == [f'{{"n":{number}}}' for number in range(1000, 1500)]
     assert isinstance(pieces[-1], Entry)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from service_record.record import systemd
-from tests.builders import some
+from tests.builders import require
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_the_boot_id_is_the_kernels_without_dashes() -> None:
 def test_the_uptime_is_the_kernels_and_goes_on() -> None:
     before = float(Path("/proc/uptime").read_text().split()[0])
     time.sleep(0.02)
-    uptime = some(systemd.uptime())
+    uptime = require(systemd.uptime())
     assert before < uptime < before + 10
     assert uptime == round(uptime, 2)
 
@@ -186,7 +186,7 @@ def test_running_services_have_drop_in_and_process() -> None:
 
 def test_reused_pid_is_not_alive() -> None:
     me = os.getpid()
-    uptime = some(systemd.uptime())
+    uptime = require(systemd.uptime())
     assert systemd.is_alive(me, None)
     assert systemd.is_alive(me, uptime)
     assert systemd.is_alive(me, 0.0) is False  # a later one with its number

@@ -10,7 +10,7 @@ import pytest
 
 from service_record import Failure
 from service_record.recorder.failure import MAX_FRAMES, describe_exception, is_own_code
-from tests.builders import some
+from tests.builders import require
 
 THIS_FILE = str(Path(__file__))
 
@@ -24,7 +24,7 @@ def raised(action: Callable[[], object]) -> BaseException:
 
 
 def failure_from(action: Callable[[], object]) -> Failure:
-    return some(describe_exception(raised(action)))
+    return require(describe_exception(raised(action)))
 
 
 def refuse() -> None:
@@ -79,7 +79,7 @@ def test_group_is_described_by_its_first_exception() -> None:
 
     failure = failure_from(fail_together)
 
-    assert some(failure.error_line).split()[1] == "refuse"
+    assert require(failure.error_line).split()[1] == "refuse"
     assert (
         failure.message == "ConnectionRefusedError: port 6443\nExceptionGroup: both nodes (2 sub-exceptions)"
     )
@@ -91,15 +91,15 @@ def test_group_of_exceptions_never_raised_has_its_own_line() -> None:
 
     failure = failure_from(fail_together)
 
-    assert some(failure.error_line).split()[1] == "fail_together"
-    assert some(failure.message).startswith("ValueError: first")
+    assert require(failure.error_line).split()[1] == "fail_together"
+    assert require(failure.message).startswith("ValueError: first")
 
 
 def test_group_has_the_line_of_its_first_raised_exception() -> None:
     def fail_together() -> None:
         raise BaseExceptionGroup("both nodes", [ValueError("never raised"), raised(refuse)])
 
-    assert some(failure_from(fail_together).error_line).split()[1] == "refuse"
+    assert require(failure_from(fail_together).error_line).split()[1] == "refuse"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_exception_whose_text_fails_is_described() -> None:
     failure = failure_from(fail)
 
     assert failure.error_line is not None
-    assert some(failure.message).endswith("Mute: <its text cannot be shown>")
+    assert require(failure.message).endswith("Mute: <its text cannot be shown>")
 
 
 def test_long_text_keeps_its_type_and_its_end() -> None:

@@ -31,7 +31,7 @@ from service_record.redaction.types import MaskedSpan
 from testing.clean_lines import clean_lines
 from testing.made_up import pem
 from tests.archives import COMPRESSIONS, member, tar
-from tests.builders import some
+from tests.builders import require
 from tests.redaction.test_exact import RULES, SECRETS, planted
 from tests.redaction.test_masking import redacted
 from tests.secret_forms import FORMS
@@ -122,7 +122,7 @@ def test_what_cannot_be_read_is_refused() -> None:
     whole = bundle({"a.log": bytes(range(256)) * 999})
     assert found(whole) is None
     for broken in (whole[: len(whole) // 2], whole[:40], whole + b"\x1f\x8b\x08 and more"):
-        finding = some(found(broken, place="b.tar.gz"))
+        finding = require(found(broken, place="b.tar.gz"))
         assert (finding.kind, finding.line) == (UNREADABLE, 0)
     unpacked = gzip.decompress(whole)
     assert found(unpacked[:1000], place="b.tar") == Leak(UNREADABLE, "b.tar: a.log", 0)
@@ -177,7 +177,7 @@ def test_secret_in_unnamed_header_is_found() -> None:
     pax = {"comment": f"by {SECRET.decode()}"}
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT, pax_headers=pax) as archive:
         archive.addfile(tarfile.TarInfo("a.log"))
-    assert some(found(packed.getvalue())).kind.startswith("kubeadmin-password")
+    assert require(found(packed.getvalue())).kind.startswith("kubeadmin-password")
 
 
 def test_data_after_the_end_of_archive_is_refused() -> None:
@@ -229,7 +229,7 @@ def test_unmasked_secret_is_found_in_a_packed_bundle(kind: str) -> None:
     wrong = []
     for form in FORMS:
         text = b"fine\n" * 100 + planted(kind, form)
-        leak, expected = leak_after(text, RULES), some(found(bundle({"y.log": text}), RULES))
+        leak, expected = leak_after(text, RULES), require(found(bundle({"y.log": text}), RULES))
         if leak != (expected.kind, expected.line):
             wrong.append(f"{form}: {leak}, expected {expected}")
     assert not wrong

@@ -20,7 +20,7 @@ from service_record.reporter.policy.round_context import Shipment, StageReport
 from tests.assisted_installation import LOCAL_IGNITION, Host, new_id
 from tests.assisted_rules import BASE_PATH, AssistedRules, HandlerCrash, ServiceRequest, ServiceResponse
 from tests.assisted_server import AssistedServer
-from tests.builders import must_be
+from tests.builders import require_type
 from tests.collector.installing import form
 from tests.faults import Faults
 
@@ -35,7 +35,7 @@ def ask(
     """The answer to a call with JSON."""
     sent = b"" if body is None else json.dumps(body).encode()
     types = {} if body is None else {"content-type": "application/json"}
-    return must_be(
+    return require_type(
         ServiceResponse,
         rules.answer(ServiceRequest(method, BASE_PATH + path, types | dict(headers or {}), sent)),
     )
@@ -130,17 +130,19 @@ def test_simulated_service_answers_like_the_rules(knows_boots: bool) -> None:
     with Faults() as faults:
         for fact, stage in [("words", "Rebooting"), (LOCAL_IGNITION, LOCAL_IGNITION), ("late", "Installing")]:
             with faults.of(fact):
-                answer = must_be(Answered, simulated.put(StageReport(fact=fact, stage=stage, info=fact)))
+                answer = require_type(Answered, simulated.put(StageReport(fact=fact, stage=stage, info=fact)))
                 assert answer.status == put(rules, host, stage, fact).status
-                seen = must_be(HostView, simulated.view)
+                seen = require_type(HostView, simulated.view)
                 assert (seen.stage, seen.info) == (host.stage, host.info)
         for kind in ("host_boot", "host"):
             with faults.of(kind):
                 shipment = Shipment(kind=kind, most=1 << 20, fingerprint="")
-                answer = must_be(Answered, simulated.upload(shipment, 1 << 20))
-                told = must_be(ServiceResponse, upload(rules, host, f"logs_type={kind}&host_id={{host}}"))
+                answer = require_type(Answered, simulated.upload(shipment, 1 << 20))
+                told = require_type(
+                    ServiceResponse, upload(rules, host, f"logs_type={kind}&host_id={{host}}")
+                )
                 assert answer.status == told.status
-                assert must_be(HostView, simulated.view).logs_info == host.logs_info
+                assert require_type(HostView, simulated.view).logs_info == host.logs_info
 
 
 UPLOADS = {
@@ -161,7 +163,7 @@ def test_upload_answers_follow_the_rules() -> None:
         for query, status in UPLOADS.items():
             with faults.of(query):
                 rules = AssistedRules()
-                assert must_be(ServiceResponse, upload(rules, rules.add_host(), query)).status == status
+                assert require_type(ServiceResponse, upload(rules, rules.add_host(), query)).status == status
                 assert list(rules.objects.values()) == ([b"logs"] if status == 204 else [])
     rules = AssistedRules(knows_host_boot=True)
     host = rules.add_host()
@@ -170,7 +172,7 @@ def test_upload_answers_follow_the_rules() -> None:
     places = [f"{host.cluster_id}/logs/{host.id}/{name}" for name in ("logs.tar.gz", "boot_logs.tar.gz")]
     assert list(rules.objects) == places
     rules.delete_cluster(str(host.cluster_id))
-    assert must_be(ServiceResponse, upload(rules, host)).status == 404
+    assert require_type(ServiceResponse, upload(rules, host)).status == 404
 
 
 def test_collecting_logs_time_out_after_two_minutes() -> None:

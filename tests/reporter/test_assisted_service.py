@@ -47,10 +47,10 @@ from tests.assisted_server import (
     SlowResponse,
     make_service_settings,
 )
-from tests.builders import must_be
+from tests.builders import require_type
 from tests.forward_proxy import ForwardProxy
 from tests.programs import REPOSITORY
-from tests.running_server import nobody, running
+from tests.running_server import get_refused_url, serve_in_thread
 
 FACT = "Booted with local ignition"
 TOKEN = "eyJhbGciOiJFUzI1NiJ9.tok-en/of+the=host"
@@ -197,7 +197,7 @@ def test_host_is_read_from_the_list_of_its_cluster(server: AssistedServer) -> No
     host = server.rules.add_host(role="worker", stage="Configuring", info="words", bootstrap=False)
     server.rules.add_host(cluster_id=host.cluster_id)
     host.stage_updated_at = datetime.now(UTC) - timedelta(minutes=35)
-    view = must_be(HostView, client(server, host).host())
+    view = require_type(HostView, client(server, host).host())
     assert view.stage_age == pytest.approx(35 * 60, abs=30)
     assert replace(view, stage_age=None) == HostView(
         stage="Configuring", info="words", status="installing-in-progress", role="worker", kind="Host"
@@ -210,20 +210,20 @@ def test_host_is_found_among_large_ignition_overrides(server: AssistedServer) ->
     override = json.dumps({"ignition": {"version": "3.2.0"}, "file": "A" * (6 << 20), "text": '"\\' * 50_000})
     for each in (host, *(server.rules.add_host(cluster_id=host.cluster_id) for _ in range(3))):
         each.ignition_config_overrides = override
-    assert must_be(HostView, client(server, host).host()).stage == "Configuring"
+    assert require_type(HostView, client(server, host).host()).stage == "Configuring"
 
 
 def test_host_is_found_among_five_hundred(server: AssistedServer) -> None:
     host = server.rules.add_host(role="worker", stage="Joined")
     for _ in range(499):
         server.rules.add_host(cluster_id=host.cluster_id).ignition_config_overrides = "x" * (1 << 17)
-    assert must_be(HostView, client(server, host).host()).stage == "Joined"
+    assert require_type(HostView, client(server, host).host()).stage == "Joined"
 
 
 def test_host_is_not_in_a_deleted_or_another_cluster(server: AssistedServer) -> None:
     host, other = server.rules.add_host(), server.rules.add_host()
     foreign = replace(make_service_settings(host, server.url), cluster_id=str(other.cluster_id))
-    view = must_be(NoHost, AssistedService(foreign, retry_policy=QUICK).host())
+    view = require_type(NoHost, AssistedService(foreign, retry_policy=QUICK).host())
     assert "not one of the cluster's 1 hosts" in view.reason
     server.rules.delete_cluster(str(host.cluster_id))
     assert isinstance(client(server, host).host(), NoHost)
@@ -257,7 +257,7 @@ def test_404_of_the_service_means_unknown_host(server: AssistedServer) -> None:
 )
 def test_denial_in_another_form_is_a_plain_answer(server: AssistedServer, status: int, body: bytes) -> None:
     server.fail(CannedResponse(status, body))
-    assert must_be(Answered, client(server).host()).status == status
+    assert require_type(Answered, client(server).host()).status == status
 
 
 @pytest.mark.parametrize("status", [301, 400, 405, 409, 418])
@@ -270,7 +270,7 @@ def test_other_status_is_a_plain_answer(server: AssistedServer, status: int) -> 
 @pytest.mark.parametrize("body", [b"<html><title>Log in to this network</title>", b"{}", b"", b"[" * 100_000])
 def test_200_without_a_host_list_is_unreachable(server: AssistedServer, body: bytes) -> None:
     server.fail(CannedResponse(200, body))
-    assert must_be(Unreachable, client(server).host()).reason.startswith("200, but no list of hosts")
+    assert require_type(Unreachable, client(server).host()).reason.startswith("200, but no list of hosts")
 
 
 def test_too_long_host_list_is_unreachable(server: AssistedServer) -> None:
@@ -293,13 +293,13 @@ def test_info_is_added_to_the_current_stage(server: AssistedServer) -> None:
 def test_boot_stage_is_400_at_services_without_it() -> None:
     for knows, status in ((True, 200), (False, 400)):
         with AssistedServer(AssistedRules(knows_boot_stages=knows)) as server:
-            assert must_be(Answered, client(server).report_stage(FACT, "")).status == status
+            assert require_type(Answered, client(server).report_stage(FACT, "")).status == status
             assert_requests_match_openapi(entry.request for entry in server.journal)
 
 
 def test_report_of_a_passed_stage_is_409_without_retry(server: AssistedServer) -> None:
     host = server.rules.add_host(stage="Joined")
-    outcome = must_be(Answered, client(server, host).report_stage("Configuring", FACT))
+    outcome = require_type(Answered, client(server, host).report_stage("Configuring", FACT))
     assert (outcome.status, outcome.tries, len(server.journal)) == (409, 1, 1)
     assert "Can't assign lower stage" in outcome.text
 
@@ -307,7 +307,7 @@ def test_report_of_a_passed_stage_is_409_without_retry(server: AssistedServer) -
 def test_report_is_retried_after_503_but_not_after_500(server: AssistedServer) -> None:
     host = server.rules.add_host()
     server.rules.conflicting_changes = 1
-    outcome = must_be(Answered, client(server, host).report_stage("Rebooting", FACT))
+    outcome = require_type(Answered, client(server, host).report_stage("Rebooting", FACT))
     assert (outcome.status, len(server.journal)) == (500, 1)
     server.fail(CannedResponse(503))
     assert client(server, host).report_stage("Rebooting", FACT) == Answered(200, tries=2)
@@ -352,9 +352,11 @@ def test_too_large_or_missing_file_is_not_sent(server: AssistedServer, tmp_path:
     large = tmp_path / "large.tar.gz"
     with large.open("wb") as file:
         file.truncate(SERVICE_LIMIT + 1)
-    outcome = must_be(Unreachable, client(server).upload(large, "host"))
+    outcome = require_type(Unreachable, client(server).upload(large, "host"))
     assert "262144001 bytes are more than the 262144000" in outcome.reason
-    assert "No such file" in must_be(Unreachable, client(server).upload(tmp_path / "none", "host")).reason
+    assert (
+        "No such file" in require_type(Unreachable, client(server).upload(tmp_path / "none", "host")).reason
+    )
     assert server.journal == []
 
 
@@ -362,7 +364,7 @@ def test_broken_upload_is_retried_and_counted_in_full(server: AssistedServer, tm
     large = tmp_path / "large.tar.gz"
     large.write_bytes(b"0123456789abcdef" * (1 << 19))
     server.fail(ConnectionReset(after_bytes=100_000))
-    outcome = must_be(Answered, client(server).upload(large, "host"))
+    outcome = require_type(Answered, client(server).upload(large, "host"))
     assert (outcome.status, outcome.tries) == (204, 2)
     assert large.stat().st_size < outcome.sent < 2 * large.stat().st_size + 1
     assert list(server.rules.objects.values()) == [large.read_bytes()]
@@ -370,7 +372,7 @@ def test_broken_upload_is_retried_and_counted_in_full(server: AssistedServer, tm
 
 def test_upload_that_always_breaks_has_two_tries(server: AssistedServer, bundle: Path) -> None:
     server.fail(ConnectionReset(), times=99)
-    outcome = must_be(Unreachable, client(server).upload(bundle, "host"))
+    outcome = require_type(Unreachable, client(server).upload(bundle, "host"))
     assert (outcome.tries, len(server.journal)) == (2, 2)
 
 
@@ -513,7 +515,7 @@ def test_no_retry_after_the_budget(server: AssistedServer) -> None:
 
 
 def test_refused_connection_has_four_tries() -> None:
-    url = nobody()
+    url = get_refused_url()
     service = service_at(url)
     outcome = AssistedService(service, retry_policy=QUICK).host()
     assert outcome == Unreachable("no connection: Connection refused", tries=4)
@@ -528,7 +530,7 @@ def test_silent_server_is_unreachable(server: AssistedServer) -> None:
 @pytest.mark.parametrize("fault", [ConnectionClose(), ConnectionReset()])
 def test_broken_connection_is_retried_and_unreachable(server: AssistedServer, fault: Fault) -> None:
     server.fail(fault, times=99)
-    outcome = must_be(Unreachable, client(server).complete_logs())
+    outcome = require_type(Unreachable, client(server).complete_logs())
     assert outcome.reason.startswith("the connection ")
     assert (outcome.tries, len(server.journal)) == (4, 4)
 
@@ -549,7 +551,7 @@ def test_unread_upload_ends_at_the_time_limit(server: AssistedServer, tmp_path: 
         file.truncate(64 << 20)
     server.fail(NoResponse(), times=99)
     limits = replace(QUICK, upload_total=0.5, upload_tries=1)
-    outcome = must_be(Unreachable, client(server, retry_policy=limits).upload(large, "host"))
+    outcome = require_type(Unreachable, client(server, retry_policy=limits).upload(large, "host"))
     assert outcome.reason == "no whole answer within 0.5 s"
 
 
@@ -558,7 +560,7 @@ def test_unread_upload_ends_at_the_time_limit(server: AssistedServer, tmp_path: 
 )
 def test_status_is_enough_without_a_complete_body(server: AssistedServer, fault: Fault) -> None:
     server.fail(fault)
-    outcome = must_be(Answered, client(server).complete_logs())
+    outcome = require_type(Answered, client(server).complete_logs())
     assert (outcome.status, outcome.tries) == (400, 1)
 
 
@@ -627,7 +629,7 @@ def test_hanging_name_lookup_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatc
     "url", ["", "ftp://x", "no url", "https://", "http://[::1", "http://x:99999", "http://x:0x"]
 )
 def test_invalid_url_is_reported_and_not_tried(url: str) -> None:
-    outcome = must_be(Unreachable, AssistedService(service_at(url), retry_policy=QUICK).host())
+    outcome = require_type(Unreachable, AssistedService(service_at(url), retry_policy=QUICK).host())
     assert "correct the setting" in outcome.reason
     assert outcome.tries == 0
 
@@ -637,7 +639,7 @@ def test_invalid_url_is_reported_and_not_tried(url: str) -> None:
 
 def test_unknown_authority_is_not_trusted_or_retried(authority: Authority) -> None:
     with AssistedServer(certificate=authority.issue("127.0.0.1")) as server:
-        outcome = must_be(Unreachable, client(server).host())
+        outcome = require_type(Unreachable, client(server).host())
         assert (outcome.is_tls, outcome.tries, server.journal) == (True, 1, [])
         assert "is not trusted: unable to get local issuer certificate" in outcome.reason
 
@@ -691,7 +693,7 @@ class _LeavesInHandshake(socketserver.BaseRequestHandler):
 
 def test_connection_closed_in_the_handshake_is_retried() -> None:
     leaving = socketserver.ThreadingTCPServer(("127.0.0.1", 0), _LeavesInHandshake)
-    with running(leaving):
+    with serve_in_thread(leaving):
         url = f"https://127.0.0.1:{leaving.server_address[1]}"
         outcome = AssistedService(service_at(url), retry_policy=QUICK).host()
     assert isinstance(outcome, Unreachable)
@@ -717,7 +719,7 @@ def test_invalid_ca_bundle_is_reported_and_nothing_is_sent(
     elif kind != "missing":
         path.write_text(contents[kind])
     service = make_service_settings(server.rules.add_host(), server.url, TOKEN, path)
-    outcome = must_be(Unreachable, AssistedService(service, retry_policy=QUICK).host())
+    outcome = require_type(Unreachable, AssistedService(service, retry_policy=QUICK).host())
     assert outcome.reason.startswith(f"{path}: ")
     assert "correct the CA bundle" in outcome.reason
     assert server.journal == []
@@ -763,7 +765,7 @@ def test_no_proxy_works_as_in_go(no_proxy: str, url: str, direct: bool) -> None:
 def test_proxies_of_the_environment_are_ignored(
     server: AssistedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = nobody()
+    url = get_refused_url()
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, url)
     assert isinstance(client(server).host(), HostView)
@@ -811,7 +813,7 @@ def test_proxy_gets_the_login_of_its_url(authority: Authority) -> None:
 
 def test_missing_proxy_is_unreachable(tmp_path: Path) -> None:
     service = service_at("https://assisted.example")
-    url = nobody()
+    url = get_refused_url()
     outcome = AssistedService(service, proxies=Proxies(https=url), retry_policy=QUICK).host()
     assert outcome == Unreachable("no connection: Connection refused", tries=4)
 
@@ -866,7 +868,7 @@ def test_token_is_never_shown_or_logged(
 @pytest.mark.parametrize("token", ["two\nlines", "né", "a\0b", "a\x7fb"])
 def test_token_invalid_in_a_header_is_reported_without_it(server: AssistedServer, token: str) -> None:
     service = make_service_settings(server.rules.add_host(), server.url, token)
-    outcome = must_be(Unreachable, AssistedService(service, retry_policy=QUICK).host())
+    outcome = require_type(Unreachable, AssistedService(service, retry_policy=QUICK).host())
     assert outcome.reason.startswith("the value of X-Secret-Key has characters")
     assert server.journal == []
 

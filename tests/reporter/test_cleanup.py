@@ -24,7 +24,7 @@ from service_record.reporter.stopping import (
     stop,
     undelivered_bundle,
 )
-from tests.builders import entry, some, write_lines
+from tests.builders import entry, require, write_lines
 from tests.programs import REPOSITORY, needs
 
 TOKEN = "canary-7f3a-token"
@@ -118,7 +118,7 @@ def test_packaged_units_stay_and_are_disabled(tmp_path: Path) -> None:
 def test_tombstone_has_reason_and_time(tmp_path: Path) -> None:
     places = host(tmp_path)
     stop(places, Settings(), REASON)
-    tombstone = some(read_tombstone(places))
+    tombstone = require(read_tombstone(places))
     assert (tombstone.reason, tombstone.is_finished) == (REASON, True)
     assert tombstone.stopped.endswith("Z")
     assert places.tombstone.stat().st_mode & 0o777 == 0o600
@@ -159,7 +159,7 @@ def test_host_without_a_reporter_can_be_stopped(tmp_path: Path) -> None:
 def test_damaged_tombstone_is_valid(tmp_path: Path, text: str) -> None:
     places = host(tmp_path)
     write(places.tombstone, text)
-    tombstone = some(read_tombstone(places))
+    tombstone = require(read_tombstone(places))
     assert finish(places, tombstone) == ()
     assert files(tmp_path) - {path for path in files(tmp_path) if path.startswith("opt/")} == KEPT
 
@@ -329,7 +329,7 @@ def test_undelivered_bundle_stays_until_purged(tmp_path: Path) -> None:
     assert stop(places, WITH_EXTRA, REASON, is_undelivered=True) == ()
     assert files(tmp_path) == KEPT | kept
     assert undelivered_bundle(places) == places.spool_directory / "bundle.tar.gz"
-    tombstone = some(read_tombstone(places))
+    tombstone = require(read_tombstone(places))
     rule = write(tmp_path / "etc/tmpfiles.d/boot-reporter.conf", _format_rule(places, tombstone).decode())
     assert "spool" not in rule.read_text()
     if shutil.which("systemd-tmpfiles") is not None:

@@ -20,8 +20,8 @@ from service_record.reporter.paths import Places
 from service_record.reporter.round import Round
 from service_record.reporter.settings import read_settings
 from service_record.reporter.state import ReporterState
-from tests.builders import BOOT_ID, PID, entry, failed_run, our_array, some, timestamp, write_lines
-from tests.running_server import Quiet, serving
+from tests.builders import BOOT_ID, PID, entry, failed_run, our_array, require, timestamp, write_lines
+from tests.running_server import QuietHandler, serve
 
 NOBODY = "http://127.0.0.1:1/healthz"
 NEXT = "b1" * 16
@@ -51,7 +51,7 @@ def test_cause_from_logs_does_not_change_the_fingerprint(tmp_path: Path) -> None
     plain = observed(tmp_path)
     assert found.diagnosis is not None
     assert found.diagnosis.root is not None
-    assert some(found.diagnosis.root.cause).name == "out-of-memory"
+    assert require(found.diagnosis.root.cause).name == "out-of-memory"
     assert (found.verdict, found.fingerprint) == (plain.verdict, plain.fingerprint)
 
 
@@ -100,15 +100,15 @@ def loop(times: int, error: str = "") -> list[Entry]:
 
 @contextmanager
 def kubelet(status: int = 200, *, hangs: bool = False) -> Iterator[str]:
-    class Handler(Quiet):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
-            self.say(status, b"ok")
+            self.respond(status, b"ok")
 
     if hangs:
         with socket.create_server(("127.0.0.1", 0)) as listening:
             yield f"http://127.0.0.1:{listening.getsockname()[1]}/healthz"
         return
-    with serving(Handler) as port:
+    with serve(Handler) as port:
         yield f"http://127.0.0.1:{port}/healthz"
 
 
@@ -155,7 +155,7 @@ def test_files_show_how_far_the_host_came(tmp_path: Path, files: list[str], trac
 def test_host_without_records_has_no_verdict(tmp_path: Path) -> None:
     found = observed(tmp_path)
     assert (found.verdict, found.is_wrong) == (None, False)
-    assert some(found.unread).startswith(f"{tmp_path}/var/log/openshift: no records; ")
+    assert require(found.unread).startswith(f"{tmp_path}/var/log/openshift: no records; ")
     assert found.fingerprint
 
 
@@ -185,7 +185,7 @@ def test_end_of_a_huge_record_is_judged(tmp_path: Path, layout: str) -> None:
     (Places(tmp_path).records / "job.json").write_bytes(data)
     found = observed(tmp_path)
     assert found.verdict is Verdict.LOOPING
-    (service,) = some(found.history).services
+    (service,) = require(found.history).services
     assert not service.malformed
     assert 1000 < len(service.runs) < 5000
 

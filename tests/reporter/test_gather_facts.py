@@ -14,7 +14,7 @@ from service_record.reporter.gather.gathering import GatherStatus
 from service_record.reporter.gather.network import reachability
 from service_record.reporter.gather.sources import clocks
 from tests.gathered import Host, gathered
-from tests.running_server import Quiet, nobody, serving
+from tests.running_server import QuietHandler, get_refused_url, serve
 
 
 @pytest.fixture
@@ -22,16 +22,16 @@ def host(tmp_path: Path) -> Host:
     return Host(tmp_path)
 
 
-class Service(Quiet):
+class Service(QuietHandler):
     """Answers every request with 403, as an API answers clients without credentials."""
 
     def do_GET(self) -> None:
-        self.say(403)
+        self.respond(403)
 
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    with serving(Service) as port:
+    with serve(Service) as port:
         yield port
 
 
@@ -54,7 +54,7 @@ def test_reachable_service_has_all_steps(host: Host, port: int) -> None:
 
 
 def test_closed_port_and_unknown_name_are_reported(host: Host) -> None:
-    url = nobody()
+    url = get_refused_url()
     text = reachability_text(host, url.replace("http:", "https:"), "https://api.cluster.invalid:6443/")
 
     assert "  connect  127.0.0.1: Connection refused" in text
@@ -121,7 +121,7 @@ def certificate(tmp_path: Path) -> Path:
 def tls_port(certificate: Path) -> Iterator[int]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
-    with serving(Service, context) as port:
+    with serve(Service, context) as port:
         yield port
 
 

@@ -11,7 +11,7 @@ from service_record.reporter.gather.collectors import COLLECTORS
 from service_record.reporter.gather.gathering import GatherRow, GatherStatus
 from service_record.reporter.gather.sources import mask_keyfile
 from tests.gathered import Host
-from tests.name_server import NameServer, name_server
+from tests.name_server import NameServer, serve_names
 from tests.programs import REPOSITORY
 
 KEYFILE = """\
@@ -143,7 +143,7 @@ def test_cluster_names_come_from_the_api_url(host: Host, path: str, text: str, u
 
 def test_names_are_resolved_within_a_second(tmp_path: Path) -> None:
     answers = {"api.lab.example": "192.0.2.10", "api-int.lab.example": NameServer.SILENT}
-    with name_server(tmp_path, answers) as server:
+    with serve_names(tmp_path, answers) as server:
         command = [*server.prefix(), sys.executable, "-c", ASK]
         printed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
 
@@ -153,6 +153,6 @@ def test_names_are_resolved_within_a_second(tmp_path: Path) -> None:
         "console-openshift-console.apps.lab.example Name or service not known True",
         "True",
     ]
-    assert sorted(server.asked) == sorted(
+    assert sorted(server.questions) == sorted(
         ["api.lab.example", "api-int.lab.example", "console-openshift-console.apps.lab.example"]
     )

@@ -12,9 +12,9 @@ from service_record.record import systemd
 from service_record.record.entry import Entry, Phase
 from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, Host
 from tests.assisted_server import AssistedServer, Authority, CannedResponse, create_server_with_tokens
-from tests.builders import entry, failed_run, some, write_lines
+from tests.builders import entry, failed_run, require, write_lines
 from tests.reporting_host import FULL_DISK, POINTER, READ_ONLY_DISK, TOKEN, ReportingHost
-from tests.running_server import nobody
+from tests.running_server import get_refused_url
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "boot-reporter.md"
 HEAD: Final = "| the host | the page shows | when |\n|---|---|---|\n"
@@ -48,7 +48,7 @@ class Scene:
     def reboot(self) -> None:
         """Let the reporter take the boot until now for an earlier one."""
         text = self.host.places.state_file.read_text()
-        self.host.places.state_file.write_text(text.replace(some(systemd.boot_id()), "e0" * 16))
+        self.host.places.state_file.write_text(text.replace(require(systemd.boot_id()), "e0" * 16))
 
     def record(self, *entries: Entry) -> None:
         write_lines(self.host.places.records / "bootkube.json", *entries)
@@ -66,7 +66,7 @@ def never_reports(scene: Scene) -> None:
 
 
 def has_no_network(scene: Scene) -> None:
-    scene.host.settle(nobody())
+    scene.host.settle(get_refused_url())
     scene.host.fail()
     scene.round()
     assert "failed: bootkube in stage pull-image" in scene.console
@@ -130,7 +130,7 @@ def fails(scene: Scene) -> None:
 
 
 def hangs(scene: Scene) -> None:
-    boot_id = some(systemd.boot_id())
+    boot_id = require(systemd.boot_id())
     started = entry(uptime=10.0, boot_id=boot_id, pid=None)
     scene.record(started, entry(Phase.STAGE_START, stage="wait", uptime=11.0, boot_id=boot_id, pid=None))
     scene.round(660)

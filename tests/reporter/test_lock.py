@@ -9,7 +9,7 @@ import pytest
 from service_record.reporter.log import Log
 from service_record.reporter.paths import Places
 from service_record.reporter.stopping import HeldError, hold_lock, lock_rounds
-from tests.builders import some
+from tests.builders import require
 from tests.programs import REPOSITORY
 
 HOLDING = """
@@ -30,7 +30,7 @@ def holder(directory: Path) -> "subprocess.Popen[bytes]":
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    assert some(process.stdout).readline() == b"held\n"
+    assert require(process.stdout).readline() == b"held\n"
     return process
 
 
@@ -51,7 +51,7 @@ def test_killed_round_releases_the_lock(tmp_path: Path) -> None:
 
 def test_waiting_process_gets_the_released_lock(tmp_path: Path) -> None:
     with holder(tmp_path) as first:
-        some(first.stdin).close()
+        require(first.stdin).close()
         with hold_lock(tmp_path, wait=60):
             pass
 

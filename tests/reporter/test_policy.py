@@ -40,7 +40,7 @@ from service_record.reporter.policy.transitions import (
 )
 from service_record.reporter.settings import HostLogsPolicy, Send, Settings, Stages
 from service_record.reporter.state import BootSeen, Denial, Pause, ReporterState, Usage
-from tests.builders import some
+from tests.builders import require
 from tests.reporter_builders import APPLIED, BOOT, NEXT_BOOT, evidence, host_view, seen, settings
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -101,7 +101,7 @@ STOPPING = {
 @rows(STOPPING)
 def test_reporter_stops_permanently(name: str, case: Case) -> None:
     plan = case.plan()
-    assert some(plan.stop).name == name
+    assert require(plan.stop).name == name
     assert plan.why[0].startswith(f"{name}: ")
 
 
@@ -111,7 +111,7 @@ def test_each_stop_rule_has_a_case() -> None:
 
 def test_host_in_stage_done_is_installed() -> None:
     plan = Case(view=host_view(stage="Done")).plan()
-    assert some(plan.stop).name == "installed"
+    assert require(plan.stop).name == "installed"
     assert not plan.report
 
 
@@ -127,7 +127,7 @@ def test_day_two_host_is_watched_until_kubelet_runs(view: HostView) -> None:
     assert failed.stop is None
     assert failed.ship
     up = Case(view=view, state=TOLD_ALL, evidence=replace(SECOND, kubelet_healthy=True)).plan()
-    assert some(up.stop).name == "kubelet-up"
+    assert require(up.stop).name == "kubelet-up"
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_fact_is_reported_before_stopping_for_the_kubelet() -> None:
     up = replace(SECOND, kubelet_healthy=True)
     _, plan = whole_round(settings(), replace(seen(FIRST), stages_known=False), up, service, SMALL)
     assert [(found.stage, found.info) for found in service.accepted] == [("Rebooting", Fact.CONTROL_PLANE)]
-    assert some(plan.stop).name == "kubelet-up"
+    assert require(plan.stop).name == "kubelet-up"
     assert not service.uploads
 
 
@@ -388,7 +388,7 @@ def test_fact_is_reported_in_the_accepted_form(stages: Stages, known: bool | Non
     if stages is Stages.NEW and known is False:
         assert plan.report is None
         return
-    report = some(plan.report)
+    report = require(plan.report)
     expected = (Fact.LOCAL, "") if as_stage else ("Rebooting", Fact.LOCAL)
     assert (report.stage, report.info) == expected
 
@@ -397,7 +397,7 @@ def test_fact_is_reported_in_the_accepted_form(stages: Stages, known: bool | Non
     "stage", ["Rebooting", "Configuring", "Waiting for ignition", "Joined", "Writing image to disk"]
 )
 def test_information_is_sent_with_the_current_stage(stage: str) -> None:
-    report = some(Case(view=host_view(stage=stage)).plan().report)
+    report = require(Case(view=host_view(stage=stage)).plan().report)
     assert report.stage == stage
 
 
@@ -429,13 +429,13 @@ def test_fact_of_a_host_in_installation_is_reported(status: str) -> None:
 )  # fmt: skip
 def test_files_on_the_disk_distinguish_boots(rounds: list[HostEvidence], fact: Fact) -> None:
     state = replace(seen(*rounds), stages_known=False)
-    report = some(Case(state=state, evidence=rounds[-1]).plan().report)
+    report = require(Case(state=state, evidence=rounds[-1]).plan().report)
     assert report.fact is fact
 
 
 def test_joined_node_has_booted_with_control_plane_ignition() -> None:
     found = evidence(is_pending=False)
-    report = some(Case(evidence=found, view=host_view(stage="Joined")).plan().report)
+    report = require(Case(evidence=found, view=host_view(stage="Joined")).plan().report)
     assert report.fact is Fact.CONTROL_PLANE
 
 
@@ -530,11 +530,11 @@ def test_moved_stage_is_reported_on_the_new_stage() -> None:
     service = Answering()
     old = host_view()
     service.view = host_view(stage="Configuring")
-    report = some(Case(view=old).plan().report)
+    report = require(Case(view=old).plan().report)
     outcome = service.put(report)
     state = apply_report(count_report(OLD_STATE, report), report, outcome, FIRST)
     assert has_moved(state, report, outcome)
-    again = some(Case(state=state, view=service.get()).plan().report)
+    again = require(Case(state=state, view=service.get()).plan().report)
     assert again.stage == "Configuring"
 
 
@@ -762,7 +762,7 @@ def test_verdict_is_reported_without_a_bundle() -> None:
     case = Case(state=TOLD, evidence=WRONG)
     assert not case.plan().report
     context = RoundContext(case.settings, TOLD, WRONG, case.view)
-    report = some(decide(context, is_settled=True).report)
+    report = require(decide(context, is_settled=True).report)
     assert report.words("why") == "why. No boot logs"
 
 
@@ -792,7 +792,7 @@ def test_verdict_is_sent_with_the_current_stage() -> None:
 @pytest.mark.parametrize("status", ["error", "cancelled"])
 def test_verdict_of_a_failed_host_is_reported(status: str) -> None:
     view = replace(WITH_LOGS, status=status)
-    report = some(Case(state=with_bundle(TOLD, WRONG), evidence=WRONG, view=view).plan().report)
+    report = require(Case(state=with_bundle(TOLD, WRONG), evidence=WRONG, view=view).plan().report)
     assert (report.stage, report.words("")) == ("Rebooting", PLACE)
 
 
@@ -818,7 +818,7 @@ def test_nothing_is_reported_shortly_before_stage_limit(stage: str, minutes: int
 
 def test_day_two_verdict_is_sent_with_stage_done() -> None:
     view = replace(WITH_LOGS, stage="Done", status="added-to-existing-cluster")
-    report = some(Case(state=with_bundle(TOLD, WRONG), evidence=WRONG, view=view).plan().report)
+    report = require(Case(state=with_bundle(TOLD, WRONG), evidence=WRONG, view=view).plan().report)
     assert (report.stage, report.words("why")) == ("Done", f"why. {PLACE}")
 
 
@@ -826,7 +826,7 @@ def test_day_two_verdict_is_sent_with_stage_done() -> None:
 def test_verdict_of_installed_host_has_stage_done(status: str, is_sent: bool) -> None:
     view = replace(WITH_LOGS, stage="Done", status=status)
     plan = Case(state=with_bundle(TOLD, WRONG), evidence=WRONG, view=view).plan()
-    assert some(plan.stop).name == "installed"
+    assert require(plan.stop).name == "installed"
     assert (plan.report is not None) is is_sent
 
 
@@ -935,7 +935,7 @@ def test_last_boot_waits_for_an_unreachable_service() -> None:
     state, plan = whole_round(settings(), state, replace(failed, uptime=7220.0), service, SMALL)
     assert state.is_delivered("wrong")
     assert service.accepted[-1].place
-    assert some(plan.stop).name == "time-limit"
+    assert require(plan.stop).name == "time-limit"
 
 
 def test_send_always_makes_a_bundle_in_each_round() -> None:
@@ -999,7 +999,7 @@ def test_limit_is_near_if_no_round_precedes_it() -> None:
         assert [found.near_limit for found in case.plan().ship] == [near_limit]
         assert replace(case, evidence=evidence(uptime - 0.5)).plan().ship == ()
     case = Case(state=replace(TOLD, earlier_uptime=limits.lifetime - 60.0))
-    assert some(case.plan().stop).name == "lifetime"
+    assert require(case.plan().stop).name == "lifetime"
     assert replace(case, evidence=evidence(59.5)).plan().stop is None
 
 
@@ -1218,7 +1218,7 @@ def test_state_lists_the_last_sixteen_boots() -> None:
 
 def test_jitter_separates_hosts_that_boot_together() -> None:
     state = seen(evidence(20.0))
-    service = some(settings().service)
+    service = require(settings().service)
     times = set()
     for number in range(8):
         own = settings(service=replace(service, host_id=f"{number:08}"))

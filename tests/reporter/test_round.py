@@ -25,11 +25,11 @@ from tests.assisted_server import (
     NoResponse,
     create_server_with_tokens,
 )
-from tests.builders import entry, failed_run, some, write_lines
+from tests.builders import entry, failed_run, require, write_lines
 from tests.command_line import PROGRAM, service_record
 from tests.programs import REPOSITORY
 from tests.reporting_host import FULL_DISK, POINTER, READ_ONLY_DISK, TOKEN, ReportingHost
-from tests.running_server import nobody
+from tests.running_server import get_refused_url
 from tests.torture.injection import cannot_trace
 from tests.waiting import wait_for, wait_until_gone
 
@@ -147,7 +147,7 @@ def test_programs_use_the_directory_of_the_environment(
     assert [path.name for path in elsewhere.iterdir()] == ["setup.json"]
     follow = [*PROGRAM, "follow", "-o", "jsonl"]
     with subprocess.Popen(follow, env=surroundings, stdout=subprocess.PIPE) as followed:
-        last = [some(followed.stdout).readline() for _ in range(4)][-1]
+        last = [require(followed.stdout).readline() for _ in range(4)][-1]
         followed.kill()
     assert json.loads(last)["signal"] == "KILL"
     assert "verdict: failed: setup in stage write-config: " in host.report("--dry-run").out
@@ -208,7 +208,7 @@ def test_stage_report_contains_no_text_of_a_record(host: ReportingHost, server: 
 
 def test_undelivered_bundle_is_shipped_by_a_later_round(host: ReportingHost, server: AssistedServer) -> None:
     host.fail()
-    url = nobody()
+    url = get_refused_url()
     host.settle(url)
     answer = host.report()
     assert answer.status == 0
@@ -727,7 +727,7 @@ def _prepare_answer(server: AssistedServer, host: ReportingHost, answer: str) ->
         case "the host failed or was cancelled":
             host.installed.status = "error"
         case "no answer":
-            host.settle(nobody(), 'lifetime = "1m"')
+            host.settle(get_refused_url(), 'lifetime = "1m"')
         case "any, in the first boot":
             host.settle(server.url, 'time_limit = "1m"')
             server.fail(CannedResponse(503, headers=AT_ONCE), times=99)

@@ -17,7 +17,7 @@ from service_record.reporter.settings import (
     Stages,
     read_settings,
 )
-from tests.builders import some
+from tests.builders import require
 from tests.reporter_builders import ID, SERVICE, places_with
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "boot-reporter-settings.md"
@@ -88,7 +88,7 @@ ca_bundle = "/etc/ca.crt"
     assert settings.remove == (Path("/usr/local/bin/reporter"),)
     assert settings.proxies.http == "http://proxy.example:3128"
     assert settings.proxies.no_proxy == ("localhost", ".example")
-    assert some(settings.service).ca_bundle == Path("/etc/ca.crt")
+    assert require(settings.service).ca_bundle == Path("/etc/ca.crt")
 
 
 def test_environment_has_precedence_over_the_file(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_environment_has_precedence_over_the_file(tmp_path: Path) -> None:
     environ = VARIABLES | {"LOG_SEND_FREQUENCY_IN_MINUTES": "5", "SERVICE_TIMEOUT_MINUTES": "30"}
     settings = read_settings(places, environ)
     assert settings.faults == ()
-    assert some(settings.service).url == "https://from.environment"
+    assert require(settings.service).url == "https://from.environment"
     assert (settings.frequency, settings.time_limit) == (300, 1800)
 
 
@@ -231,20 +231,20 @@ def test_pipe_in_place_of_a_file_does_not_block(tmp_path: Path) -> None:
 def test_token_credential_has_precedence_over_the_file(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("from-systemd\n")
     settings = read_settings(places_with(tmp_path / "root"), {"CREDENTIALS_DIRECTORY": str(tmp_path)})
-    assert some(settings.service).token == "from-systemd"
+    assert require(settings.service).token == "from-systemd"
 
 
 def test_empty_credential_counts_as_missing(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(" ")
     settings = read_settings(places_with(tmp_path / "root"), {"CREDENTIALS_DIRECTORY": str(tmp_path)})
-    assert some(settings.service).token == "raw-token"
+    assert require(settings.service).token == "raw-token"
 
 
 @pytest.mark.parametrize("text", [PULL_SECRET, f"\n{PULL_SECRET}\n", "c2VjcmV0\n"])
 def test_token_is_read_from_a_pull_secret(tmp_path: Path, text: str) -> None:
     settings = read_settings(places_with(tmp_path, token=text), {})
     assert settings.faults == ()
-    assert some(settings.service).token == "c2VjcmV0"
+    assert require(settings.service).token == "c2VjcmV0"
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_readable_token_is_used_with_a_warning(tmp_path: Path) -> None:
     places = places_with(tmp_path)
     places.credential_file.chmod(0o644)
     settings = read_settings(places, {})
-    assert some(settings.service).token == "raw-token"
+    assert require(settings.service).token == "raw-token"
     path = places.credential_file
     assert settings.faults == (
         f"{path}:1: others than its owner may read the token; chmod 0600 {path}",
@@ -327,7 +327,7 @@ def test_readable_token_is_used_with_a_warning(tmp_path: Path) -> None:
 
 def test_token_in_the_environment_is_ignored(tmp_path: Path) -> None:
     settings = read_settings(places_with(tmp_path, token=None), {"PULL_SECRET_TOKEN": "geheim"})
-    assert some(settings.service).token is None
+    assert require(settings.service).token is None
     assert "write it into /etc/service-record/token (0600)" in settings.faults[0]
     assert "geheim" not in repr(settings)
 
@@ -344,7 +344,7 @@ def test_ca_bundle_at_the_default_path_is_used(tmp_path: Path) -> None:
     places.ca_bundle.parent.mkdir(parents=True)
     places.ca_bundle.write_text("PEM")
     settings = read_settings(places, {})
-    assert some(settings.service).ca_bundle == places.ca_bundle
+    assert require(settings.service).ca_bundle == places.ca_bundle
 
 
 @pytest.mark.parametrize("name", SETTINGS)

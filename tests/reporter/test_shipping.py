@@ -34,11 +34,11 @@ from tests.assisted_server import (
     EarlyResponse,
     make_service_settings,
 )
-from tests.builders import must_be, some
+from tests.builders import require, require_type
 from tests.forward_proxy import ForwardProxy
 from tests.full_disk import full_beyond
 from tests.reporter.test_assisted_service import QUICK, TOKEN
-from tests.running_server import nobody
+from tests.running_server import get_refused_url
 
 CONTENT = bytes(range(256)) * 256
 SIGNATURE = "X-Amz-Credential=AKIAIOSFODNN7%2F20261121&X-Amz-Signature=fe5f80f77d5fa3beca038a248ff027d0"
@@ -80,7 +80,7 @@ def settings(server: AssistedServer, **more: Any) -> Settings:
 
 def test_host_boot_logs_are_probed_first(knowing: AssistedServer, bundle: Path) -> None:
     host = knowing.rules.add_host()
-    outcome = must_be(Answered, upload_boot_logs(talk(knowing, host), bundle))
+    outcome = require_type(Answered, upload_boot_logs(talk(knowing, host), bundle))
     asked, shipped = (entry.request for entry in knowing.journal)
     assert (outcome.status, outcome.tries) == (204, 2)
     assert len(CONTENT) < outcome.sent < len(CONTENT) + 1000
@@ -96,7 +96,7 @@ def test_probe_is_a_readable_archive(knowing: AssistedServer) -> None:
     )
     (packed,) = knowing.rules.objects.values()
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        assert b"host_boot" in some(archive.extractfile("README")).read()
+        assert b"host_boot" in require(archive.extractfile("README")).read()
 
 
 def knowing_size(server: AssistedServer) -> int:
@@ -115,7 +115,7 @@ def test_server_without_host_boot_logs_gets_no_bundle(
 ) -> None:
     if body:
         server.fail(CannedResponse(400, body), times=9)
-    outcome = must_be(Answered, upload_boot_logs(talk(server), bundle))
+    outcome = require_type(Answered, upload_boot_logs(talk(server), bundle))
     assert (outcome.status, len(server.journal)) == (400, 1)
     assert len(server.journal[0].request.body) < 1000
     assert server.rules.objects == {}
@@ -138,7 +138,7 @@ def test_host_logs_are_completed_after_their_upload(server: AssistedServer, bund
 @pytest.mark.parametrize("status", [400, 404, 503])
 def test_refused_host_logs_are_not_completed(server: AssistedServer, bundle: Path, status: int) -> None:
     server.fail(CannedResponse(status), path="/logs", times=9)
-    assert must_be(Answered, upload_host_logs(talk(server), bundle)).status == status
+    assert require_type(Answered, upload_host_logs(talk(server), bundle)).status == status
     assert set(server.calls()) == {"POST /v2/clusters/logs"}
 
 
@@ -171,7 +171,7 @@ def test_missing_directory_is_not_created(tmp_path: Path, bundle: Path) -> None:
 
 
 def test_path_that_cannot_be_encoded_is_unreachable(tmp_path: Path, bundle: Path) -> None:
-    outcome = must_be(Unreachable, copy_into(tmp_path / "\ud800", "h", bundle))
+    outcome = require_type(Unreachable, copy_into(tmp_path / "\ud800", "h", bundle))
     assert "can't encode character" in outcome.reason
 
 
@@ -197,7 +197,7 @@ def test_host_name_cannot_leave_the_directory(server: AssistedServer, tmp_path: 
     share = tmp_path / "share"
     share.mkdir()
     service = replace(make_service_settings(server.rules.add_host(), server.url), host_id="../../etc/x")
-    must_be(Answered, ship_to(str(share), bundle, Settings(service=service), QUICK))
+    require_type(Answered, ship_to(str(share), bundle, Settings(service=service), QUICK))
     assert [path.parent for path in tmp_path.rglob("*x-log-bundle*")] == [share]
 
 
@@ -251,7 +251,7 @@ def test_signature_appears_in_no_text(
 def test_broken_put_is_repeated_completely(server: AssistedServer, bundle: Path) -> None:
     server.fail(ConnectionReset())
     server.fail(CannedResponse(201))
-    outcome = must_be(Answered, put(server, bundle))
+    outcome = require_type(Answered, put(server, bundle))
     assert (outcome.status, outcome.tries) == (201, 2)
     assert server.journal[-1].request.body == CONTENT
 
@@ -324,7 +324,7 @@ def test_service_and_collector_acknowledge_only_with_204(
 ) -> None:
     for one in all_destinations(server, knowing)[1:]:
         knowing.fail(CannedResponse(status))
-        assert "no acknowledgement" in must_be(Unreachable, one(bundle, 1)).reason
+        assert "no acknowledgement" in require_type(Unreachable, one(bundle, 1)).reason
 
 
 def test_server_without_expect_gets_the_bundle_after_a_second(
@@ -368,7 +368,7 @@ def test_put_uses_the_proxy(server: AssistedServer, bundle: Path) -> None:
 
 
 def test_url_without_a_server_is_unreachable(server: AssistedServer, bundle: Path) -> None:
-    url = nobody()
+    url = get_refused_url()
     outcome = ship_to(f"{url}/x", bundle, settings(server), QUICK)
     assert outcome == Unreachable("no connection: Connection refused", tries=2)
 
@@ -397,5 +397,5 @@ def test_collector_gets_its_own_token(knowing: AssistedServer, bundle: Path) -> 
 
 
 def test_collector_needs_the_ids_of_the_host(bundle: Path) -> None:
-    outcome = must_be(Unreachable, ship_to("collector+http://c", bundle, Settings(), QUICK))
+    outcome = require_type(Unreachable, ship_to("collector+http://c", bundle, Settings(), QUICK))
     assert outcome.reason.startswith("a collector knows a host by its ids")

@@ -12,7 +12,7 @@ import pytest
 
 from service_record.record.atomic_write import place_by_moving, place_copy
 from service_record.reporter.spool import Spool
-from tests.builders import some
+from tests.builders import require
 from tests.full_disk import full_beyond
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -81,7 +81,7 @@ def test_last_kept_bundle_is_newest_despite_clock_changes(spool: Spool, tmp_path
     os.utime(older, (4e9, 4e9))
     spool.keep(newer)
     shutil.move(older, spool.directory)  # as if the power went before the older one was removed
-    assert some(spool.newest()).name == "b.tar.gz"
+    assert require(spool.newest()).name == "b.tar.gz"
     assert list(held(spool)) == ["b.tar.gz"]
 
 
@@ -182,6 +182,6 @@ Spool(Path({str(spool.directory)!r})).keep(Path({str(newer)!r}))
     traced = ["strace", "-f", "-o", str(tmp_path / "calls"), "-e", f"trace={call}", "-e", deadly]
     done = subprocess.run([*traced, sys.executable, "-c", program], check=False)
     assert done.returncode != 0
-    found = some(spool.newest()).read_bytes()
+    found = require(spool.newest()).read_bytes()
     assert found == (b"old" if newer.exists() else b"new")
     assert list(held(spool).values()) == [found]

@@ -26,7 +26,7 @@ from service_record.record.directory import Records
 from service_record.record.entry import Entry, Malformed, Result, RunsLeftOut
 from service_record.record.layout import read_entries
 from service_record.rotation import RotationError, find_long_records, rotate
-from tests.builders import entry, failed_run, our_array, some, upstream_entry, write_lines
+from tests.builders import entry, failed_run, our_array, require, upstream_entry, write_lines
 
 SHIM = Path(__file__).parents[2] / "shell/bootstrap-service-record.sh"
 COMMAND = Path(sys.executable).with_name("service-record")
@@ -60,7 +60,7 @@ def history(content: bytes) -> ServiceHistory:
 
 
 def judged(content: bytes) -> Diagnosis:
-    return some(diagnose(build_history([("job", read_entries(BytesIO(content)))])))
+    return require(diagnose(build_history([("job", read_entries(BytesIO(content)))])))
 
 
 def entries_in(path: Path) -> list[Entry]:
@@ -114,7 +114,7 @@ def test_long_and_unfinished_records_are_found(tmp_path: Path) -> None:
 def test_successful_runs_in_the_middle_are_counted(put: Callable[..., Path]) -> None:
     runs = [handled(n) if n == 70 else bad(n) if n in {50, 90} else good(n) for n in range(200)]
     path = put(each for run in runs for each in run)
-    some(rotate(path, LIMIT))
+    require(rotate(path, LIMIT))
     assert path.stat().st_size <= LIMIT
     service = history(path.read_bytes())
     kept = [run.invocation_id for run in service.runs]
@@ -133,7 +133,7 @@ def test_loop_count_includes_removed_runs(put: Callable[..., Path]) -> None:
     short = judged(path.read_bytes())
     assert short.verdict is whole.verdict is Verdict.LOOPING
     assert short.root is not None
-    assert some(short.root.loop).count == short.root.count == 400
+    assert require(short.root.loop).count == short.root.count == 400
     assert short.root.since == (whole.root and whole.root.since)
     assert len(history(path.read_bytes()).runs) < 200
 
@@ -149,7 +149,7 @@ def test_repeated_rotations_count_all_runs(put: Callable[..., Path]) -> None:
     service = history(path.read_bytes())
     assert path.stat().st_size <= (16 << 10) + 40 * 1200
     assert len(service.runs) + runs_left_out(service) == service.runs[-1].attempt == 600
-    assert some(some(judged(path.read_bytes()).root).loop).count == 600
+    assert require(require(judged(path.read_bytes()).root).loop).count == 600
 
 
 def test_each_distinct_failure_stays(put: Callable[..., Path]) -> None:
@@ -169,7 +169,7 @@ def test_streak_ends_at_removed_runs_of_another_kind(tmp_path: Path) -> None:
     runs = [good(n) if n == 200 else bad(n) for n in range(400)]
     path = write_lines(tmp_path / "job.json", *(each for run in runs for each in run))
     rotate(path, 8 << 10)
-    assert some(some(judged(path.read_bytes()).root).loop).count <= 199
+    assert require(require(judged(path.read_bytes()).root).loop).count <= 199
 
 
 def test_each_boot_keeps_its_first_and_latest_run(tmp_path: Path) -> None:
@@ -386,7 +386,7 @@ def test_next_rotation_adds_late_entry_of_a_slow_writer(
     path = write_lines(tmp_path / "job.json", *(e for n in range(300) for e in good(n)))
     monkeypatch.setattr("service_record.rotation.replacement._WRITERS_SECONDS", 0.1)
     held = os.open(path, os.O_WRONLY | os.O_APPEND)
-    assert some(rotate(path, LIMIT)).is_waiting
+    assert require(rotate(path, LIMIT)).is_waiting
     late, later = entry(at=9000), entry("service end", 9001)
     os.write(held, late.to_line())
     Writer(path).append(later)
@@ -411,7 +411,7 @@ def test_late_entry_is_kept_beside_an_equal_one(
     monkeypatch.setattr("service_record.rotation.replacement._WRITERS_SECONDS", 0.1)
     monkeypatch.setattr("service_record.rotation.replacement._ARRAY_WRITERS_SECONDS", 0.1)
     held = os.open(path, os.O_RDWR | os.O_APPEND)
-    assert some(rotate(path, LIMIT)).is_waiting
+    assert require(rotate(path, LIMIT)).is_waiting
     equal = entry(at=9000)
     os.write(held, equal.to_line())
     assert Writer(path).append(equal)
@@ -428,7 +428,7 @@ def test_killed_insertion_of_late_entries_is_completed(
     path = write_lines(tmp_path / "job.json", *(e for n in range(300) for e in good(n)))
     monkeypatch.setattr("service_record.rotation.replacement._WRITERS_SECONDS", 0.1)
     held = os.open(path, os.O_WRONLY | os.O_APPEND)
-    assert some(rotate(path, LIMIT)).is_waiting
+    assert require(rotate(path, LIMIT)).is_waiting
     late = [entry(at=9000), entry(at=9000), entry("service end", 9001)]
     os.write(held, b"".join(each.to_line() for each in late))
     os.close(held)

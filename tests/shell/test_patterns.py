@@ -22,7 +22,7 @@ from tests.bootstrap_host import (
     make_bundle,
     read_as_upstream,
 )
-from tests.builders import array, some, upstream_entry
+from tests.builders import array, require, upstream_entry
 from tests.programs import story
 from tests.shell.scripts import Bash, bashes
 from tests.upstream_reader import Judgement, UpstreamReader
@@ -71,7 +71,7 @@ def line_of(script: str, text: str) -> int:
 
 def place(entry: Entry) -> tuple[int, str, str]:
     """Line, function and script of a failure."""
-    line, function, path = some(entry.error_line).split(" ", 2)
+    line, function, path = require(entry.error_line).split(" ", 2)
     return int(line), function, Path(path).stem
 
 

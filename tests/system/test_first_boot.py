@@ -4,8 +4,8 @@ from pathlib import Path
 
 from testing.machine import Machine
 from tests.deploy.test_snippets import LEFT, UNIT, WANTS, shell_of, snippet_of
-from tests.running_server import nobody
-from tests.step_collector import step_collector
+from tests.running_server import get_refused_url
+from tests.step_collector import serve_step_collector
 from tests.system.unix_relay import relay
 
 PORT = 18474
@@ -33,7 +33,7 @@ def post(url: str) -> str:
 def test_systemd_runs_it_once_and_it_removes_itself(machine: Machine) -> None:
     (machine.observed / "post").write_text(post(f"http://127.0.0.1:{PORT}"))
     socket = machine.observed / "collector.socket"
-    with step_collector() as collector, relay(socket, int(collector.url.rpartition(":")[2])):
+    with serve_step_collector() as collector, relay(socket, int(collector.url.rpartition(":")[2])):
         said = machine.boot(LISTEN + SETTLE)
     first, result, *rest = said.splitlines()
     assert (first, result) == ("enabled", "Result=success")
@@ -49,7 +49,7 @@ def test_systemd_runs_it_once_and_it_removes_itself(machine: Machine) -> None:
 
 
 def test_systemd_loads_the_unit(tmp_path: Path, machine: Machine) -> None:
-    (machine.observed / "post").write_text(post(nobody()))
+    (machine.observed / "post").write_text(post(get_refused_url()))
     said = machine.boot(
         f"bash /observed/post\nsystemd-analyze verify --man=no /{UNIT} 2>&1\n"
         "systemctl daemon-reload\nsystemctl show --property=After service-record-first-boot.service\n"

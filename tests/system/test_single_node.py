@@ -25,7 +25,7 @@ from tests.assisted_server import AssistedServer
 from tests.collector.serving import Served, served, settings_in
 from tests.command_line import Answer, service_record
 from tests.docs.single_node_page import REPORTER_TOKEN, USER_TOKEN, Desk
-from tests.running_server import Quiet, serving
+from tests.running_server import QuietHandler, serve
 from tests.system.applying import apply
 from tests.system.reporter_host import IN_A_MACHINE, KUBELET, PROGRAM
 from tests.system.unix_relay import relay
@@ -124,12 +124,12 @@ class Node(Machine):
             yield f"--bind={self.root / name}:/{name}"
 
 
-class _Files(Quiet):
+class _Files(QuietHandler):
     """The web server with the executable."""
 
     def do_GET(self) -> None:
         data = PROGRAM.encode() if self.path == "/service-record" else b""
-        self.say(200 if data else 404, data)
+        self.respond(200 if data else 404, data)
 
 
 class Journey:
@@ -209,7 +209,7 @@ def journey(tmp_path: Path) -> Iterator[Journey]:
     with (
         served(settings_in(tmp_path / "collector")) as collector,
         AssistedServer(rules) as service,
-        serving(_Files) as port,
+        serve(_Files) as port,
     ):
         yield Journey(tmp_path, collector, service, port)
 

@@ -36,7 +36,7 @@ from service_record.triage.rows import BundleRow, Reference
 from tests.archives import extract_all, member, record, tar
 from tests.builders import entry, failed_run
 from tests.command_line import PROGRAM, Answer, environment, service_record
-from tests.pages import parsed
+from tests.pages import parse_page
 from tests.schemas import check
 from tests.waiting import wait_for
 
@@ -109,7 +109,7 @@ def test_table_and_page_have_the_same_causes(shelf: Path) -> None:
     assert max(map(len, result.out.splitlines())) <= 80
     assert "image-not-found" in result.out
     assert "frobnicate" in result.out
-    text = parsed(page.out).text
+    text = parse_page(page.out).text
     assert "6 bundles with trouble among 7 bundles" in text
     assert "image-not-found" in text
 
@@ -169,7 +169,7 @@ def test_new_causes_are_listed_first(tmp_path: Path) -> None:
     ]
     assert "image-not-found" in causes
     assert causes.partition("No rule knows")[2].splitlines()[1].endswith("  NEW")
-    headings = parsed(triage(tmp_path / "b", "-o", "html").out).texts("h2")
+    headings = parse_page(triage(tmp_path / "b", "-o", "html").out).texts("h2")
     assert headings[:2] == ["New", "Causes"]
 
 

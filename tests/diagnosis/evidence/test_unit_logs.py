@@ -18,7 +18,7 @@ from service_record.display.sentences import stopped_sentence, trouble_sentence
 from service_record.history import History
 from service_record.history.outcome import Facts
 from service_record.record.entry import Phase, Result
-from tests.builders import START, entry, some, write_lines
+from tests.builders import START, entry, require, write_lines
 from tests.command_line import service_record
 from tests.diagnosis.test_diagnosis import history
 
@@ -217,7 +217,7 @@ def test_stop_names_the_partner_that_ended_before(partner_ended: float, is_reaso
         facts=Facts(exit_code=4, service_result="exit-code"),
         since=START + timedelta(seconds=partner_ended),
     )
-    diagnosis = some(judge(stopped(10), Causes(()), [app, disk]).diagnosis)
+    diagnosis = require(judge(stopped(10), Causes(()), [app, disk]).diagnosis)
     (one,) = diagnosis.stopped
     assert isinstance(one, Stopped)
     assert ("because it is bound to disk.mount, which failed: exit 4" in stopped_sentence(one)) is is_reason
@@ -237,8 +237,8 @@ def test_headline_is_not_from_a_suppressed_flood(message: str, journal: str, say
     end = entry(Phase.SERVICE_END, 5, error_message=message, **failure)
     line = f"2026-11-21T01:05:04+00:00 host systemd-journald[5]: {journal}\n".encode()
     files = [("journals/journal.log", BytesIO(line).read)]
-    diagnosis = some(judge(history(app=[entry(), end]), Causes(()), files=files).diagnosis)
-    assert trouble_sentence(some(diagnosis.root)).startswith(f"failed: app: {says}")
+    diagnosis = require(judge(history(app=[entry(), end]), Causes(()), files=files).diagnosis)
+    assert trouble_sentence(require(diagnosis.root)).startswith(f"failed: app: {says}")
 
 
 MESSAGES = """\
