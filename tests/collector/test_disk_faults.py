@@ -10,7 +10,7 @@ from service_record.collector.store.database import FILE, Database, sqlite_url
 from tests.collector.serving import Served
 from tests.full_disk import full_beyond
 from tests.programs import REPOSITORY
-from tests.torture.injection import cannot_trace
+from tests.torture.injection import find_tracing_obstacle
 
 WRITER = """
 import sys, time
@@ -31,7 +31,9 @@ for _ in range(2):
         print("unavailable")
 writer.close()
 """
-pytestmark = pytest.mark.skipif(cannot_trace() is not None, reason=f"cannot be had here: {cannot_trace()}")
+pytestmark = pytest.mark.skipif(
+    find_tracing_obstacle() is not None, reason=f"not available here: {find_tracing_obstacle()}"
+)
 
 
 def said_where_once(call: str, folder: Path) -> list[str]:

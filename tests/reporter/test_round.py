@@ -30,7 +30,7 @@ from tests.command_line import PROGRAM, service_record
 from tests.programs import REPOSITORY
 from tests.reporting_host import FULL_DISK, POINTER, READ_ONLY_DISK, TOKEN, ReportingHost
 from tests.running_server import get_refused_url
-from tests.torture.injection import cannot_trace
+from tests.torture.injection import find_tracing_obstacle
 from tests.waiting import wait_for, wait_until_gone
 
 GET_HOSTS = "GET /v2/clusters/hosts"
@@ -561,7 +561,7 @@ def test_nothing_is_reported_if_the_state_cannot_be_saved(
 
 
 def test_unreadable_state_is_kept_for_the_next_round(host: ReportingHost, server: AssistedServer) -> None:
-    if why := cannot_trace():
+    if why := find_tracing_obstacle():
         pytest.skip(why)
     host.fail()
     host.report()

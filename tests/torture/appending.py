@@ -1,8 +1,8 @@
-"""One append, by the shell and by Python, in both layouts, with each of its system calls made to fail.
+"""Append one entry, from the shell and from Python, in both layouts, while each of its system calls fails.
 
-Whatever fails, and however often: the service runs on, prints nothing and ends as it would; of its record,
-what was there before is unchanged, every acknowledged entry is whole, those that are missing are counted, and
-nothing is there that nobody wrote. The next writer finds a record that it can go on with.
+Whatever fails, the service continues, prints nothing and keeps its exit status. In its record, earlier
+entries are unchanged, every acknowledged entry is whole, missing entries are counted, and there are no
+others. The next writer can append to the record.
 """
 
 import re
@@ -32,27 +32,27 @@ from tests.torture.injection import (
     KILL,
     MARKS,
     RETRIED,
-    Ended,
     Fault,
-    faults_between,
-    injected,
-    marks,
+    ProgramResult,
+    list_faults_between_marks,
+    list_marks,
     run_traced,
+    was_injected,
 )
-from tests.torture.tally import Tally, Until, at_once, sample, summed
+from tests.torture.tally import Deadline, Tally, judge_in_parallel, sample, sum_verdicts
 
-BEFORE: Final = failed_run("earlier")
+EARLIER_ENTRIES: Final = failed_run("earlier")
 LATER: Final = "later"
-LIFTED: Final = "TORTURE_LIFTED"
-"""In the environment of a service that does away with a limit of file size behind the append that is hit."""
+LIFT_VARIABLE: Final = "TORTURE_LIFTED"
+"""Variable that makes a service lift its limit of file size after the append under test."""
 _STATUS: Final = 3
-_SETTLED_SECONDS: Final = 2
-"""After which a here-document is nobody's: bash unlinks it as soon as it is open."""
+_LEFTOVER_SECONDS: Final = 2
+"""Age at which a here-document is a leftover: bash unlinks the file as soon as it has opened it."""
 _KILLED: Final = -9
-_TOOK_TOO_LONG: Final = "+++ exited with 124 +++"
-"""In a trace, where the shim gave a program up.
+_SLOW_PROGRAM: Final = "+++ exited with 124 +++"
+"""Line of a trace where the shim stopped a slow program.
 
-bash makes two system calls for each byte that it reads within a time limit, and strace stops at each of them.
+bash makes two system calls for each byte that it reads with a time limit, and strace stops at each of them.
 """
 
 SCRIPT: Final = f"""
@@ -64,14 +64,15 @@ SCRIPT: Final = f"""
   [[ ! -e {MARKS}{BEGIN} ]]
   record_service_stage_success
   [[ ! -e {MARKS}{END} ]]
-  [[ ! ${{{LIFTED}-}} ]] || ulimit -S -f unlimited
+  [[ ! ${{{LIFT_VARIABLE}-}} ]] || ulimit -S -f unlimited
   record_service_stage_start two
   record_service_stage_success
   [[ ! -e {MARKS}{LATER} ]]
   exit {_STATUS}
 }}
 """
-"""In braces, so that bash has read it all before a read can fail; that of `ready` is the first of all."""
+"""The braces make bash read the whole script before a read can fail, beginning with the read after `ready`.
+"""
 
 PROGRAM: Final = f"""
 import os, resource, sys
@@ -102,14 +103,14 @@ for number, (phase, stage) in enumerate(
     written = writer.append(Entry(timestamp=now, phase=Phase(phase), stage=stage, result=result))
     if number == 2:
         mark("{END}")
-        if os.environ.get("{LIFTED}"):
+        if os.environ.get("{LIFT_VARIABLE}"):
             resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     if written:
         mark(f"acknowledged/{{number}}")
 mark("{LATER}")
 sys.exit({_STATUS})
 """
-STORY: Final = (
+EXPECTED: Final = (
     ("service start", None),
     ("stage start", "one"),
     ("stage end", "one"),
@@ -117,19 +118,19 @@ STORY: Final = (
     ("stage end", "two"),
     ("service end", None),
 )
-"""Entries of the service: phase and stage of each."""
+"""Phase and stage of each entry that the service writes."""
 
 
-_NO_REDIRECTION: Final = re.compile(
+_REDIRECTION_ERRORS: Final = re.compile(
     rb"^\S+: line \d+: (/dev/null|\d+|(mapfile|read): \d+: invalid file descriptor|read: read error: \d+"
     rb"|/proc/(uptime|self/\w+)|\S+/records/\S+|cannot create temp file for here-document)"
     rb": [A-Z][a-zI/ -]+\n",
     re.MULTILINE,
 )
-"""Messages of bash where a file cannot be opened or read.
+"""Messages of bash about files that it could not open or read.
 
-To silence them, the shim would have to redirect the service's stderr in each of its reads. The service's EXIT
-trap would lose what it prints when a signal ends the service in one.
+To silence them, the shim would have to redirect the service's stderr for each of its reads. A signal that
+ends the service during such a read would then also silence the service's EXIT trap.
 """
 
 
@@ -141,9 +142,9 @@ class Append:
     layout: str
 
     def prepare(self, directory: Path) -> None:
-        """Put a record with earlier entries there, and the service."""
-        lines = b"".join(each.to_line() for each in BEFORE)
-        write_record(directory, our_array(*BEFORE) if self.layout == "array" else lines)
+        """Write a record with earlier entries, and the service."""
+        lines = b"".join(each.to_line() for each in EARLIER_ENTRIES)
+        write_record(directory, our_array(*EARLIER_ENTRIES) if self.layout == "array" else lines)
         directory.joinpath("shim.sh").symlink_to(SHIM)
         directory.joinpath("service").write_text(SCRIPT if self.writer == "shell" else PROGRAM)
 
@@ -152,14 +153,16 @@ class Append:
         directory: Path,
         options: Sequence[str] = (),
         when_ready: Callable[[int], object] = lambda _process: None,
-        **more: str,
-    ) -> Ended:
-        """Run the service; `more` is in its environment besides. Raises TimeoutExpired when it hangs."""
+        **variables: str,
+    ) -> ProgramResult:
+        """Run the service with additional `variables`. Raises TimeoutExpired when it hangs."""
         program = bashes()[0].path if self.writer == "shell" else sys.executable
         plain = {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
-        variables = environment(directory) | plain | {"SERVICE_RECORDS_LAYOUT": self.layout} | more
+        all_variables = environment(directory) | plain | {"SERVICE_RECORDS_LAYOUT": self.layout} | variables
         trace = directory / "trace"
-        return run_traced([program, "service"], directory, variables, trace, options, when_ready=when_ready)
+        return run_traced(
+            [program, "service"], directory, all_variables, trace, options, when_ready=when_ready
+        )
 
     def __str__(self) -> str:
         return f"one append, {self.writer}, {self.layout}"
@@ -170,153 +173,162 @@ APPENDS: Final = tuple(
 )
 
 
-def faults_of(append: Append) -> list[Fault]:
-    """All there are, as one run without any shows them."""
+def list_faults(append: Append) -> list[Fault]:
+    """Return all faults, found by a run without faults."""
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
         append.prepare(directory)
-        ended = append.run(directory, ("-y",))
-        assert ended == Ended(_STATUS, b""), ended
-        assert story(read(directory)[len(BEFORE) :]) == list(STORY)
-        return faults_between(directory / "trace", RETRIED[append.writer])
+        result = append.run(directory, ("-y",))
+        assert result == ProgramResult(_STATUS, b""), result
+        assert list_phases(read_record(directory)[len(EARLIER_ENTRIES) :]) == list(EXPECTED)
+        return list_faults_between_marks(directory / "trace", RETRIED[append.writer])
 
 
-def judged(append: Append, fault: Fault) -> tuple[bool, list[str]]:
-    """Return whether the fault came about, and the faults after it."""
+def judge(append: Append, fault: Fault) -> tuple[bool, list[str]]:
+    """Return whether the fault occurred, and the findings."""
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
         append.prepare(directory)
         trace = directory / "trace"
         try:
-            ended = append.run(directory, fault.options)
+            result = append.run(directory, fault.options)
         except TimeoutExpired:
             return True, [f"{append}, {fault}: the service hangs"]
-        wrong = wrong_after(
-            append, directory, ended, may_be_killed=fault.what == KILL, is_doubtful=fault.call == CLOSE
+        findings = check_result(
+            append, directory, result, may_be_killed=fault.effect == KILL, may_overcount=fault.call == CLOSE
         )
-        return injected(trace, fault), [f"{append}, {fault}: {each}" for each in wrong]
+        return was_injected(trace, fault), [f"{append}, {fault}: {each}" for each in findings]
 
 
-def wrong_after(
-    append: Append, directory: Path, ended: Ended, *, may_be_killed: bool = False, is_doubtful: bool = False
+def check_result(
+    append: Append,
+    directory: Path,
+    result: ProgramResult,
+    *,
+    may_be_killed: bool = False,
+    may_overcount: bool = False,
 ) -> list[str]:
-    """Return the faults of the service and its record after this end, and after another one has written.
+    """Return the findings about the service and its record, after this run and after the next writer.
 
-    In doubt an entry may be counted as missing that is there: a file system that fails to close a file may
-    not have kept what was written to it, and a program that looks may take too long on a busy machine.
+    If `may_overcount`, an entry that is present may be counted as missing: when close fails, the file system
+    may have lost the data, and on a busy machine the shim's helper program may take too long.
     """
     trace = directory / "trace"
-    seen, took_too_long = marks(trace), _TOOK_TOO_LONG in trace.read_text()
+    marks, was_slow = list_marks(trace), _SLOW_PROGRAM in trace.read_text()
     return [
-        *_harm(ended, seen, may_be_killed=may_be_killed),
-        *_record_faults(directory, seen, ended, is_doubtful=is_doubtful or took_too_long),
-        *_follow_up(directory, append),
+        *_check_service(result, marks, may_be_killed=may_be_killed),
+        *_check_record(directory, marks, result, may_overcount=may_overcount or was_slow),
+        *_check_next_writer(directory, append),
     ]
 
 
-def read(directory: Path) -> list[Entry | Malformed]:
+def read_record(directory: Path) -> list[Entry | Malformed]:
     return list(read_entries(BytesIO(record_path(directory).read_bytes())))
 
 
-def story(pieces: Sequence[Entry | Malformed]) -> list[tuple[str, str | None]]:
-    """Phase and stage of each entry."""
+def list_phases(pieces: Sequence[Entry | Malformed]) -> list[tuple[str, str | None]]:
+    """Return phase and stage of each entry."""
     return [(str(piece.phase), piece.stage) for piece in pieces if isinstance(piece, Entry)]
 
 
-def _could_not_redirect(ended: Ended) -> bool:
-    """Return whether a call of the shim may not have run at all."""
-    return _NO_REDIRECTION.search(ended.said) is not None
+def _has_redirection_error(result: ProgramResult) -> bool:
+    """Return whether a redirection failed, so that a function of the shim may not have run."""
+    return _REDIRECTION_ERRORS.search(result.output) is not None
 
 
-def _harm(ended: Ended, seen: list[str], *, may_be_killed: bool) -> list[str]:
-    """Return the faults of what the service had. One that was killed itself has no more to say."""
-    if may_be_killed and ended.status == _KILLED:
+def _check_service(result: ProgramResult, marks: list[str], *, may_be_killed: bool) -> list[str]:
+    """Return the findings about the service itself; none about a service that was killed."""
+    if may_be_killed and result.status == _KILLED:
         return []
-    wrong = []
-    if ended.status != _STATUS:
-        wrong.append(f"the service ended with {ended.status}")
-    said = _NO_REDIRECTION.sub(b"", ended.said)
-    if said and not (_could_not_redirect(ended) and said.startswith(b"service-record: ")):
-        wrong.append(f"it said {said!r}")
-    if LATER not in seen:
-        wrong.append("its later stages did not run")
-    return wrong
+    findings = []
+    if result.status != _STATUS:
+        findings.append(f"the service ended with {result.status}")
+    output = _REDIRECTION_ERRORS.sub(b"", result.output)
+    if output and not (_has_redirection_error(result) and output.startswith(b"service-record: ")):
+        findings.append(f"it printed {output!r}")
+    if LATER not in marks:
+        findings.append("its later stages did not run")
+    return findings
 
 
-def _record_faults(directory: Path, seen: list[str], ended: Ended, *, is_doubtful: bool) -> list[str]:
-    pieces = read(directory)
+def _check_record(
+    directory: Path, marks: list[str], result: ProgramResult, *, may_overcount: bool
+) -> list[str]:
+    pieces = read_record(directory)
     entries = [piece for piece in pieces if isinstance(piece, Entry)]
-    if entries[: len(BEFORE)] != BEFORE:
-        return ["what was there before has changed"]
-    own = entries[len(BEFORE) :]
-    strange = [piece.text for piece in pieces if isinstance(piece, Malformed) and not _is_torn(piece)]
-    wrong = [f"a piece that nobody wrote: {text!r}" for text in strange]
-    if _could_not_redirect(ended):
-        return wrong
-    numbers = _numbers(own)
+    if entries[: len(EARLIER_ENTRIES)] != EARLIER_ENTRIES:
+        return ["earlier entries have changed"]
+    new_entries = entries[len(EARLIER_ENTRIES) :]
+    foreign = [piece.text for piece in pieces if isinstance(piece, Malformed) and not _is_torn(piece)]
+    findings = [f"a piece that was not written: {text!r}" for text in foreign]
+    if _has_redirection_error(result):
+        return findings
+    numbers = _find_positions(new_entries)
     if numbers is None:
-        return [*wrong, f"entries that nobody wrote, or twice, or in another order: {story(own)}"]
-    acknowledged = {int(name.partition("/")[2]) for name in seen if name.startswith("acknowledged/")}
+        return [*findings, f"unwritten, repeated or reordered entries: {list_phases(new_entries)}"]
+    acknowledged = {int(name.partition("/")[2]) for name in marks if name.startswith("acknowledged/")}
     if acknowledged - set(numbers):
-        wrong.append(f"acknowledged and not there: {acknowledged - set(numbers)}")
-    for number, before, each in zip(numbers, [-1, *numbers], own, strict=False):
-        if each.dropped - (number - before - 1) not in {0, int(is_doubtful)}:
-            wrong.append(
-                f"{number - before - 1} missing before entry {number}, which tells of {each.dropped}"
+        findings.append(f"acknowledged entries are missing: {acknowledged - set(numbers)}")
+    for number, before, each in zip(numbers, [-1, *numbers], new_entries, strict=False):
+        if each.dropped - (number - before - 1) not in {0, int(may_overcount)}:
+            findings.append(
+                f"{number - before - 1} missing before entry {number}, which counts {each.dropped}"
             )
-    return wrong
+    return findings
 
 
 def _is_torn(piece: Malformed) -> bool:
-    """Return whether it is what a write that was cut short may leave."""
+    """Return whether the piece is the beginning of an entry, as an interrupted write leaves it."""
     begins = '{"timestamp":"2'
     return piece.text.startswith(begins[: len(piece.text)])
 
 
-def _numbers(entries: list[Entry]) -> list[int] | None:
-    """The place of each entry in the story; None where it does not fit."""
-    numbers, rest = [], iter(enumerate(STORY))
-    for told in story(entries):
-        number = next((number for number, each in rest if each == told), None)
+def _find_positions(entries: list[Entry]) -> list[int] | None:
+    """Return the position of each entry in EXPECTED; None if one does not fit."""
+    numbers, rest = [], iter(enumerate(EXPECTED))
+    for phases in list_phases(entries):
+        number = next((number for number, each in rest if each == phases), None)
         if number is None:
             return None
         numbers.append(number)
     return numbers
 
 
-def _follow_up(directory: Path, append: Append) -> list[str]:
-    """A writer that comes later loses nothing of it, and the exit helper makes an array whole again."""
-    before = [piece for piece in read(directory) if isinstance(piece, Entry)]
-    last = entry("service start", 100, recorder="python/0.1.0")
-    if not Records(directory / "records").writer("service").append(last):
+def _check_next_writer(directory: Path, append: Append) -> list[str]:
+    """Check that the next writer keeps all entries, and that the exit helper repairs an array."""
+    before = [piece for piece in read_record(directory) if isinstance(piece, Entry)]
+    added = entry("service start", 100, recorder="python/0.1.0")
+    if not Records(directory / "records").writer("service").append(added):
         return ["the next writer could not write"]
-    if [piece for piece in read(directory) if isinstance(piece, Entry)] != [*before, last]:
-        return ["the next writer changed what was there"]
+    if [piece for piece in read_record(directory) if isinstance(piece, Entry)] != [*before, added]:
+        return ["the next writer changed earlier entries"]
     if append.layout != "array":
         return []
     try:
-        whole = read_after_exit_helper(directory)
+        elements = read_after_exit_helper(directory)
     except (AssertionError, ValueError) as error:
         return [f"the exit helper did not repair the array: {error}"]
-    if whole != [each.to_json() for each in (*before, last)]:
-        return ["the exit helper changed what was there"]
+    if elements != [each.to_json() for each in (*before, added)]:
+        return ["the exit helper changed entries"]
     return []
 
 
-def sweep(began: float) -> None:
-    """Remove the here-documents of bash that was killed before it could, or that could not."""
-    for left in Path("/dev/shm").glob("sh-thd.*"):
+def remove_here_documents(start: float) -> None:
+    """Remove here-documents that were left since `start` by bash processes that were killed or could not
+    unlink them.
+    """
+    for path in Path("/dev/shm").glob("sh-thd.*"):
         with suppress(FileNotFoundError):
-            if began < left.stat().st_mtime < time.time() - _SETTLED_SECONDS:
-                left.unlink()
+            if start < path.stat().st_mtime < time.time() - _LEFTOVER_SECONDS:
+                path.unlink()
 
 
-def tortured(append: Append, most: int | None = None, until: Until | None = None) -> Tally:
-    """Every fault of an append, or as many of them as asked for, or as there is time for."""
-    faults = faults_of(append)
-    began = time.time()
-    cases, findings = summed(at_once(partial(judged, append), sample(faults, most), until))
-    sweep(began)
+def torture(append: Append, limit: int | None = None, deadline: Deadline | None = None) -> Tally:
+    """Try every fault of an append, at most `limit` of them, until the deadline."""
+    faults = list_faults(append)
+    start = time.time()
+    cases, findings = sum_verdicts(judge_in_parallel(partial(judge, append), sample(faults, limit), deadline))
+    remove_here_documents(start)
     return Tally(
         target=str(append),
         calls=len({(fault.call, fault.number) for fault in faults}),

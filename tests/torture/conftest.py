@@ -1,26 +1,26 @@
-"""Where something cannot be had, its tests are skipped; nobody asks before there is one."""
+"""Fixtures that skip tests whose tools are missing here. They check only when a test asks for them."""
 
 from collections.abc import Callable
 
 import pytest
 
-from tests.torture.injection import cannot_trace
-from tests.torture.reporting import cannot_report
+from tests.torture.injection import find_tracing_obstacle
+from tests.torture.reporting import find_reporting_obstacle
 
 
-def _skip_where(cannot: Callable[[], str | None]) -> None:
-    reason = cannot()
+def _skip_if(find_obstacle: Callable[[], str | None]) -> None:
+    reason = find_obstacle()
     if reason is not None:
-        pytest.skip(f"cannot be had here: {reason}")
+        pytest.skip(f"not available here: {reason}")
 
 
 @pytest.fixture(scope="session")
 def tracing() -> None:
-    """System calls can be made to fail."""
-    _skip_where(cannot_trace)
+    """Skip unless system calls can be made to fail here."""
+    _skip_if(find_tracing_obstacle)
 
 
 @pytest.fixture(scope="session")
 def reporting(tracing: None) -> None:
-    """So can those of a round of the reporter."""
-    _skip_where(cannot_report)
+    """Skip unless rounds of the boot reporter can be traced here."""
+    _skip_if(find_reporting_obstacle)

@@ -1,7 +1,8 @@
-"""Writes of a record that are cut short, at each byte of what an append writes.
+"""Truncate writes to a record at each byte of an appended entry.
 
-The kernel does it: beyond a limit of file size that is set while the service runs, see setrlimit(2), it
-writes what fits, and nothing of the next write. The service has to do as well as with any other fault.
+The kernel does it: beyond the limit of file size, which is set while the service runs (see setrlimit(2)), it
+writes only the bytes that fit, and nothing of later writes. The service has to meet the same promises as
+after other faults.
 """
 
 import re
@@ -16,36 +17,47 @@ from subprocess import TimeoutExpired
 from typing import Final
 
 from tests.array_writers import damaged_path, record_path
-from tests.torture.appending import BEFORE, LIFTED, STORY, Append, read, story, sweep, wrong_after
-from tests.torture.tally import Tally, Until, at_once, shuffled, summed
+from tests.torture.appending import (
+    EARLIER_ENTRIES,
+    EXPECTED,
+    LIFT_VARIABLE,
+    Append,
+    check_result,
+    list_phases,
+    read_record,
+    remove_here_documents,
+)
+from tests.torture.tally import Deadline, Tally, judge_in_parallel, shuffle, sum_verdicts
 
-_FULL: Final = re.compile(r"EFBIG")
+_LIMIT_ERROR: Final = re.compile(r"EFBIG")
 _OPTIONS: Final = ("-e", "trace=?newfstatat,?access,?faccessat2,?stat,write,pwrite64,pwritev2")
 _TORN: Final = b'\n{"timestamp":"2026-11-21T01:05:20.000Z","stage":"to'
-_KEPT_EARLIER: Final = b"kept earlier\n" * 1024
-"""In the copy of what is damaged, so that its end is beyond that of the record, which is not cut then."""
-_ROOM: Final = 2048
-"""As much as an array grows by an entry, at most, beyond the entry."""
+_EARLIER_COPY: Final = b"kept earlier\n" * 1024
+"""Earlier content of the copy of damaged data. With it the copy grows beyond the record, so the limit
+truncates only the copy.
+"""
+_MAX_PADDING: Final = 2048
+"""Maximum growth of an array by an entry, beyond the entry itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Bytes that can be written from where the next append begins to write."""
+    """A limit of file size, in bytes after the offset at which the next append begins."""
 
     bytes: int
     is_lifted: bool
-    """True when the limit is gone behind that append."""
+    """True when the limit is lifted after that append."""
     is_of_copy: bool = False
-    """True when the copy of the damage is cut: there is a torn entry then."""
+    """True when the limit applies to the copy of damaged data. The record then ends in a torn entry."""
 
     def __str__(self) -> str:
-        what = "the damaged copy" if self.is_of_copy else "the record"
-        return f"{what} cut at byte {self.bytes}{' once' if self.is_lifted else ''}"
+        file = "the damaged copy" if self.is_of_copy else "the record"
+        return f"{file} cut at byte {self.bytes}{' once' if self.is_lifted else ''}"
 
 
 @dataclass(slots=True)
 class _Limit:
-    """Sets the limit of a service that is ready."""
+    """Sets the limit of a service once it is ready."""
 
     directory: Path
     cut: Cut
@@ -53,87 +65,92 @@ class _Limit:
     def __call__(self, process: int) -> None:
         record = record_path(self.directory)
         if self.cut.is_of_copy:
-            damaged_path(self.directory).write_bytes(_KEPT_EARLIER)
+            damaged_path(self.directory).write_bytes(_EARLIER_COPY)
             with record.open("ab") as stream:
                 stream.write(_TORN)
-            begin = len(_KEPT_EARLIER)
+            offset = len(_EARLIER_COPY)
         else:
-            begin = _next_place(record.read_bytes())
-        resource.prlimit(process, resource.RLIMIT_FSIZE, (begin + self.cut.bytes, resource.RLIM_INFINITY))
+            offset = _find_next_offset(record.read_bytes())
+        resource.prlimit(process, resource.RLIMIT_FSIZE, (offset + self.cut.bytes, resource.RLIM_INFINITY))
 
 
-def _next_place(content: bytes) -> int:
-    """Return where the next entry is written."""
+def _find_next_offset(content: bytes) -> int:
+    """Return the offset at which the next entry is written."""
     if not content.startswith(b"["):
         return len(content)
     return len(content.rstrip(b" \n").removesuffix(b"]").rstrip(b" \n"))
 
 
-def name(append: Append) -> str:
-    """Of this part of the torture."""
+def describe(append: Append) -> str:
+    """Return the name of this part of the torture."""
     return f"writes cut short: {append.writer}, {append.layout}"
 
 
-def extent(append: Append) -> tuple[int, int]:
-    """Return how many bytes the entry has that is cut, with what stands before it and its newline; and how
-    many the record has from its beginning on, in a run in which nothing is cut.
+def measure_entry(append: Append) -> tuple[int, int]:
+    """Return the size of the entry under test with separator and newline, and the number of bytes from its
+    beginning to the end of the record, measured in a run without a limit.
     """
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
         append.prepare(directory)
-        begins = list[int]()
+        offsets = list[int]()
         append.run(
-            directory, when_ready=lambda _: begins.append(_next_place(record_path(directory).read_bytes()))
+            directory,
+            when_ready=lambda _: offsets.append(_find_next_offset(record_path(directory).read_bytes())),
         )
-        assert story(read(directory)[len(BEFORE) :]) == list(STORY)
-        content = record_path(directory).read_bytes()[begins[0] :]
+        assert list_phases(read_record(directory)[len(EARLIER_ENTRIES) :]) == list(EXPECTED)
+        content = record_path(directory).read_bytes()[offsets[0] :]
     return content.index(b"\n", 2) + 1, len(content)
 
 
-def cuts_of(append: Append) -> list[Cut]:
-    """All there are: those within the entry first, each in an order of their own."""
-    entry, rest = extent(append)
-    within = [Cut(size, lifted) for size in range(entry + 1) for lifted in (False, True)]
+def list_cuts(append: Append) -> list[Cut]:
+    """Return all cuts: those within the entry first, each group shuffled."""
+    entry, length = measure_entry(append)
+    within = [Cut(size, is_lifted) for size in range(entry + 1) for is_lifted in (False, True)]
     if append.layout == "lines":
-        behind = [Cut(size, is_lifted=False) for size in range(entry + 1, rest)]
-        return [*shuffled(within), *shuffled(behind)]
-    behind = [Cut(size, lifted) for size in range(entry + 1, entry + _ROOM) for lifted in (False, True)]
-    copies = [Cut(size, lifted, is_of_copy=True) for size in range(_ROOM) for lifted in (False, True)]
-    return [*shuffled(within), *shuffled([*behind, *copies])]
+        later = [Cut(size, is_lifted=False) for size in range(entry + 1, length)]
+        return [*shuffle(within), *shuffle(later)]
+    later = [
+        Cut(size, is_lifted) for size in range(entry + 1, entry + _MAX_PADDING) for is_lifted in (False, True)
+    ]
+    copies = [
+        Cut(size, is_lifted, is_of_copy=True) for size in range(_MAX_PADDING) for is_lifted in (False, True)
+    ]
+    return [*shuffle(within), *shuffle([*later, *copies])]
 
 
-def judged(append: Append, cut: Cut) -> tuple[bool, list[str]]:
-    """Return whether anything was cut, and what is wrong after it."""
+def judge(append: Append, cut: Cut) -> tuple[bool, list[str]]:
+    """Return whether a write was truncated, and the findings."""
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
         append.prepare(directory)
-        more = {LIFTED: "1"} if cut.is_lifted else {}
+        variables = {LIFT_VARIABLE: "1"} if cut.is_lifted else {}
         try:
-            ended = append.run(directory, _OPTIONS, _Limit(directory, cut), **more)
+            result = append.run(directory, _OPTIONS, _Limit(directory, cut), **variables)
         except TimeoutExpired:
             return True, [f"{append}, {cut}: the service hangs"]
-        was_cut = story(read(directory)[len(BEFORE) :]) != list(STORY) or bool(
-            _FULL.search((directory / "trace").read_text())
+        was_truncated = list_phases(read_record(directory)[len(EARLIER_ENTRIES) :]) != list(EXPECTED) or bool(
+            _LIMIT_ERROR.search((directory / "trace").read_text())
         )
-        wrong = [*wrong_after(append, directory, ended), *_lost(directory, cut)]
-        return was_cut, [f"{append}, {cut}: {each}" for each in wrong]
+        findings = [*check_result(append, directory, result), *_check_damaged_copy(directory, cut)]
+        return was_truncated, [f"{append}, {cut}: {each}" for each in findings]
 
 
-def _lost(directory: Path, cut: Cut) -> Iterator[str]:
-    """Yield the parts of a torn entry that are lost after the exit helper has repaired the array."""
+def _check_damaged_copy(directory: Path, cut: Cut) -> Iterator[str]:
+    """Yield the findings about the copy of a torn entry after the exit helper has repaired the array."""
     if not cut.is_of_copy:
         return
     copy = damaged_path(directory).read_bytes()
-    if not copy.startswith(_KEPT_EARLIER):
-        yield "what was kept earlier has changed"
+    if not copy.startswith(_EARLIER_COPY):
+        yield "earlier damaged data has changed"
     if _TORN not in copy:
-        yield f"what was damaged was not kept whole: {copy[len(_KEPT_EARLIER) :]!r}"
+        yield f"the torn entry was not kept whole: {copy[len(_EARLIER_COPY) :]!r}"
 
 
-def tortured(append: Append, most: int | None = None, until: Until | None = None) -> Tally:
-    """Every cut, or as many of them as asked for, or as there is time for."""
-    cuts = cuts_of(append)
-    began = time.time()
-    cases, findings = summed(at_once(partial(judged, append), cuts[:most], until))
-    sweep(began)
-    return Tally(target=name(append), cases=cases, all_cases=len(cuts), findings=findings)
+def torture(append: Append, limit: int | None = None, deadline: Deadline | None = None) -> Tally:
+    """Try every cut, at most `limit` of them, until the deadline."""
+    cuts = list_cuts(append)
+    start = time.time()
+    cases, findings = sum_verdicts(judge_in_parallel(partial(judge, append), cuts[:limit], deadline))
+    remove_here_documents(start)
+    return Tally(target=describe(append), cases=cases, all_cases=len(cuts), findings=findings)

@@ -1,9 +1,9 @@
-"""One ingest of a collector on SQLite (a step, a batch of records, a bundle), with each of its system calls
-on files and sockets made to fail, and with files that grow no further in the midst of a write.
+"""Run one ingest of a collector on SQLite (a step, a batch of records, a bundle) while its system calls on
+files and sockets fail, or while its files cannot grow.
 
-Whatever fails, what was acknowledged is there, once and unchanged; what was not is there whole, or not at
-all; and it is there once when the client has tried again. The collector goes on, or has ended, and then the
-next one goes on where it was.
+Whatever fails, acknowledged data is stored once and unchanged, and other data is stored whole or not at all.
+After the client has tried again, the data is stored once. The collector continues, or has ended and a new one
+continues with its data.
 """
 
 import http.client
@@ -23,19 +23,31 @@ from typing import Final
 from service_record.collector.store.database import FILE
 from tests.collector.at_once import Running
 from tests.collector.serving import Client, Reply
-from tests.torture.ingests import ACCEPTED, BUNDLE, PAGE, WAL, Collectors, Ingest, Kept, bundle, kept_by
-from tests.torture.injection import ERRORS, KILL, ON_FILES, Fault, injected
-from tests.torture.tally import Tally, Until, at_once, shuffled, summed
+from tests.torture.ingests import (
+    ACCEPTED,
+    BUNDLE,
+    PAGE_BYTES,
+    WAL,
+    Collectors,
+    Ingest,
+    StoredData,
+    make_bundle,
+    read_data,
+)
+from tests.torture.injection import ERRORS, KILL, ON_FILES, Fault, was_injected
+from tests.torture.tally import Deadline, Tally, judge_in_parallel, shuffle, sum_verdicts
 
 REFUSED: Final = frozenset({503, 507})
-"""Status of an answer when nothing can be kept at the moment; docs/collector-operation.md."""
+"""Status codes for data that cannot be stored at the moment; see docs/collector-operation.md."""
 
-_SECONDS: Final = 20.0
-"""Time in which a collector has to go on after a fault is over."""
-_DETACHING: Final = 10.0
-"""Seconds that strace has to let go of a collector."""
-_LOOK, _WRITING = 0.01, 0.3
-"""Seconds between two looks whether it has, and to write what it saw of one that has ended."""
+_RECOVERY_SECONDS: Final = 20.0
+"""Time in which a collector must recover after a fault."""
+_DETACH_SECONDS: Final = 10.0
+"""Time limit for strace to detach from a collector."""
+_POLL_SECONDS, _WRITE_SECONDS = 0.01, 0.3
+"""Seconds between two checks whether strace has detached, and seconds for strace to write the rest of its
+trace after the collector has ended.
+"""
 _LINE: Final = re.compile(r"^(\d+) +([a-z]\w*)\((.*)")
 _ABOUT: Final = re.compile(r'<(/[^>]*|socket:)|"(/[^"]*)"')
 _VARYING: Final = re.compile(r"[0-9a-f]{12,}|(?<=upload-)\w+|(?<=look-)\w+")
@@ -44,25 +56,25 @@ _STRACE: Final = ("strace", "-f", "-s", "256", "-e", "signal=none")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A call that fails, and what it is about."""
+    """A failing call, and the file or socket that it is on."""
 
     fault: Fault
-    on: str
+    target: str
 
     @property
-    def is_on_a_socket(self) -> bool:
-        """Return whether a connection may break of it: calls are counted in each thread, whatever they are
-        on.
+    def may_break_connection(self) -> bool:
+        """Return whether the fault may break a connection. Calls are counted per thread, whatever they are
+        on, so a failing read or write may be on a socket.
         """
-        return self.fault.call in {"read", "write"} or self.on == "socket:"
+        return self.fault.call in {"read", "write"} or self.target == "socket:"
 
     def __str__(self) -> str:
-        return f"{self.fault} ({self.on})"
+        return f"{self.fault} ({self.target})"
 
 
 @dataclass(frozen=True, slots=True)
 class ShortWrite:
-    """No file of the collector can be made longer than that: the write that would is cut short."""
+    """A limit of file size: the write that exceeds it is truncated."""
 
     size: int
 
@@ -71,28 +83,28 @@ class ShortWrite:
 
 
 @contextmanager
-def _traced(running: Running, trace: Path, options: Sequence[str]) -> Iterator[None]:
-    """Follow a collector, with these options of strace, until the end of the block."""
+def _trace_calls(running: Running, trace: Path, options: Sequence[str]) -> Iterator[None]:
+    """Trace a collector with these options of strace during the block."""
     strace = [*_STRACE, "-o", str(trace), *options, "-p", str(running.pid)]
     with Popen(strace, stdin=DEVNULL, stderr=PIPE) as tracer:
         assert tracer.stderr
-        attached = tracer.stderr.readline()
-        assert b"attached" in attached, attached
+        line = tracer.stderr.readline()
+        assert b"attached" in line, line
         try:
             yield
         finally:
             tracer.terminate()
-            until = time.monotonic() + _DETACHING
-            while tracer.poll() is None and time.monotonic() < until and not running.is_dying:
-                time.sleep(_LOOK)
-            with suppress(TimeoutExpired):  # of a collector that has ended it may wait for ever
-                tracer.wait(_WRITING)
+            deadline = time.monotonic() + _DETACH_SECONDS
+            while tracer.poll() is None and time.monotonic() < deadline and not running.is_dying:
+                time.sleep(_POLL_SECONDS)
+            with suppress(TimeoutExpired):  # strace may never end after its collector has
+                tracer.wait(_WRITE_SECONDS)
             tracer.kill()
 
 
 @contextmanager
-def _limited(running: Running, size: int) -> Iterator[None]:
-    """No file of a collector may become longer than that, until the end of the block."""
+def _limit_file_size(running: Running, size: int) -> Iterator[None]:
+    """Limit the file size of a collector during the block."""
     before = resource.prlimit(running.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
     try:
         yield
@@ -101,175 +113,193 @@ def _limited(running: Running, size: int) -> Iterator[None]:
             resource.prlimit(running.pid, resource.RLIMIT_FSIZE, before)
 
 
-def cases_of(ingest: Ingest, of: Collectors, about: str = "") -> list[Case]:
-    """All there are, as one ingest without any fault shows them; first one of each call on each file, then
-    its like. Or only those of files with this in their names.
+def list_cases(ingest: Ingest, collectors: Collectors, path: str = "") -> list[Case]:
+    """Return all cases of calls on files with `path` in their name, found by an ingest without faults. One
+    case of each call on each file comes first.
     """
-    with of.copy(ingest) as data, of.serving(data) as (running, client):
+    with collectors.copy(ingest) as data, collectors.serve(data) as (running, client):
         trace = data.parent / "trace"
-        kept_by(client)
-        with _traced(running, trace, ("-y",)):
+        read_data(client)
+        with _trace_calls(running, trace, ("-y",)):
             assert ingest.send(client, 1).status in ACCEPTED
             tasks = running.tasks
-        seen = [each for each in dict.fromkeys(_calls(trace, tasks, str(data.parent))) if about in each[2]]
-    first = {(name, on): (name, number, on) for name, number, on in reversed(seen)}
-    others = [each for each in seen if each not in first.values()]
-    return [*shuffled(_cases(first.values())), *shuffled(_cases(others))]
+        calls = [
+            each for each in dict.fromkeys(_parse_calls(trace, tasks, str(data.parent))) if path in each[2]
+        ]
+    first = {(name, target): (name, number, target) for name, number, target in reversed(calls)}
+    others = [each for each in calls if each not in first.values()]
+    return [*shuffle(_list_call_cases(first.values())), *shuffle(_list_call_cases(others))]
 
 
-def _calls(trace: Path, tasks: frozenset[str], root: str) -> Iterator[tuple[str, int, str]]:
-    """The calls of a collector on its files and on sockets: name, number in its thread, what it is about."""
-    counted = Counter[tuple[str, str]]()
+def _parse_calls(trace: Path, tasks: frozenset[str], root: str) -> Iterator[tuple[str, int, str]]:
+    """Yield the calls of a collector on its files and sockets: name, number in its thread, file or socket."""
+    counts = Counter[tuple[str, str]]()
     for line in trace.read_text(errors="replace").splitlines():
         found = _LINE.match(line)
         if found is None:
             continue
         task, name, arguments = found.groups()
-        counted[task, name] += 1
-        about = ["".join(each) for each in _ABOUT.findall(arguments)]
-        own = [each.replace(root, "") for each in about if each.startswith((f"{root}/", "socket:"))]
-        if own and task in tasks and name in ON_FILES:
-            yield name, counted[task, name], _VARYING.sub("*", own[0])
+        counts[task, name] += 1
+        targets = ["".join(each) for each in _ABOUT.findall(arguments)]
+        own_targets = [each.replace(root, "") for each in targets if each.startswith((f"{root}/", "socket:"))]
+        if own_targets and task in tasks and name in ON_FILES:
+            yield name, counts[task, name], _VARYING.sub("*", own_targets[0])
 
 
-def _cases(calls: Iterable[tuple[str, int, str]]) -> Iterator[Case]:
-    for name, number, on in calls:
-        for what in ERRORS:
-            yield Case(Fault(name, number, what), on)
-            yield Case(Fault(name, number, what, persistent=True, is_retried=True), on)
-        yield Case(Fault(name, number, KILL), on)
+def _list_call_cases(calls: Iterable[tuple[str, int, str]]) -> Iterator[Case]:
+    for name, number, target in calls:
+        for effect in ERRORS:
+            yield Case(Fault(name, number, effect), target)
+            yield Case(Fault(name, number, effect, persistent=True, is_retried=True), target)
+        yield Case(Fault(name, number, KILL), target)
 
 
-def short_writes(ingest: Ingest, of: Collectors, most: int) -> list[ShortWrite]:
-    """Sizes in the midst of what an ingest writes: of the write-ahead log, and of a bundle."""
-    with of.copy(ingest) as data:
+def list_short_writes(ingest: Ingest, collectors: Collectors, limit: int) -> list[ShortWrite]:
+    """Return limits within the data that an ingest writes: to the write-ahead log, and for a bundle."""
+    with collectors.copy(ingest) as data:
         begin = (data / WAL).stat().st_size
-    sizes = [begin + part * PAGE + offset for part in range(10) for offset in (0, 1, 12, 24, 25, 2000, 4119)]
+    sizes = [
+        begin + part * PAGE_BYTES + offset for part in range(10) for offset in (0, 1, 12, 24, 25, 2000, 4119)
+    ]
     if ingest is BUNDLE:
-        sizes += [len(bundle(1)) * part // 20 for part in range(20)]
-    return [ShortWrite(size) for size in shuffled(sizes)[:most]]
+        sizes += [len(make_bundle(1)) * part // 20 for part in range(20)]
+    return [ShortWrite(size) for size in shuffle(sizes)[:limit]]
 
 
-def judged(ingest: Ingest, of: Collectors, case: Case | ShortWrite) -> tuple[bool, list[str]]:
-    """Return whether the fault came about, and what is wrong after it."""
-    with of.copy(ingest) as data:
+def judge(ingest: Ingest, collectors: Collectors, case: Case | ShortWrite) -> tuple[bool, list[str]]:
+    """Return whether the fault occurred, and the findings."""
+    with collectors.copy(ingest) as data:
         try:
-            happened, wrong = _judged(ingest, of, data, case)
+            occurred, findings = _judge_copy(ingest, collectors, data, case)
         except (AssertionError, OSError, http.client.HTTPException) as fault:
-            happened, wrong = True, [f"{type(fault).__name__}: {str(fault)[:300]}"]
-    return happened, [f"{ingest}, {case}: {each}" for each in wrong]
+            occurred, findings = True, [f"{type(fault).__name__}: {str(fault)[:300]}"]
+    return occurred, [f"{ingest}, {case}: {each}" for each in findings]
 
 
-def _judged(ingest: Ingest, of: Collectors, data: Path, case: Case | ShortWrite) -> tuple[bool, list[str]]:
-    before, trace = of.kept_before(ingest), data.parent / "trace"
-    with of.serving(data) as (running, client):
-        assert kept_by(client) == before
-        with broken(running, trace, case):
-            reply = _sent(ingest, client, 1)
-        wrong = [*_said_badly(reply, case, has_ended=running.ends_within(0.2 if reply is None else 0))]
-        may_be = [ingest.added(before, 1)]
+def _judge_copy(
+    ingest: Ingest, collectors: Collectors, data: Path, case: Case | ShortWrite
+) -> tuple[bool, list[str]]:
+    before, trace = collectors.get_initial_data(ingest), data.parent / "trace"
+    with collectors.serve(data) as (running, client):
+        assert read_data(client) == before
+        with inject_fault(running, trace, case):
+            reply = _send(ingest, client, 1)
+        findings = [*_check_reply(reply, case, has_ended=running.ends_within(0.2 if reply is None else 0))]
+        allowed = [ingest.update(before, 1)]
         if reply is None or reply.status not in ACCEPTED:
-            may_be.append(before)
-        happened = isinstance(case, ShortWrite) and reply is not None and reply.status in REFUSED
-        happened = happened or (isinstance(case, Case) and injected(trace, case.fault))
-        now: Kept | None = None
+            allowed.append(before)
+        occurred = isinstance(case, ShortWrite) and reply is not None and reply.status in REFUSED
+        occurred = occurred or (isinstance(case, Case) and was_injected(trace, case.fault))
+        stored: StoredData | None = None
         if not running.has_ended:
-            now, told = _goes_on(ingest, client, may_be)
-            wrong += told
-            may_be = [now]
+            stored, new_findings = _check_retry(ingest, client, allowed)
+            findings += new_findings
+            allowed = [stored]
         running.kill()
-    with of.serving(data) as (_, client):
-        if now is not None:
-            found = kept_by(client)
-            wrong += [] if found == now else [f"after a restart there is {_differing(found, now)}"]
+    with collectors.serve(data) as (_, client):
+        if stored is not None:
+            found = read_data(client)
+            findings += (
+                [] if found == stored else [f"stored after a restart: {_describe_difference(found, stored)}"]
+            )
         else:
-            now, told = _goes_on(ingest, client, may_be)
-            wrong += told
+            stored, new_findings = _check_retry(ingest, client, allowed)
+            findings += new_findings
         assert ingest.send(client, 2).status in ACCEPTED
-        found, now = kept_by(client), ingest.added(now, 2)
-        wrong += [] if found == now else [f"after another there is {_differing(found, now)}"]
-    return happened, [*wrong, *_damage(data)]
+        found, stored = read_data(client), ingest.update(stored, 2)
+        findings += (
+            [] if found == stored else [f"stored after another ingest: {_describe_difference(found, stored)}"]
+        )
+    return occurred, [*findings, *_check_database(data)]
 
 
-def broken(running: Running, trace: Path, case: Case | ShortWrite) -> AbstractContextManager[None]:
-    """A collector that meets this fault until the end of the block."""
+def inject_fault(running: Running, trace: Path, case: Case | ShortWrite) -> AbstractContextManager[None]:
+    """Inject the fault into a collector during the block."""
     if isinstance(case, ShortWrite):
-        return _limited(running, case.size)
-    return _traced(running, trace, case.fault.options)
+        return _limit_file_size(running, case.size)
+    return _trace_calls(running, trace, case.fault.options)
 
 
-def _sent(ingest: Ingest, client: Client, number: int) -> Reply | None:
-    """Return the answer; None where the connection broke."""
+def _send(ingest: Ingest, client: Client, number: int) -> Reply | None:
+    """Return the reply; None where the connection broke."""
     try:
         return ingest.send(client, number)
     except TimeoutError:
-        raise AssertionError("no answer came") from None
+        raise AssertionError("no reply") from None
     except (OSError, http.client.HTTPException):
         return None
 
 
-def _said_badly(reply: Reply | None, case: Case | ShortWrite, *, has_ended: bool) -> Iterator[str]:
+def _check_reply(reply: Reply | None, case: Case | ShortWrite, *, has_ended: bool) -> Iterator[str]:
     if reply is None:
-        if not has_ended and not (isinstance(case, Case) and case.is_on_a_socket):
-            yield "the connection broke, and it goes on"
+        if not has_ended and not (isinstance(case, Case) and case.may_break_connection):
+            yield "the connection broke, but the collector runs"
         return
     if reply.status not in ACCEPTED | REFUSED:
         yield f"it answered with {reply.status}: {reply.body[:200]!r}"
     if b"Traceback" in reply.body:
         yield f"a traceback: {reply.body[:300]!r}"
     if reply.status in REFUSED and "retry-after" not in {name.lower() for name in reply.headers}:
-        yield "it did not say when to come again"
+        yield "the refusal has no Retry-After"
 
 
-def _goes_on(ingest: Ingest, client: Client, may_be: Sequence[Kept]) -> tuple[Kept, list[str]]:
-    """Return the state once the client has tried again, and its faults."""
-    found, wrong = kept_by(client), list[str]()
-    if found not in may_be:
-        wrong.append(f"there is {_differing(found, may_be[0])}")
-    until = time.monotonic() + _SECONDS
-    while (reply := ingest.send(client, 1)).status not in ACCEPTED and time.monotonic() < until:
+def _check_retry(
+    ingest: Ingest, client: Client, allowed: Sequence[StoredData]
+) -> tuple[StoredData, list[str]]:
+    """Return the stored data after the client has tried again, and the findings."""
+    found, findings = read_data(client), list[str]()
+    if found not in allowed:
+        findings.append(f"stored: {_describe_difference(found, allowed[0])}")
+    deadline = time.monotonic() + _RECOVERY_SECONDS
+    while (reply := ingest.send(client, 1)).status not in ACCEPTED and time.monotonic() < deadline:
         time.sleep(0.2)
     if reply.status not in ACCEPTED:
-        return found, [*wrong, f"tried again it answered {reply.status}: {reply.body[:200]!r}"]
-    now, wanted = kept_by(client), ingest.added(found, 1)
-    if now != wanted:
-        wrong.append(f"tried again there is {_differing(now, wanted)}")
-    return now, wrong
+        return found, [*findings, f"the repeated request got {reply.status}: {reply.body[:200]!r}"]
+    stored, expected = read_data(client), ingest.update(found, 1)
+    if stored != expected:
+        findings.append(f"stored after the repeated request: {_describe_difference(stored, expected)}")
+    return stored, findings
 
 
-def _differing(found: Kept, wanted: Kept) -> str:
-    told = [
-        f"{getattr(found, name)!r} and not {getattr(wanted, name)!r}"
+def _describe_difference(found: StoredData, expected: StoredData) -> str:
+    differences = [
+        f"{getattr(found, name)!r} and not {getattr(expected, name)!r}"
         for name in ("steps", "record", "bundles")
-        if getattr(found, name) != getattr(wanted, name)
+        if getattr(found, name) != getattr(expected, name)
     ]
-    return "; ".join(told)
+    return "; ".join(differences)
 
 
-def _damage(data: Path) -> list[str]:
-    """Return the faults of the files that a collector leaves."""
+def _check_database(data: Path) -> list[str]:
+    """Return the findings about the database that a collector leaves."""
     with closing(sqlite3.connect(data / FILE)) as database:
-        said = [row[0] for row in database.execute("PRAGMA integrity_check")]
-        said += [str(row) for row in database.execute("PRAGMA foreign_key_check")]
-    return [] if said == ["ok"] else [f"the database is damaged: {said[:3]}"]
+        rows = [row[0] for row in database.execute("PRAGMA integrity_check")]
+        rows += [str(row) for row in database.execute("PRAGMA foreign_key_check")]
+    return [] if rows == ["ok"] else [f"the database is damaged: {rows[:3]}"]
 
 
-def tortured(
-    ingest: Ingest, of: Collectors, most: int | None = None, until: Until | None = None, shorts: int = 90
+def torture(
+    ingest: Ingest,
+    collectors: Collectors,
+    limit: int | None = None,
+    deadline: Deadline | None = None,
+    shorts: int = 90,
 ) -> Tally:
-    """Every fault of an ingest, or as many of them as asked for, or as there is time for."""
-    faults = cases_of(ingest, of)
-    cuts = short_writes(ingest, of, shorts)
-    # Every fourth is one: there are fewer, and each writes to the disk for real.
-    mixed = list[Case | ShortWrite](faults)
+    """Try every fault of an ingest, at most `limit` of them, until the deadline."""
+    faults = list_cases(ingest, collectors)
+    cuts = list_short_writes(ingest, collectors, shorts)
+    # Every fourth case is a short write: there are fewer of them, and each really writes to the disk.
+    cases_to_try = list[Case | ShortWrite](faults)
     for number, cut in enumerate(cuts):
-        mixed.insert(4 * number, cut)
-    cases, findings = summed(at_once(partial(judged, ingest, of), mixed[:most], until))
+        cases_to_try.insert(4 * number, cut)
+    cases, findings = sum_verdicts(
+        judge_in_parallel(partial(judge, ingest, collectors), cases_to_try[:limit], deadline)
+    )
     return Tally(
         target=str(ingest),
         calls=len({(case.fault.call, case.fault.number) for case in faults}),
         faults=2 * len(ERRORS) + 2,
         cases=cases,
-        all_cases=len(mixed),
+        all_cases=len(cases_to_try),
         findings=findings,
     )

@@ -1,8 +1,8 @@
-"""Programs whose system calls are made to fail, one after the other, by strace.
+"""Run programs under strace and make their system calls fail.
 
-A program is run once to see which calls it makes between two marks. A mark is a look at a path below
-/torture: it stands in the trace, whatever becomes of the look. Calls are counted from the moment on in which
-a program says that it is ready, in each process of its own.
+A program runs once without faults to list the calls that it makes between two marks. A mark is a stat of a
+path below /torture: the path never exists, but the call is in the trace. Calls are counted per process, from
+the time when the program prints `ready`.
 """
 
 import os
@@ -25,14 +25,14 @@ MARKS: Final = "/torture/"
 BEGIN, END = "begin", "end"
 
 _INTERRUPTIONS: Final = 20
-_SECONDS: Final = 60
+_TIMEOUT_SECONDS: Final = 60
 _STRACE: Final = ("strace", "-f", "-s", "8192", "-o")
 _CALL: Final = re.compile(r"^(\d+) +([a-z]\w*)\(")
 _COPIES_A_DESCRIPTOR: Final = re.compile(r" fcntl\(\d+(<[^>]*>)?, F_(DUPFD|[GS]ETF[DL])\b")
-"""The calls of fcntl(2) that no disk has a part in. bash keeps the descriptors of a command with them."""
+"""fcntl(2) calls that involve no disk. bash duplicates the descriptors of a command with them."""
 _CLOSES_A_PIPE: Final = re.compile(r" close\(\d+<pipe:")
 _MARK: Final = re.compile(rf'"{MARKS}([^"]+)"')
-_SEEN: Final = ("?newfstatat", "?access", "?faccessat2", "?stat")
+_MARK_CALLS: Final = ("?newfstatat", "?access", "?faccessat2", "?stat")
 _WITHOUT_RETURN: Final = frozenset({"exit", "exit_group", "rt_sigreturn", "execve"})
 _ON_FILES: Final = """
 access chdir chmod chown connect copy_file_range creat faccessat faccessat2 fallocate fchdir
@@ -43,64 +43,67 @@ renameat renameat2 rmdir select sendfile sendmsg sendto setxattr shutdown socket
 symlinkat sync_file_range syncfs truncate umask unlink unlinkat utimensat write writev
 """
 ON_FILES: Final = frozenset(_ON_FILES.split())
-"""Calls on files and descriptors. Others do not fail for what a disk does; to kill at them is tried all the
-same.
+"""Calls on files and descriptors, which get errors. Other calls do not fail because of a disk, so the program
+is only killed there.
 """
 CLOSE: Final = "close"
-"""Linux gives the descriptor back where it fails, too; where strace has it fail, it stays open. So it fails
-once at a time, and never for a pipe, because who waits for the end of one that nobody closes waits for ever.
+"""Linux releases the descriptor even when close fails; with strace's injected error it stays open. Therefore
+close fails only once, and never for a pipe: a reader would wait forever for the end of a pipe that stays
+open.
 """
 CLOSE_ERRORS: Final = ("ENOSPC", "EIO", "EINTR")
-_BY_PYTHON: Final = """
+_RETRIED_BY_PYTHON: Final = """
 connect fallocate fchdir fchmod fchown fcntl fdatasync flock fstat fstatfs fsync ftruncate newfstatat openat
 poll pread64 preadv pwrite64 pwritev pwritev2 read readv recvfrom recvmsg select sendfile sendmsg sendto write
 writev
 """
-RETRIED: Final = {"shell": frozenset({"openat", "read"}), "python": frozenset(_BY_PYTHON.split())}
-"""Calls which bash and Python (PEP 475) themselves make again for as long as they are interrupted."""
+RETRIED: Final = {"shell": frozenset({"openat", "read"}), "python": frozenset(_RETRIED_BY_PYTHON.split())}
+"""Calls that bash and Python (PEP 475) repeat when they are interrupted."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fault:
-    """Fault of the n-th call of a name in each process, or of it and all that follow."""
+    """A fault of the n-th call with a name in each process, or of that call and all later ones."""
 
     call: str
     number: int
-    what: str
-    """The name of an error, or KILL."""
+    effect: str
+    """Name of an error, or KILL."""
     persistent: bool = False
     is_retried: bool = False
-    """True when an interrupted caller tries again: a fault for ever would not be the caller's."""
+    """True when an interrupted caller tries again. Such a call is interrupted only a limited number of times,
+    or it would never end.
+    """
 
     def __str__(self) -> str:
-        return f"{self.what} at {self.call} {self.number}{'+' if self.persistent else ''}"
+        return f"{self.effect} at {self.call} {self.number}{'+' if self.persistent else ''}"
 
     @property
-    def _following(self) -> str:
+    def _last_call(self) -> str:
         if not self.persistent:
             return ""
-        return f"..{self.number + _INTERRUPTIONS}" if self.what == "EINTR" and self.is_retried else "+"
+        return f"..{self.number + _INTERRUPTIONS}" if self.effect == "EINTR" and self.is_retried else "+"
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Return the options by which strace makes it, and keeps the marks and the calls that failed."""
-        failure = "signal=KILL" if self.what == KILL else f"error={self.what}"
-        calls = ",".join(sorted({self.call, *_SEEN}))
+        """Return the options of strace that inject the fault and trace the marks and the failing calls."""
+        failure = "signal=KILL" if self.effect == KILL else f"error={self.effect}"
+        calls = ",".join(sorted({self.call, *_MARK_CALLS}))
         return (
             "-e",
             f"trace={calls}",
             "-e",
-            f"inject={self.call}:{failure}:when={self.number}{self._following}",
+            f"inject={self.call}:{failure}:when={self.number}{self._last_call}",
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """End of a program that had a fault."""
+class ProgramResult:
+    """Exit status and output of a traced program."""
 
     status: int
-    said: bytes
-    """On both outputs."""
+    output: bytes
+    """Standard output and standard error."""
 
 
 def run_traced(
@@ -111,11 +114,11 @@ def run_traced(
     options: Sequence[str] = (),
     *,
     when_ready: Callable[[int], object] = lambda _process: None,
-) -> Ended:
-    """Run a program under strace with these options, from when it is ready on.
+) -> ProgramResult:
+    """Run a program and trace it with these strace options from the time when it is ready.
 
-    It has to print `ready` then, and to go on when it gets a line; `when_ready` is told its process id before
-    that. Raises TimeoutExpired when it hangs.
+    The program prints `ready` and then waits for a line; before that line, `when_ready` is called with its
+    process id. Raises TimeoutExpired when it hangs.
     """
     with Popen(
         command,
@@ -129,110 +132,105 @@ def run_traced(
         assert program.stdout
         assert program.stdout.readline() == b"ready\n"
         when_ready(program.pid)
-        with attached(trace, options, program.pid):
+        with attach(trace, options, program.pid):
             try:
-                said = b"".join(program.communicate(b"\n", timeout=_SECONDS))
+                output = b"".join(program.communicate(b"\n", timeout=_TIMEOUT_SECONDS))
             finally:
                 kill_group(program.pid)
-    return Ended(program.returncode, said)
+    return ProgramResult(program.returncode, output)
 
 
 @contextmanager
-def attached(trace: Path, options: Sequence[str], process: int) -> Iterator[None]:
-    """Meanwhile the process is under strace with these options. It has to be over, or killed, then."""
+def attach(trace: Path, options: Sequence[str], process: int) -> Iterator[None]:
+    """Trace a process with strace during the block. The process must have ended by the end of the block."""
     strace = [*_STRACE, str(trace), "-e", "signal=none", *options, "-p", str(process)]
     with Popen(strace, stdin=DEVNULL, stderr=PIPE) as tracer:
         assert tracer.stderr
-        said = tracer.stderr.readline()
-        assert b"attached" in said, said
+        output = tracer.stderr.readline()
+        assert b"attached" in output, output
         yield
 
 
 @cache
-def cannot_trace() -> str | None:
-    """Return why no call can be made to fail here; None where it can."""
+def find_tracing_obstacle() -> str | None:
+    """Return why strace cannot make calls fail here; None where it can."""
     if shutil.which("strace") is None:
         return "no strace"
     with Popen(["sleep", "60"]) as sleeper:
         strace = ["strace", "-o", os.devnull, "-p", str(sleeper.pid)]
         with Popen(strace, stderr=PIPE) as tracer:
             assert tracer.stderr
-            said = tracer.stderr.readline()
+            output = tracer.stderr.readline()
             sleeper.kill()
-    return None if b"attached" in said else "ptrace(2) cannot be had here"
+    return None if b"attached" in output else "ptrace(2) is not permitted here"
 
 
-def marks(trace: Path) -> list[str]:
-    """The marks of a program, in their order."""
-    return [found[1] for line in trace.read_text().splitlines() if (found := _MARK.search(line))]
+def list_marks(trace: Path) -> list[str]:
+    """Return the names of a program's marks in order."""
+    return [match[1] for line in trace.read_text().splitlines() if (match := _MARK.search(line))]
 
 
-def injected(trace: Path, fault: Fault) -> bool:
-    """Return whether the fault came about."""
-    sign = (
-        rf"{fault.call}\(.*= \?|<... {fault.call} resumed>.*= \?" if fault.what == KILL else r"\(INJECTED\)"
+def was_injected(trace: Path, fault: Fault) -> bool:
+    """Return whether the fault occurred."""
+    pattern = (
+        rf"{fault.call}\(.*= \?|<... {fault.call} resumed>.*= \?" if fault.effect == KILL else r"\(INJECTED\)"
     )
-    return re.search(sign, trace.read_text()) is not None
+    return re.search(pattern, trace.read_text()) is not None
 
 
-def faults_between(trace: Path, retried: frozenset[str]) -> list[Fault]:
-    """Every fault of every call between the marks, of the program and of those that it ran meanwhile.
+def list_faults_between_marks(trace: Path, retried: frozenset[str]) -> list[Fault]:
+    """List every fault of each call between the marks, including the calls of child processes.
 
-    The trace has to have been made with `-y`: no close of a pipe fails, see CLOSE.
+    The trace needs strace's option `-y`, which names pipes: see CLOSE.
     """
-    made = [*_made(trace)]
-    of_pipes = {(each.name, each.number) for each in made if each.closes_a_pipe}
-    calls = sorted({(each.name, each.number) for each in _between(made)} - of_pipes)
-    of_descriptors = {(each.name, each.number) for each in made if _COPIES_A_DESCRIPTOR.search(each.line)}
+    calls = [*_parse_calls(trace)]
+    closed_pipes = {(call.name, call.number) for call in calls if _CLOSES_A_PIPE.search(call.line)}
+    copied = {(call.name, call.number) for call in calls if _COPIES_A_DESCRIPTOR.search(call.line)}
+    candidates = {(call.name, call.number) for call in _select_between_marks(calls)} - closed_pipes
     return [
         fault
-        for call, number in calls
-        for fault in faults_of_call(call, number, retried)
-        if fault.what == KILL or (call, number) not in of_descriptors
+        for name, number in sorted(candidates)
+        for fault in list_call_faults(name, number, retried)
+        if fault.effect == KILL or (name, number) not in copied
     ]
 
 
-def faults_of_call(call: str, number: int, retried: frozenset[str]) -> Iterator[Fault]:
-    """Every fault of a call; `retried` are those that are made again by who makes them."""
-    for what in ERRORS if call in ON_FILES else ():
-        yield Fault(call, number, what)
-        yield Fault(call, number, what, persistent=True, is_retried=call in retried)
-    for what in CLOSE_ERRORS if call == CLOSE else ():
-        yield Fault(call, number, what)
+def list_call_faults(call: str, number: int, retried: frozenset[str]) -> Iterator[Fault]:
+    """Yield every fault of a call. `retried` names the calls that the program repeats when interrupted."""
+    for effect in ERRORS if call in ON_FILES else ():
+        yield Fault(call, number, effect)
+        yield Fault(call, number, effect, persistent=True, is_retried=call in retried)
+    for effect in CLOSE_ERRORS if call == CLOSE else ():
+        yield Fault(call, number, effect)
     yield Fault(call, number, KILL)
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
-    """A call that was made, the n-th of its name in its process."""
+class _Call:
+    """The n-th call with its name in its process."""
 
     name: str
     number: int
     line: str
-    """Line of strace about it."""
-
-    @property
-    def closes_a_pipe(self) -> bool:
-        return _CLOSES_A_PIPE.search(self.line) is not None
 
 
-def _made(trace: Path) -> Iterator[_Made]:
+def _parse_calls(trace: Path) -> Iterator[_Call]:
     counted: Counter[tuple[str, str]] = Counter()
     for line in trace.read_text().splitlines():
-        found = _CALL.match(line)
-        if found is None:
+        match = _CALL.match(line)
+        if match is None:
             continue
-        process, call = found.groups()
+        process, call = match.groups()
         counted[process, call] += 1
-        yield _Made(call, counted[process, call], line)
+        yield _Call(call, counted[process, call], line)
 
 
-def _between(made: Iterable[_Made]) -> Iterator[_Made]:
-    """Those between the marks that may fail."""
+def _select_between_marks(calls: Iterable[_Call]) -> Iterator[_Call]:
+    """Yield the calls between the marks that can fail."""
     within = False
-    for each in made:
-        mark = _MARK.search(each.line)
+    for call in calls:
+        mark = _MARK.search(call.line)
         if mark is not None:
             within = mark[1] != END and (within or mark[1] == BEGIN)
-        elif within and each.name not in _WITHOUT_RETURN:
-            yield each
+        elif within and call.name not in _WITHOUT_RETURN:
+            yield call

@@ -1,7 +1,8 @@
-"""Lives of a host, drawn step by step, against a model of what has to come of them.
+"""Simulated hosts with random steps, checked against a model.
 
-`RecordedHost` records with the real writer in real files, crashes in the midst of writes, fills its disk,
-sets its clock by years and boots anew; what is read back, and the history made of it, has to be the model's.
+`RecordedHost` records with the real writer into real files, is killed during writes, fills its disk, sets its
+clock by years and reboots. The entries that are read back, and the history built from them, must match the
+model.
 """
 
 import os
@@ -31,7 +32,7 @@ SERVICES: Final = ("bootkube", "kubelet")
 YEARS: Final = 10 * 365 * 86400
 _BLANK: Final = b" \t\r\n]"
 ROOM: Final = st.none() | st.none() | st.integers(0, 300)
-"""Bytes that are left on the disk; mostly enough."""
+"""Free bytes on the disk; None, which is drawn most often, is enough."""
 STEPS: Final = st.tuples(
     st.sampled_from(["pull", "render", "é {"]), st.sampled_from(["start", "start", *Result]), ROOM
 )
@@ -39,21 +40,20 @@ STEPS: Final = st.tuples(
 
 @dataclass
 class ModelRun:
-    """A run as it was, and what of it was acknowledged."""
+    """The expected state of a run."""
 
     pid: int
     boot_id: str
     writer: Writer
     entries: list[Entry] = field(default_factory=list)
-    stages: list[str] = field(default_factory=list)
-    """Open stages."""
+    open_stages: list[str] = field(default_factory=list)
     lost: int = 0
-    """Entries since the last acknowledged one that could not be written."""
+    """Entries that could not be written since the last acknowledged one."""
     is_alive: bool = True
 
     @property
     def outcome(self) -> Outcome:
-        """Return the expected history, given the entries of the record."""
+        """Return the expected outcome of a run with entries."""
         end = self.entries[-1]
         if end.phase is Phase.SERVICE_END:
             return Outcome(str(end.result))
@@ -85,36 +85,37 @@ class RecordedHost(RuleBasedStateMachine):
     def _boot_id(self) -> str:
         return f"{self.boot:032x}"
 
-    def _open(self, service: str) -> ModelRun | None:
+    def _find_open_run(self, service: str) -> ModelRun | None:
         runs = self.runs[service]
         return runs[-1] if runs and runs[-1].is_alive else None
 
-    def _entry(self, run: ModelRun, phase: Phase, **fields: object) -> Entry:
+    def _make_entry(self, run: ModelRun, phase: Phase, **fields: object) -> Entry:
         now = self.clock.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         known = {"boot_id": run.boot_id, "invocation_id": f"{run.pid:032x}", "pid": run.pid}
         return Entry(timestamp=now, phase=phase, uptime=round(self.uptime, 2), **known, **fields)  # type: ignore[arg-type]
 
-    def _found(self, service: str) -> list[Entry]:
-        """Return the history that a reader finds."""
+    def _read_entries(self, service: str) -> list[Entry]:
+        """Return the entries that a reader finds."""
         path = self._path(service)
         content = path.read_bytes() if path.exists() else b""
         return [piece for piece in read_entries(BytesIO(content)) if isinstance(piece, Entry)]
 
     def _record(self, service: str, run: ModelRun, entry: Entry, room: int | None = None) -> None:
-        """Append; with no more room on the disk than so many bytes."""
+        """Append an entry; `room` limits the free bytes on the disk."""
         path = self._path(service)
         size = path.stat().st_size if path.exists() else 0
         disk = nullcontext() if room is None else full_beyond(size + room)
         with mock.patch.dict(os.environ, {"SERVICE_RECORDS_LAYOUT": self.layout}), disk:
             written = run.writer.append(entry)
-        told = replace(entry, dropped=run.lost)
-        if written or self._found(service) == [*self.acknowledged[service], told]:  # all but its newline
-            run.entries.append(told)
-            self.acknowledged[service].append(told)
+        expected = replace(entry, dropped=run.lost)
+        # An entry whose newline alone is missing is there although its append failed.
+        if written or self._read_entries(service) == [*self.acknowledged[service], expected]:
+            run.entries.append(expected)
+            self.acknowledged[service].append(expected)
         if written:
             run.lost = 0
         else:
-            assert room is not None, "only a full disk keeps an entry from being written"
+            assert room is not None, "an entry was not written although the disk had room"
             run.lost += 1
 
     @rule(service=st.sampled_from(SERVICES), room=ROOM)
@@ -123,48 +124,50 @@ class RecordedHost(RuleBasedStateMachine):
         self.pid += 1
         run = ModelRun(self.pid, self._boot_id, Writer(self._path(service)))
         self.runs[service].append(run)
-        self._record(service, run, self._entry(run, Phase.SERVICE_START, recorder="python/0.1.0"), room)
+        self._record(service, run, self._make_entry(run, Phase.SERVICE_START, recorder="python/0.1.0"), room)
 
     @rule(service=st.sampled_from(SERVICES), steps=st.lists(STEPS, min_size=1, max_size=8))
     def work(self, service: str, steps: list[tuple[str, str, int | None]]) -> None:
-        """Stages that start, nest and end, in the run that is open, or in a new one."""
-        if self._open(service) is None:
+        """Start, nest and end stages in the open run, or in a new one."""
+        if self._find_open_run(service) is None:
             self.start(service, None)
         for name, word, room in steps:
-            run = self._open(service)
+            run = self._find_open_run(service)
             assert run is not None
             if word == "start":
-                run.stages.append(name)
-                self._record(service, run, self._entry(run, Phase.STAGE_START, stage=name), room)
-            elif run.stages:
-                entry = self._entry(run, Phase.STAGE_END, stage=run.stages.pop(), result=Result(word))
+                run.open_stages.append(name)
+                self._record(service, run, self._make_entry(run, Phase.STAGE_START, stage=name), room)
+            elif run.open_stages:
+                entry = self._make_entry(
+                    run, Phase.STAGE_END, stage=run.open_stages.pop(), result=Result(word)
+                )
                 self._record(service, run, entry, room)
 
     @rule(service=st.sampled_from(SERVICES), result=st.sampled_from(Result), room=ROOM)
     def end(self, service: str, result: Result, room: int | None) -> None:
-        run = self._open(service)
+        run = self._find_open_run(service)
         if run is not None:
-            self._record(service, run, self._entry(run, Phase.SERVICE_END, result=result), room)
+            self._record(service, run, self._make_entry(run, Phase.SERVICE_END, result=result), room)
             run.is_alive = False
 
     @rule(service=st.sampled_from(SERVICES))
     def kill(self, service: str) -> None:
-        run = self._open(service)
+        run = self._find_open_run(service)
         if run is not None:
             run.is_alive = False
 
     @rule(service=st.sampled_from(SERVICES), share=st.floats(0, 0.99))
-    def kill_in_the_midst_of_a_write(self, service: str, share: float) -> None:
-        run, path = self._open(service), self._path(service)
+    def kill_during_write(self, service: str, share: float) -> None:
+        run, path = self._find_open_run(service), self._path(service)
         if run is None or not path.exists():
             return
         run.is_alive = False
-        line = self._entry(run, Phase.STAGE_START, stage="torn").to_line().rstrip()
+        line = self._make_entry(run, Phase.STAGE_START, stage="torn").to_line().rstrip()
         content = path.read_bytes()
         if content.startswith(b"["):
             closed = content.rstrip(b" \n\t")
             if not closed.endswith(b"\n]"):
-                return  # it would be parked, or mended first
+                return  # a writer would repair or park here first
             kept = len(closed.rstrip(_BLANK))
             text = (b",\n" if kept > 1 else b"\n") + line
         else:
@@ -192,12 +195,12 @@ class RecordedHost(RuleBasedStateMachine):
         self.clock += timedelta(seconds=seconds)
 
     @invariant()
-    def promise_2_what_was_acknowledged_is_there_in_order_and_nothing_else(self) -> None:
+    def acknowledged_entries_are_read_back(self) -> None:
         for service in SERVICES if hasattr(self, "runs") else ():
-            assert self._found(service) == self.acknowledged[service]
+            assert self._read_entries(service) == self.acknowledged[service]
 
     @invariant()
-    def promise_4_every_run_has_its_outcome_whatever_the_clock_does(self) -> None:
+    def each_run_has_its_outcome(self) -> None:
         if not hasattr(self, "runs"):
             return
         alive = {run.pid for runs in self.runs.values() for run in runs if run.is_alive}

@@ -1,4 +1,4 @@
-"""What `make torture` does, in which share of its time. Whoever adds a target adds it here, and to
+"""The parts of `make torture` and their shares of its time. A new target is added here and to
 docs/project/promises.md.
 """
 
@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, Verbosity, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from tests.torture import appending, cutting, ingesting, power, reading, reporting, together
-from tests.torture.ingests import INGESTS, collectors
-from tests.torture.injection import cannot_trace
+from tests.torture.ingests import INGESTS, open_collectors
+from tests.torture.injection import find_tracing_obstacle
 from tests.torture.models import RecordedHost
-from tests.torture.tally import Tally, Until
+from tests.torture.tally import Deadline, Tally
 
 Torture: TypeAlias = Callable[[float], list[Tally]]
-"""Function that tortures for so many seconds."""
+"""Function that tortures for a number of seconds."""
 
 _LOSSES: Final = 1_000_000
 _EXAMPLES: Final = 25
@@ -27,56 +27,58 @@ _STEPS: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the torture."""
-
     name: str
     weight: int
-    """Its share of the time is that of all weights."""
+    """Share of the time, relative to the weights of the other parts."""
     torture: Torture
-    cannot: Callable[[], str | None] = lambda: None
-    """Function that returns why the torture is impossible here; None where it is possible."""
+    find_obstacle: Callable[[], str | None] = lambda: None
+    """Function that returns why this part cannot run here; None where it can."""
 
 
-def _appending(append: appending.Append, seconds: float) -> list[Tally]:
-    return [appending.tortured(append, until=Until.after(seconds))]
+def _torture_appending(append: appending.Append, seconds: float) -> list[Tally]:
+    return [appending.torture(append, deadline=Deadline.from_now(seconds))]
 
 
-def _reporting(seconds: float) -> list[Tally]:
-    until, whole = Until.after(seconds * 7 / 8), Until.after(seconds)
-    with reporting.rounds() as rounds:
-        return [reporting.tortured(rounds, until=until), reporting.cut_short(rounds, until=whole)]
+def _torture_reporting(seconds: float) -> list[Tally]:
+    deadline, end = Deadline.from_now(seconds * 7 / 8), Deadline.from_now(seconds)
+    with reporting.open_rounds() as rounds:
+        return [
+            reporting.torture(rounds, deadline=deadline),
+            reporting.torture_truncation(rounds, deadline=end),
+        ]
 
 
-def _cutting(append: appending.Append, seconds: float) -> list[Tally]:
-    return [cutting.tortured(append, until=Until.after(seconds))]
+def _torture_cutting(append: appending.Append, seconds: float) -> list[Tally]:
+    return [cutting.torture(append, deadline=Deadline.from_now(seconds))]
 
 
-def _ingesting(seconds: float) -> list[Tally]:
-    until, tallies = Until.after(seconds), list[Tally]()
-    with collectors() as of:
+def _torture_ingesting(seconds: float) -> list[Tally]:
+    deadline, tallies = Deadline.from_now(seconds), list[Tally]()
+    with open_collectors() as collectors:
         for number, ingest in enumerate(INGESTS):
-            share = Until.after(until.left / (len(INGESTS) - number))
-            tallies.append(ingesting.tortured(ingest, of, until=share))
+            share = Deadline.from_now(deadline.seconds_left / (len(INGESTS) - number))
+            tallies.append(ingesting.torture(ingest, collectors, deadline=share))
     return tallies
 
 
-def _power(writer: str, layout: str, is_lasting: bool, seconds: float) -> list[Tally]:
-    return [power.tortured(writer, layout, _LOSSES, Until.after(seconds), is_lasting=is_lasting)]
+def _torture_power(writer: str, layout: str, does_sync: bool, seconds: float) -> list[Tally]:
+    return [power.torture(writer, layout, _LOSSES, Deadline.from_now(seconds), does_sync=does_sync)]
 
 
-def _reading(seconds: float) -> list[Tally]:
-    records = reading.records()
-    return [reading.tortured(record, until=Until.after(seconds / len(records))) for record in records]
+def _torture_reading(seconds: float) -> list[Tally]:
+    records = reading.make_records()
+    share = seconds / len(records)
+    return [reading.torture(record, deadline=Deadline.from_now(share)) for record in records]
 
 
-def _together(seconds: float) -> list[Tally]:
-    return [together.tortured(seconds)]
+def _torture_together(seconds: float) -> list[Tally]:
+    return [together.torture(seconds)]
 
 
-def _models(machine: type[RuleBasedStateMachine], target: str, seconds: float) -> list[Tally]:
-    """Lives of a host, some at a time, until the time is over or one goes wrong."""
-    until, lives, findings = Until.after(seconds), 0, list[str]()
-    chosen = settings(
+def _torture_models(machine: type[RuleBasedStateMachine], target: str, seconds: float) -> list[Tally]:
+    """Run simulated hosts until the time is over or one of them fails."""
+    deadline, hosts, findings = Deadline.from_now(seconds), 0, list[str]()
+    options = settings(
         max_examples=_EXAMPLES,
         stateful_step_count=_STEPS,
         deadline=None,
@@ -84,43 +86,58 @@ def _models(machine: type[RuleBasedStateMachine], target: str, seconds: float) -
         suppress_health_check=list(HealthCheck),
         verbosity=Verbosity.quiet,
     )
-    while not lives or (not until.is_over and not findings):
+    while not hosts or (not deadline.is_over and not findings):
         try:
-            run_state_machine_as_test(machine, settings=chosen)
-        except Exception as error:  # noqa: BLE001  # a broken invariant, or what broke over one
+            run_state_machine_as_test(machine, settings=options)
+        except Exception as error:  # noqa: BLE001  # a broken invariant, or any other error
             print(f"{target}: {error!r}", *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
             findings.append(f"{target}: {type(error).__name__}: {str(error)[:300]}")
-        lives += _EXAMPLES
-    return [Tally(target=target, cases=lives, all_cases=lives, findings=tuple(findings))]
+        hosts += _EXAMPLES
+    return [Tally(target=target, cases=hosts, all_cases=hosts, findings=tuple(findings))]
 
 
-def _no_root() -> str | None:
-    return cannot_trace() or reporting.cannot_report()
+def _find_round_obstacle() -> str | None:
+    return find_tracing_obstacle() or reporting.find_reporting_obstacle()
 
 
 PARTS: Final = (
-    *(Part(str(append), 6, partial(_appending, append), cannot_trace) for append in appending.APPENDS[:2]),
-    *(Part(str(append), 14, partial(_appending, append), cannot_trace) for append in appending.APPENDS[2:]),
-    *(Part(cutting.name(append), 6, partial(_cutting, append), cannot_trace) for append in appending.APPENDS),
-    Part("one round of the reporter", 60, _reporting, _no_root),
-    Part("one ingest of the collector", 50, _ingesting, cannot_trace),
     *(
-        Part(f"power loss: {writer}, {layout}", 4, partial(_power, writer, layout, is_lasting), cannot_trace)
-        for is_lasting in (False, True)
+        Part(str(append), 6, partial(_torture_appending, append), find_tracing_obstacle)
+        for append in appending.APPENDS[:2]
+    ),
+    *(
+        Part(str(append), 14, partial(_torture_appending, append), find_tracing_obstacle)
+        for append in appending.APPENDS[2:]
+    ),
+    *(
+        Part(cutting.describe(append), 6, partial(_torture_cutting, append), find_tracing_obstacle)
+        for append in appending.APPENDS
+    ),
+    Part("one round of the reporter", 60, _torture_reporting, _find_round_obstacle),
+    Part("one ingest of the collector", 50, _torture_ingesting, find_tracing_obstacle),
+    *(
+        Part(
+            f"power loss: {writer}, {layout}",
+            4,
+            partial(_torture_power, writer, layout, does_sync),
+            find_tracing_obstacle,
+        )
+        for does_sync in (False, True)
         for writer in ("shell", "python")
         for layout in power.LAYOUTS
     ),
-    Part("reader", 20, _reading),
-    Part("all at once: entries", 30, _together),
-    Part("lives of a recorded host", 12, partial(_models, RecordedHost, "lives of a recorded host")),
+    Part("reader", 20, _torture_reading),
+    Part("all at once: entries", 30, _torture_together),
+    Part("lives of a recorded host", 12, partial(_torture_models, RecordedHost, "lives of a recorded host")),
 )
 
 
-def tortured(seconds: float, parts: tuple[Part, ...] = PARTS) -> Iterator[tuple[Part, list[Tally]]]:
-    """Every part in turn; of one that cannot be had here, no tally. Time that a part leaves goes to those
-    behind it.
+def run_parts(seconds: float, parts: tuple[Part, ...] = PARTS) -> Iterator[tuple[Part, list[Tally]]]:
+    """Run the parts in order and yield their tallies, none for a part that cannot run here. The remaining
+    time is shared by the parts that are left.
     """
-    until = Until.after(seconds)
+    deadline = Deadline.from_now(seconds)
     for number, part in enumerate(parts):
-        left = sum(other.weight for other in parts[number:])
-        yield part, [] if part.cannot() else part.torture(until.left * part.weight / left)
+        weight_left = sum(other.weight for other in parts[number:])
+        seconds_for_part = deadline.seconds_left * part.weight / weight_left
+        yield part, [] if part.find_obstacle() else part.torture(seconds_for_part)

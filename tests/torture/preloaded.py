@@ -1,9 +1,8 @@
-"""`service-record` with all of its modules loaded, each run of it a fork: nothing that fails then is a file
-of Python's or of the program itself.
+"""A `service-record` process that has loaded its modules and forks for each run.
 
-It is told on standard input, in a line of JSON each, what to run. A run says `process` and its id, and goes
-on when it gets a line; when it is over, `ended` and its exit status are said. Each is in a time namespace of
-its own.
+Faults in such a run never hit files of Python or of the program itself. The process reads one JSON object per
+line from standard input: the run to start. It prints `process PID` and waits for a line; when the run is
+over, it prints `ended STATUS`. Each run has its own time namespace.
 """
 
 import atexit
@@ -28,92 +27,95 @@ from typing import Any, Final
 from tests.programs import REPOSITORY
 from tests.shell.scripts import kill_group
 
-OWN: Final = (
+PACKAGES: Final = (
     "service_record.cli.report",
     "service_record.reporter",
     "service_record.bundle",
     "service_record.redaction",
 )
-LATER: Final = ("traceback", "encodings.idna")
-"""Modules that Python loads when something fails."""
+ERROR_MODULES: Final = ("traceback", "encodings.idna")
+"""Modules that Python loads only when an error occurs."""
 
-_SECONDS: Final = 100
-_MOST: Final = 1 << 20
+_TIMEOUT_SECONDS: Final = 100
+_MAX_READ_BYTES: Final = 1 << 20
 _NEW_TIME: Final = 0x80
 """CLONE_NEWTIME, see unshare(2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Program to run, and its surroundings."""
+    """Arguments and environment of a run."""
 
     arguments: Sequence[str]
     variables: Mapping[str, str]
     uptime: int
-    """Seconds that the host is up."""
+    """Uptime of the host in seconds."""
     file_size: int | None = None
-    """Beyond which no file can be written to."""
-    is_first: bool = False
-    """True when all modules that it loads are to be there in the runs behind it."""
+    """Limit of file size in bytes."""
+    loads_modules: bool = False
+    """True to load the modules that this run loads into the parent, for the later runs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
-    """End of a run; a negative status is a signal's."""
+class RunResult:
+    """Exit status (negative: a signal) and output of a run."""
 
     status: int
-    said: str
-    """On both outputs."""
+    output: str
+    """Standard output and standard error."""
 
 
-class Preloaded:
-    """The program, waiting; one run at a time."""
+class PreloadedProgram:
+    """The waiting program. It runs one command at a time."""
 
     def __init__(self, program: "Popen[bytes]") -> None:
         self._program = program
         self.is_usable = True
 
-    def run(self, run: Run, before: Callable[[int], AbstractContextManager[object]] = nullcontext) -> Ran:
-        """Have something run; `before` it begins, its process can be attached to, until it is over.
+    def run(
+        self, run: Run, attach: Callable[[int], AbstractContextManager[object]] = nullcontext
+    ) -> RunResult:
+        """Run a command. `attach` is entered with its process id before it begins and left after it has
+        ended.
 
-        Raises TimeoutExpired when it hangs. After that, or anything else that went wrong, there is no other.
+        Raises TimeoutExpired when it hangs. After any error the program is not usable any more.
         """
-        with _pipe() as (path, said):
+        with _create_pipe() as (path, output):
             order = {
                 "arguments": [*run.arguments],
                 "variables": {**run.variables},
                 "uptime": run.uptime,
                 "file_size": run.file_size,
-                "loaded": f"{path}.loaded" if run.is_first else None,
+                "loaded": f"{path}.loaded" if run.loads_modules else None,
                 "output": path,
             }
-            with self._or_never_again():
-                self._tell(json.dumps(order))
-                process = self._answer("process")
+            with self._kill_after_error():
+                self._send(json.dumps(order))
+                process = self._receive("process")
                 try:
-                    with before(process), _killed(process):
-                        self._tell("")
-                        status = self._answer("ended")
+                    with attach(process), _kill_at_end(process):
+                        self._send("")
+                        status = self._receive("ended")
                 finally:
                     kill_group(process)
-            return Ran(status, _read(said).decode(errors="replace"))
+            return RunResult(status, _read_output(output).decode(errors="replace"))
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         assert self._program.stdin
         self._program.stdin.write(line.encode() + b"\n")
         self._program.stdin.flush()
 
-    def _answer(self, about: str) -> int:
+    def _receive(self, expected: str) -> int:
         assert self._program.stdout
-        if not select([self._program.stdout], [], [], _SECONDS)[0]:
-            raise TimeoutExpired("service-record", _SECONDS)
-        said, _, number = self._program.stdout.readline().decode().partition(" ")
-        assert said == about, said
+        if not select([self._program.stdout], [], [], _TIMEOUT_SECONDS)[0]:
+            raise TimeoutExpired("service-record", _TIMEOUT_SECONDS)
+        word, _, number = self._program.stdout.readline().decode().partition(" ")
+        assert word == expected, word
         return int(number)
 
     @contextmanager
-    def _or_never_again(self) -> Iterator[None]:
-        """Discard the late output of a program whose run went wrong: it is not about the next."""
+    def _kill_after_error(self) -> Iterator[None]:
+        """Kill the program after an error, so that its late output is not taken for that of the next run."""
         try:
             yield
         except BaseException:
@@ -123,21 +125,21 @@ class Preloaded:
 
 
 @contextmanager
-def preloaded() -> Iterator[Preloaded]:
-    """The program, until it is not needed any more."""
+def start_preloaded() -> Iterator[PreloadedProgram]:
+    """Start the program and kill it at the end of the block."""
     variables = os.environ | {"PYTHONHASHSEED": "0", "PYTHONPATH": str(REPOSITORY)}
     with Popen(
         [sys.executable, "-m", __name__], bufsize=0, stdin=PIPE, stdout=PIPE, env=variables
     ) as program:
         try:
-            yield Preloaded(program)
+            yield PreloadedProgram(program)
         finally:
             program.kill()
 
 
 @contextmanager
-def _killed(process: int) -> Iterator[None]:
-    """At the end of it the process is not there any more, nor what it has left behind."""
+def _kill_at_end(process: int) -> Iterator[None]:
+    """Kill the process and its children at the end of the block."""
     try:
         yield
     finally:
@@ -145,8 +147,8 @@ def _killed(process: int) -> Iterator[None]:
 
 
 @contextmanager
-def _pipe() -> Iterator[tuple[str, int]]:
-    """The name of a pipe, and our end of it."""
+def _create_pipe() -> Iterator[tuple[str, int]]:
+    """Create a named pipe; return its path and a descriptor of its reading end."""
     with tempfile.TemporaryDirectory() as place:
         path = f"{place}/output"
         os.mkfifo(path)
@@ -157,55 +159,55 @@ def _pipe() -> Iterator[tuple[str, int]]:
             os.close(descriptor)
 
 
-def _read(descriptor: int) -> bytes:
+def _read_output(descriptor: int) -> bytes:
     try:
-        return os.read(descriptor, _MOST)
-    except BlockingIOError:  # nothing
+        return os.read(descriptor, _MAX_READ_BYTES)
+    except BlockingIOError:  # no output
         return b""
 
 
-def _load() -> None:
-    for name in OWN:
+def _load_packages() -> None:
+    for name in PACKAGES:
         importlib.import_module(name)
         for module in pkgutil.walk_packages(getattr(sys.modules[name], "__path__", ()), f"{name}."):
             importlib.import_module(module.name)
-    for name in LATER:
+    for name in ERROR_MODULES:
         importlib.import_module(name)
 
 
-def _load_what_it_had(loaded: Path) -> None:
+def _load_modules(loaded: Path) -> None:
     for name in loaded.read_text().split():
         if name not in sys.modules:
             importlib.import_module(name)
 
 
-def _next_run() -> None:
-    """Returns in the process of the next run; ends the program when there is none."""
-    while line := _line():
+def _wait_for_run() -> None:
+    """Wait for the next run and return in its process; exit when there is none."""
+    while line := _read_line():
         order = json.loads(line)
         assert threading.active_count() == 1
         process = os.fork()
         if process == 0:
-            _begin(order)
+            _prepare_process(order)
             return
         _, status = os.waitpid(process, 0)
         if order["loaded"]:
-            _load_what_it_had(Path(order["loaded"]))
+            _load_modules(Path(order["loaded"]))
         os.write(1, b"ended %d\n" % os.waitstatus_to_exitcode(status))
     raise SystemExit(0)
 
 
-def _line() -> bytes:
+def _read_line() -> bytes:
     read = bytearray()
     while not read.endswith(b"\n"):
-        piece = os.read(0, _MOST)
+        piece = os.read(0, _MAX_READ_BYTES)
         if not piece:
             return b""
         read += piece
     return bytes(read)
 
 
-def _begin(order: Mapping[str, Any]) -> None:
+def _prepare_process(order: Mapping[str, Any]) -> None:
     os.setsid()
     _set_uptime(order["uptime"])
     os.environ.clear()
@@ -224,13 +226,13 @@ def _begin(order: Mapping[str, Any]) -> None:
 
 
 def _set_uptime(seconds: int) -> None:
-    """As unshare(1) does it, without a program."""
+    """Set the uptime in a new time namespace, as unshare(1) does."""
     system = ctypes.CDLL(None, use_errno=True)
-    up, awake = int(time.clock_gettime(time.CLOCK_BOOTTIME)), int(time.monotonic())
+    uptime, monotonic = int(time.clock_gettime(time.CLOCK_BOOTTIME)), int(time.monotonic())
     if system.unshare(_NEW_TIME):
         raise OSError(ctypes.get_errno(), "unshare")
     Path("/proc/self/timens_offsets").write_text(
-        f"boottime {seconds - up} 0\nmonotonic {seconds - awake} 0\n"
+        f"boottime {seconds - uptime} 0\nmonotonic {seconds - monotonic} 0\n"
     )
     namespace = os.open("/proc/self/ns/time_for_children", os.O_RDONLY)
     if system.setns(namespace, _NEW_TIME):
@@ -239,8 +241,8 @@ def _set_uptime(seconds: int) -> None:
 
 
 if __name__ == "__main__":
-    _load()
+    _load_packages()
     from service_record.cli import main
 
-    _next_run()
+    _wait_for_run()
     main(prog_name="service-record")

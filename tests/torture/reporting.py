@@ -1,8 +1,8 @@
-"""One round of the boot reporter, with each of its system calls on the host's files and on the network made
-to fail.
+"""Run one round of the boot reporter while each of its system calls on host files and network fails.
 
-Whatever fails, the round ends by itself, well, and without a traceback; the host's records are as they were;
-and the next round makes it good: every fact is told once, the bundle is shipped, nothing lies about.
+Whatever fails, the round ends by itself, with success and without a traceback, and the host's records are
+unchanged. The next round makes up for it: each fact is reported once, the bundle is shipped, and no temporary
+file is left.
 """
 
 import os
@@ -30,59 +30,59 @@ from tests.torture.injection import (
     ON_FILES,
     RETRIED,
     Fault,
-    attached,
-    faults_of_call,
-    injected,
+    attach,
+    list_call_faults,
+    was_injected,
 )
-from tests.torture.preloaded import Preloaded, Ran, Run, preloaded
-from tests.torture.tally import Tally, Until, at_once, sample, shuffled, summed
+from tests.torture.preloaded import PreloadedProgram, Run, RunResult, start_preloaded
+from tests.torture.tally import Deadline, Tally, judge_in_parallel, sample, shuffle, sum_verdicts
 
-_GOOD: Final = 0
-_MOST_VERDICTS: Final = 3
-"""Tries: a round that is killed between the answer and its state tells the verdict once more."""
+_SUCCESS: Final = 0
+_MAX_VERDICTS: Final = 3
+"""A round that is killed between the answer and saving its state reports the verdict again."""
 _KILLED: Final = -9
 _UPTIME: Final = 60
-_PATIENCE: Final = 5.0
-"""Seconds, of the service with a request of which no more comes."""
+_SERVER_TIMEOUT_SECONDS: Final = 5.0
+"""Seconds after which the server drops an incomplete request."""
 _LINE: Final = re.compile(r"^(\d+) +([a-z]\w*)\((.*)")
 _ABOUT: Final = re.compile(r'<(?:/|TCP|socket)[^>]*|"/[^"]*')
 _VARYING: Final = re.compile(r"[\d:]{3,}.*")
-_SIZES: Final = (*range(1024), *range(1024, 16384, 128))
-"""In bytes, at which writes are cut short: each of those of the state, and some of those of a bundle."""
+_FILE_SIZE_LIMITS: Final = (*range(1024), *range(1024, 16384, 128))
+"""Limits of file size in bytes: each size of a state file, and some sizes of a bundle."""
 _PROGRAMS: Final = {"systemctl": "true", "journalctl": "echo", "ip": "echo"}
-"""The only ones of a host. They say nothing, or what they were asked: those of this machine make many more
-calls than the round, and it is not they who are tortured.
+"""The only programs of a host. They print nothing or their arguments: the programs of this machine would make
+many more calls than the round, and are not tested here.
 """
 
 
-def cannot_report() -> str | None:
-    """Return why no round can be run here; None where it can."""
-    return "a round with a clock of its own takes root" if os.geteuid() != 0 else None
+def find_reporting_obstacle() -> str | None:
+    """Return why no round can run here; None where it can."""
+    return "a round with its own clock needs root" if os.geteuid() != 0 else None
 
 
 class Rounds:
-    """Rounds of hosts of one service, each host in a directory of its own."""
+    """Runs rounds of hosts of one assisted-service. Each host has its own directory."""
 
-    def __init__(self, server: AssistedServer, opened: ExitStack) -> None:
+    def __init__(self, server: AssistedServer, stack: ExitStack) -> None:
         self.server = server
-        self._opened = opened
-        self._here = local()
+        self._stack = stack
+        self._thread_data = local()
 
     @property
-    def _program(self) -> Preloaded:
-        """One for each thread."""
-        known: Preloaded | None = getattr(self._here, "program", None)
-        if known is None or not known.is_usable:
-            program: Preloaded = self._opened.enter_context(preloaded())
-            with self.host() as host:
-                ran = program.run(replace(_run(host), is_first=True))
-                assert ran.status == _GOOD, ran
-            known = self._here.program = program
-        return known
+    def _program(self) -> PreloadedProgram:
+        """Return the preloaded program of this thread."""
+        program: PreloadedProgram | None = getattr(self._thread_data, "program", None)
+        if program is None or not program.is_usable:
+            program = self._stack.enter_context(start_preloaded())
+            with self.create_host() as host:
+                result = program.run(replace(_describe_run(host), loads_modules=True))
+                assert result.status == _SUCCESS, result
+            self._thread_data.program = program
+        return program
 
     @contextmanager
-    def host(self) -> Iterator[ReportingHost]:
-        """A host on which something has failed, so that there is all to be done that a round may do."""
+    def create_host(self) -> Iterator[ReportingHost]:
+        """Create a host with a failure, so that a round has everything to do."""
         installed = self.server.rules.add_host(stage="Rebooting")
         token = f"{TOKEN}-{installed.id}"
         self.server.rules.tokens[token] = installed.infra_env_id
@@ -95,116 +95,120 @@ class Rounds:
             host.fail()
             yield host
 
-    def _round(
+    def _run_round(
         self, host: ReportingHost, options: tuple[str, ...] | None = None, file_size: int | None = None
-    ) -> Ran:
-        """One round; with options, under strace. The token is in nothing that it says."""
-        run = replace(_run(host), file_size=file_size)
+    ) -> RunResult:
+        """Run one round, under strace if there are options. The token must not be in its output."""
+        run = replace(_describe_run(host), file_size=file_size)
         if options is None:
-            ran = self._program.run(run)
+            result = self._program.run(run)
         else:
-            ran = self._program.run(run, partial(attached, _trace(host), options))
-        assert TOKEN not in ran.said
-        return ran
+            result = self._program.run(run, partial(attach, _trace(host), options))
+        assert TOKEN not in result.output
+        return result
 
     @cached_property
     def _calls(self) -> tuple["_Call", ...]:
-        with self.host() as host:
-            ran = self._round(host, ("-y",))
-            assert ran.status == _GOOD, ran
-            return tuple(dict.fromkeys(_calls(_trace(host), str(host.places.root))))
+        with self.create_host() as host:
+            result = self._run_round(host, ("-y",))
+            assert result.status == _SUCCESS, result
+            return tuple(dict.fromkeys(_parse_calls(_trace(host), str(host.places.root))))
 
-    def faults(self, about: str = "") -> list[Fault]:
-        """All there are, as one round without any shows them; first one of each call on each file, then its
-        like. Or only those of files with this in their names.
+    def list_faults(self, path: str = "") -> list[Fault]:
+        """Return all faults of calls on files with `path` in their name, found by a round without faults. One
+        fault of each call on each file comes first.
         """
-        seen = [call for call in self._calls if about in call.on]
-        first = {(each.name, each.on): each for each in reversed(seen)}
-        others = [each for each in seen if each not in first.values()]
-        return [*shuffled(_faults(first.values())), *shuffled(_faults(others))]
+        calls = [call for call in self._calls if path in call.target]
+        first = {(each.name, each.target): each for each in reversed(calls)}
+        others = [each for each in calls if each not in first.values()]
+        return [*shuffle(_list_faults(first.values())), *shuffle(_list_faults(others))]
 
-    def judged(self, fault: Fault) -> tuple[bool, list[str]]:
-        """Return whether the fault came about, and what is wrong after it."""
-        with self.host() as host:
+    def judge(self, fault: Fault) -> tuple[bool, list[str]]:
+        """Return whether the fault occurred, and the findings."""
+        with self.create_host() as host:
             before = _records(host)
             try:
-                faulty = self._round(host, fault.options)
+                result = self._run_round(host, fault.options)
             except TimeoutExpired:
                 return True, [f"reporter round, {fault}: it does not end"]
-            wrong = [*_ended_badly(faulty, may_be_killed=fault.what == KILL)]
+            findings = [*_check_end(result, may_be_killed=fault.effect == KILL)]
             if _records(host) != before:
-                wrong.append("the host's records have changed")
-            wrong += self._not_made_good(host)
-            return injected(_trace(host), fault), [f"reporter round, {fault}: {each}" for each in wrong]
+                findings.append("the host's records have changed")
+            findings += self._check_next_round(host)
+            return was_injected(_trace(host), fault), [
+                f"reporter round, {fault}: {each}" for each in findings
+            ]
 
-    def judged_when_cut(self, size: int) -> tuple[bool, list[str]]:
-        """Return the faults after a round in which no file could be written beyond so many bytes."""
-        with self.host() as host:
+    def judge_truncation(self, size: int) -> tuple[bool, list[str]]:
+        """Return True and the findings of a round with a limit of file size."""
+        with self.create_host() as host:
             before = _records(host)
             try:
-                wrong = [*_ended_badly(self._round(host, file_size=size))]
+                findings = [*_check_end(self._run_round(host, file_size=size))]
             except TimeoutExpired:
                 return True, [f"reporter round, files cut at {size}: it does not end"]
             if _records(host) != before:
-                wrong.append("the host's records have changed")
-            wrong += self._not_made_good(host)
-            return True, [f"reporter round, files cut at {size}: {each}" for each in wrong]
+                findings.append("the host's records have changed")
+            findings += self._check_next_round(host)
+            return True, [f"reporter round, files cut at {size}: {each}" for each in findings]
 
-    def _not_made_good(self, host: ReportingHost) -> Iterator[str]:
-        next_one = self._round(host)
-        if next_one.status != _GOOD:
-            yield f"the next round ended with {next_one.status}: {next_one.said[-200:]}"
+    def _check_next_round(self, host: ReportingHost) -> Iterator[str]:
+        next_round = self._run_round(host)
+        if next_round.status != _SUCCESS:
+            yield f"the next round ended with {next_round.status}: {next_round.output[-200:]}"
         events = [event for event in self.server.rules.events if event.host_id == host.installed.id]
-        told = sum(event.message.endswith(LOCAL_IGNITION) for event in events)
-        if told != 1:
-            yield f"the fact was told {told} times"
+        reported = sum(event.message.endswith(LOCAL_IGNITION) for event in events)
+        if reported != 1:
+            yield f"the fact was reported {reported} times"
         verdicts = sum(f"{LOCAL_IGNITION}. " in event.message for event in events)
-        if verdicts > _MOST_VERDICTS:
-            yield f"the verdict was told {verdicts} times"
+        if verdicts > _MAX_VERDICTS:
+            yield f"the verdict was reported {verdicts} times"
         shipped = sum(event.name == "host_logs_uploaded" for event in events)
         if shipped not in {1, 2}:
             yield f"the bundle was shipped {shipped} times"
         if any(host.places.work_directory.glob("*")):
-            yield "something was left of the work"
+            yield "the working directory is not empty"
         if host.spooled():
-            yield "something was left in the spool"
-        left = [name for name in host.files() if name.endswith((".new", ".part"))]
-        if left:
-            yield f"torn files are left: {left}"
+            yield "the spool is not empty"
+        leftover = [name for name in host.files() if name.endswith((".new", ".part"))]
+        if leftover:
+            yield f"incomplete files are left: {leftover}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """The n-th call of a name, and what it is about."""
+    """The n-th call with its name, and the file or socket that it is on."""
 
     name: str
     number: int
-    on: str
+    target: str
 
 
-def _faults(calls: Iterable[_Call]) -> Iterator[Fault]:
+def _list_faults(calls: Iterable[_Call]) -> Iterator[Fault]:
     for call in calls:
-        yield from faults_of_call(call.name, call.number, RETRIED["python"])
+        yield from list_call_faults(call.name, call.number, RETRIED["python"])
 
 
-def _calls(trace: Path, root: str) -> Iterator[_Call]:
-    """The calls on files below the root and on connections, of the process that reports."""
-    counted = Counter[str]()
-    found = [line.groups() for line in map(_LINE.match, trace.read_text().splitlines()) if line]
-    reporter = found[0][0]
-    for process, name, arguments in found:
+def _parse_calls(trace: Path, root: str) -> Iterator[_Call]:
+    """Yield the calls of the reporter's process on connections and on files below the root."""
+    counts = Counter[str]()
+    lines = [line.groups() for line in map(_LINE.match, trace.read_text().splitlines()) if line]
+    reporter = lines[0][0]
+    for process, name, arguments in lines:
         if process != reporter:
             continue
-        counted[name] += 1
-        # Of the root itself only the command line asks.
-        about = [
-            on for on in _ABOUT.findall(arguments) if f"{root}/" in on or on.startswith(("<TCP", "<socket"))
+        counts[name] += 1
+        # Only the command line looks at the root itself.
+        targets = [
+            target
+            for target in _ABOUT.findall(arguments)
+            if f"{root}/" in target or target.startswith(("<TCP", "<socket"))
         ]
-        if about and (name in ON_FILES or name == CLOSE):
-            yield _Call(name, counted[name], _VARYING.sub("", about[0].replace(root, "")))
+        if targets and (name in ON_FILES or name == CLOSE):
+            yield _Call(name, counts[name], _VARYING.sub("", targets[0].replace(root, "")))
 
 
-def _run(host: ReportingHost) -> Run:
+def _describe_run(host: ReportingHost) -> Run:
     variables = host.environment() | {"PATH": str(host.places.at("/bin"))}
     return Run(("report", "--root", str(host.places.root)), variables, _UPTIME)
 
@@ -217,29 +221,29 @@ def _records(host: ReportingHost) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in host.places.records.iterdir()}
 
 
-def _ended_badly(ran: Ran, *, may_be_killed: bool = False) -> Iterator[str]:
-    if may_be_killed and ran.status == _KILLED:
+def _check_end(result: RunResult, *, may_be_killed: bool = False) -> Iterator[str]:
+    if may_be_killed and result.status == _KILLED:
         return
-    if ran.status != _GOOD:
-        yield f"it ended with {ran.status}: {ran.said[-300:]}"
-    if "Traceback" in ran.said:
-        yield f"a traceback: {ran.said[-300:]}"
+    if result.status != _SUCCESS:
+        yield f"it ended with {result.status}: {result.output[-300:]}"
+    if "Traceback" in result.output:
+        yield f"a traceback: {result.output[-300:]}"
 
 
 @contextmanager
-def rounds() -> Iterator[Rounds]:
-    """With a service on loopback."""
-    with ExitStack() as opened:
-        server = opened.enter_context(
-            AssistedServer(AssistedRules(auth_type="local"), timeout_seconds=_PATIENCE)
+def open_rounds() -> Iterator[Rounds]:
+    """Start an assisted-service on loopback for the rounds."""
+    with ExitStack() as stack:
+        server = stack.enter_context(
+            AssistedServer(AssistedRules(auth_type="local"), timeout_seconds=_SERVER_TIMEOUT_SECONDS)
         )
-        yield Rounds(server, opened)
+        yield Rounds(server, stack)
 
 
-def tortured(of: Rounds, most: int | None = None, until: Until | None = None) -> Tally:
-    """Every fault of a round, or as many of them as asked for, or as there is time for."""
-    faults = of.faults()
-    cases, findings = summed(at_once(of.judged, faults[:most], until))
+def torture(rounds: Rounds, limit: int | None = None, deadline: Deadline | None = None) -> Tally:
+    """Try every fault of a round, at most `limit` of them, until the deadline."""
+    faults = rounds.list_faults()
+    cases, findings = sum_verdicts(judge_in_parallel(rounds.judge, faults[:limit], deadline))
     return Tally(
         target="one round of the reporter",
         calls=len({(fault.call, fault.number) for fault in faults}),
@@ -250,12 +254,14 @@ def tortured(of: Rounds, most: int | None = None, until: Until | None = None) ->
     )
 
 
-def cut_short(of: Rounds, most: int | None = None, until: Until | None = None) -> Tally:
-    """Rounds in which writes are cut short, of sizes in an order of their own; see `tortured`."""
-    cases, findings = summed(at_once(of.judged_when_cut, sample(_SIZES, most), until))
+def torture_truncation(rounds: Rounds, limit: int | None = None, deadline: Deadline | None = None) -> Tally:
+    """Try limits of file size in a round, at most `limit` of them, until the deadline."""
+    cases, findings = sum_verdicts(
+        judge_in_parallel(rounds.judge_truncation, sample(_FILE_SIZE_LIMITS, limit), deadline)
+    )
     return Tally(
         target="one round of the reporter, cut short",
         cases=cases,
-        all_cases=len(_SIZES),
+        all_cases=len(_FILE_SIZE_LIMITS),
         findings=findings,
     )

@@ -1,4 +1,4 @@
-"""What a part of the torture comes to: how much was tried, and what was found."""
+"""Results of a part of the torture, the order of its cases and its time limit."""
 
 import hashlib
 import os
@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from bench.table import aligned
 
 ORDER: Final = os.environ.get("SERVICE_RECORD_TORTURE_ORDER", "")
-"""Seed of the order of the cases: `make torture` has another in each run."""
+"""Seed of the order of the cases. `make torture` uses a new one in each run."""
 
 Case = TypeVar("Case")
 Verdict = TypeVar("Verdict")
@@ -20,101 +20,98 @@ Verdict = TypeVar("Verdict")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """One row of the table: one thing that was tortured."""
+    """One row of the result table."""
 
     target: str
     cases: int
-    """Number of cases tried."""
     all_cases: int
-    """Number of all cases; as many as were tried where nothing bounds them but time."""
+    """Number of possible cases; equal to `cases` where only time limits them."""
     calls: int | None = None
-    """Number of system calls with a fault, where faults were injected."""
+    """Number of system calls that were made to fail; None where no faults were injected."""
     faults: int | None = None
-    """Number of different faults of each."""
+    """Largest number of different faults for one call."""
     findings: tuple[str, ...] = ()
-    """A line for each case in which something was other than promised."""
+    """One line for each broken promise."""
 
-    def cells(self) -> tuple[str, ...]:
-        """As they stand in a row of the table."""
+    def format_cells(self) -> tuple[str, ...]:
+        """Return the cells of this row."""
         tried = f"{self.cases:,}" if self.cases == self.all_cases else f"{self.cases:,} of {self.all_cases:,}"
         calls, faults = ("" if number is None else f"{number:,}" for number in (self.calls, self.faults))
         return self.target, calls, faults, tried, str(len(self.findings)) if self.findings else "none"
 
 
 @dataclass(frozen=True, slots=True)
-class Until:
-    """A moment, by the clock that nobody steps, after which no further case is begun."""
+class Deadline:
+    """Time on the monotonic clock after which no further case starts."""
 
-    moment: float
+    at: float
 
     @classmethod
-    def after(cls, seconds: float) -> "Until":
+    def from_now(cls, seconds: float) -> "Deadline":
         return cls(time.monotonic() + seconds)
 
     @property
     def is_over(self) -> bool:
-        return self.left <= 0
+        return self.seconds_left <= 0
 
     @property
-    def left(self) -> float:
-        """Seconds."""
-        return max(0.0, self.moment - time.monotonic())
+    def seconds_left(self) -> float:
+        return max(0.0, self.at - time.monotonic())
 
 
-def shuffled(cases: Iterable[Case]) -> list[Case]:
-    """The cases in an order that has nothing to do with theirs, and is the same for the same ORDER."""
+def shuffle(cases: Iterable[Case]) -> list[Case]:
+    """Return the cases in a pseudorandom order that depends only on ORDER and their representation."""
     return sorted(cases, key=lambda case: hashlib.blake2b(f"{ORDER}{case!r}".encode()).digest())
 
 
-def sample(cases: Sequence[Case], most: int | None) -> list[Case]:
-    """At most so many of the cases, the same ones for the same ORDER; None is all of them."""
-    mixed = shuffled(cases)
-    return mixed if most is None else mixed[:most]
+def sample(cases: Sequence[Case], limit: int | None) -> list[Case]:
+    """Return at most `limit` cases, the same ones for the same ORDER; None returns all."""
+    return shuffle(cases)[:limit]
 
 
-def while_time_lasts(cases: Iterable[Case], until: Until | None) -> Iterator[Case]:
-    """The cases, up to that moment; without one, all. The first is tried in any case."""
+def take_in_time(cases: Iterable[Case], deadline: Deadline | None) -> Iterator[Case]:
+    """Yield cases until the deadline, at least one; without a deadline, all."""
     for number, case in enumerate(cases):
-        if number and until is not None and until.is_over:
+        if number and deadline is not None and deadline.is_over:
             return
         yield case
 
 
-def summed(verdicts: Iterable[tuple[bool, list[str]]]) -> tuple[int, tuple[str, ...]]:
-    """The number of cases that came about, and all that was found."""
+def sum_verdicts(verdicts: Iterable[tuple[bool, list[str]]]) -> tuple[int, tuple[str, ...]]:
+    """Return the number of cases whose fault occurred, and all findings."""
     cases, findings = 0, list[str]()
-    for happened, wrong in verdicts:
-        cases += happened
-        findings += wrong
+    for occurred, problems in verdicts:
+        cases += occurred
+        findings += problems
     return cases, tuple(findings)
 
 
-def at_once(
-    judge: Callable[[Case], Verdict], cases: Iterable[Case], until: Until | None, workers: int = 2
+def judge_in_parallel(
+    judge: Callable[[Case], Verdict], cases: Iterable[Case], deadline: Deadline | None, workers: int = 2
 ) -> Iterator[Verdict]:
-    """Yield the judge's verdict on each case for which there is time, a few of them side by side."""
+    """Yield the verdict on each case that starts before the deadline, `workers` of them in parallel."""
 
-    def one(case: Case) -> Verdict | None:
-        return None if until is not None and until.is_over else judge(case)
+    def judge_in_time(case: Case) -> Verdict | None:
+        return None if deadline is not None and deadline.is_over else judge(case)
 
     with ThreadPoolExecutor(workers) as pool:
-        yield from (said for said in pool.map(one, cases) if said is not None)
+        yield from (verdict for verdict in pool.map(judge_in_time, cases) if verdict is not None)
 
 
-_RUNS: Final = ("on", "seconds", "order", "cases", "found")
-_LAST_RUNS: Final = 6
-_TARGETS: Final = ("target", "system calls", "faults, at most", "cases", "found")
+_RUN_COLUMNS: Final = ("on", "seconds", "order", "cases", "found")
+_SHOWN_RUNS: Final = 6
+_TARGET_COLUMNS: Final = ("target", "system calls", "faults, at most", "cases", "found")
 
 
-def runs(before: str, tallies: Sequence[Tally], day: date, seconds: float) -> str:
-    """The table of the last runs, given the one before this run, one to a row."""
+def format_runs(before: str, tallies: Sequence[Tally], day: date, seconds: float) -> str:
+    """Return the table of the last runs: the rows of the table `before`, and one for this run."""
     earlier = [tuple(cell.strip() for cell in row.strip("|").split("|")) for row in before.splitlines()[2:]]
     cases = sum(tally.cases for tally in tallies)
-    found = sum(len(tally.findings) for tally in tallies)
-    row = (day.isoformat(), f"{seconds:,.0f}", ORDER, f"{cases:,}", str(found or "none"))
-    return aligned([_RUNS, *[*earlier, row][-_LAST_RUNS:]])
+    findings_count = sum(len(tally.findings) for tally in tallies)
+    row = (day.isoformat(), f"{seconds:,.0f}", ORDER, f"{cases:,}", str(findings_count or "none"))
+    return aligned([_RUN_COLUMNS, *[*earlier, row][-_SHOWN_RUNS:]])
 
 
-def targets(tallies: Iterable[Tally]) -> str:
-    """Return the targets of the torture, one to a row."""
-    return aligned([_TARGETS, *(tally.cells() for tally in tallies)])
+def format_targets(tallies: Iterable[Tally]) -> str:
+    """Return the table with one row for each target."""
+    return aligned([_TARGET_COLUMNS, *(tally.format_cells() for tally in tallies)])

@@ -1,4 +1,4 @@
-"""Lives of a host, drawn by hypothesis: some in each run, more in `make torture`."""
+"""Some simulated hosts in each test run; `make torture` runs more."""
 
 from hypothesis import settings
 

@@ -1,4 +1,4 @@
-"""A few of the faults that `make torture` tries on a round, and those that found something."""
+"""Some faults that `make torture` tries on a round, and faults that once broke a promise."""
 
 from collections.abc import Iterator
 from operator import attrgetter
@@ -6,48 +6,52 @@ from operator import attrgetter
 import pytest
 
 from tests.torture.injection import KILL, Fault
-from tests.torture.reporting import Rounds, cut_short, rounds, tortured
+from tests.torture.reporting import Rounds, open_rounds, torture, torture_truncation
 
 pytestmark = pytest.mark.xdist_group("rounds to break")
 
 
-@pytest.fixture(scope="module", name="of")
-def rounds_of_one_service(reporting: None) -> Iterator[Rounds]:
-    with rounds() as made:
-        yield made
+@pytest.fixture(scope="module", name="rounds")
+def start_rounds(reporting: None) -> Iterator[Rounds]:
+    with open_rounds() as rounds:
+        yield rounds
 
 
-def test_failed_system_call_is_recovered_next_round(of: Rounds) -> None:
-    tally = tortured(of, most=2)
+def test_failed_system_call_is_recovered_next_round(rounds: Rounds) -> None:
+    tally = torture(rounds, limit=2)
     assert not tally.findings, "\n".join(tally.findings)
 
 
-def test_truncated_file_is_recovered_next_round(of: Rounds) -> None:
-    tally = cut_short(of, most=3)
+def test_truncated_file_is_recovered_next_round(rounds: Rounds) -> None:
+    tally = torture_truncation(rounds, limit=3)
     assert not tally.findings, "\n".join(tally.findings)
 
 
 @pytest.mark.parametrize("name", ["/etc/service-record/token", "/reporter.json"])
-def test_temporary_read_error_keeps_token_and_state(of: Rounds, name: str) -> None:
-    """A round without the token would be refused, and stop for good; one without the state must save none."""
-    reads = [fault for fault in of.faults(name) if (fault.call, fault.what) == ("openat", "EIO")]
+def test_temporary_read_error_keeps_token_and_state(rounds: Rounds, name: str) -> None:
+    """Without its token a round would be refused and stop forever; without its state it must not save a new
+    one.
+    """
+    reads = [fault for fault in rounds.list_faults(name) if (fault.call, fault.effect) == ("openat", "EIO")]
     read = min(reads, key=attrgetter("number", "persistent"))
-    assert of.judged(read) == (True, [])
+    assert rounds.judge(read) == (True, [])
 
 
 @pytest.mark.parametrize("name", ["encapsulated.json.bak", "reporter.stopped", "service-ca-cert.crt"])
-def test_unlisted_file_ends_no_round(of: Rounds, name: str) -> None:
-    look = next(fault for fault in of.faults(name) if str(fault).startswith("EIO at newfstatat"))
-    assert of.judged(look) == (True, [])
+def test_unlisted_file_does_not_end_round(rounds: Rounds, name: str) -> None:
+    listing = next(fault for fault in rounds.list_faults(name) if str(fault).startswith("EIO at newfstatat"))
+    assert rounds.judge(listing) == (True, [])
 
 
-def test_unreadable_causes_end_no_round(of: Rounds) -> None:
-    """They are opened right behind the record."""
-    record = min(fault.number for fault in of.faults("/bootkube.json") if fault.call == "openat")
-    assert of.judged(Fault("openat", record + 1, "EIO")) == (True, [])
+def test_unreadable_causes_do_not_end_round(rounds: Rounds) -> None:
+    """The reporter opens its causes right after the record."""
+    record = min(fault.number for fault in rounds.list_faults("/bootkube.json") if fault.call == "openat")
+    assert rounds.judge(Fault("openat", record + 1, "EIO")) == (True, [])
 
 
-def test_unlisted_spool_is_emptied_next_round(of: Rounds) -> None:
-    looks = [fault for fault in of.faults("/spool") if fault.call == "getdents64" and fault.what != KILL]
-    look = max(looks, key=attrgetter("number"))
-    assert of.judged(look) == (True, [])
+def test_unlisted_spool_is_emptied_next_round(rounds: Rounds) -> None:
+    listings = [
+        fault for fault in rounds.list_faults("/spool") if fault.call == "getdents64" and fault.effect != KILL
+    ]
+    listing = max(listings, key=attrgetter("number"))
+    assert rounds.judge(listing) == (True, [])

@@ -1,10 +1,10 @@
-"""Everything at once on one directory: writers in bash and Python, readers, followers, bundles, the
-reporter's end.
+"""Run everything at once on one records directory: writers in bash and Python, readers, followers, bundles
+and the reporter's cleanup.
 
-In both layouts side by side, round after round; in every other the writers are killed in the midst of it.
-What was acknowledged is there once and whole; a reader never sees less than was acknowledged before it
-looked; a follower has shown all of it; a bundle holds what the record held at some moment; and when the
-reporter removes what is its own, no record is touched.
+Each round uses both layouts at the same time; in every other round, writers are killed. Each acknowledged
+entry must be in the record once and whole. A reader must find all entries that were acknowledged before it
+read, and a follower must print all entries. A bundle must hold the record as it was at some time, and the
+reporter's cleanup must not touch a record.
 """
 
 import contextlib
@@ -28,13 +28,13 @@ from service_record.record.layout import read_entries
 from tests.command_line import PROGRAM, environment
 from tests.programs import REPOSITORY
 from tests.shell.writers import acknowledged, prepare, writers
-from tests.torture.tally import Tally, Until
+from tests.torture.tally import Deadline, Tally
 
 LAYOUTS: Final = ("lines", "array")
 _WRITERS: Final = 4
-_PATIENCE_SECONDS: Final = 60
-_LONGEST: Final = 800
-_STOP: Final = """
+_TIMEOUT_SECONDS: Final = 60
+_MAX_STAGE_LENGTH: Final = 800
+_CLEANUP: Final = """
 import sys
 from pathlib import Path
 from service_record.reporter.stopping import stop
@@ -46,7 +46,7 @@ sys.exit("\\n".join(stop(Places(Path(sys.argv[1])), Settings(), "torture")) or 0
 
 @dataclass(slots=True)
 class Site:
-    """A directory of records in one layout, and all that goes on there."""
+    """A records directory in one layout, with the programs that use it and the findings."""
 
     layout: str
     directory: Path
@@ -58,54 +58,54 @@ class Site:
     def record(self) -> Path:
         return self.directory / "records" / "service.json"
 
-    def look(self) -> None:
-        """As a reader that comes by: it finds all that was acknowledged before."""
+    def read_once(self) -> None:
+        """Check that a reader finds all entries that were acknowledged before it read."""
         before = acknowledged(self.directory)
-        found = self.entries()
+        found = self.read_record()
         self.reads += 1
-        missing = before - set(map(named, found))
+        missing = before - set(map(label, found))
         if missing:
             self.findings.append(f"a reader missed {len(missing)} of {len(before)} acknowledged entries")
 
-    def entries(self) -> list[Entry]:
+    def read_record(self) -> list[Entry]:
         if not self.record.exists():
             return []
         return [
             piece for piece in read_entries(BytesIO(self.record.read_bytes())) if isinstance(piece, Entry)
         ]
 
-    def bundle(self) -> Popen[bytes]:
-        """Pack the records, as they are just now."""
+    def start_bundle(self) -> Popen[bytes]:
+        """Start to pack the records as they are now."""
         target = self.directory / f"bundle-{len(self.bundles)}.tar.gz"
         self.bundles.append(target)
         arguments = ["bundle", "--redact", str(self.directory / "records"), "-o", str(target)]
-        return _program(*PROGRAM, *arguments)
+        return _start_program(*PROGRAM, *arguments)
 
-    def stop_reporting(self) -> Popen[bytes]:
-        """Do the reporter's last work, with these records below its root."""
+    def start_cleanup(self) -> Popen[bytes]:
+        """Start the reporter's cleanup, with these records below its root."""
         root = self.directory / "host"
         log = root / "var/log"
         log.mkdir(parents=True, exist_ok=True)
         if not (log / "openshift").is_symlink():
             (log / "openshift").symlink_to(self.directory / "records")
-        return _program(sys.executable, "-c", _STOP, str(root))
+        return _start_program(sys.executable, "-c", _CLEANUP, str(root))
 
-    def judge(self, follower: "Follower") -> None:
-        """Judge the result, once nobody writes any more."""
-        entries = self.entries()
-        names = [named(each) for each in entries if each.stage]
+    def check(self, follower: "Follower") -> None:
+        """Check the record, the follower and the bundles after all writers have ended."""
+        entries = self.read_record()
+        names = [label(each) for each in entries if each.stage]
         if len(names) != len(set(names)):
             self.findings.append("an entry is there twice")
         lost = acknowledged(self.directory) - set(names)
         if lost:
-            self.findings.append(f"{len(lost)} acknowledged entries are gone: {sorted(lost)[:3]}")
-        seen = follower.shown(len(entries))
-        if [named(each) for each in entries] != seen:
-            self.findings.append(f"a follower has shown {len(seen)} of {len(entries)} entries")
+            self.findings.append(f"{len(lost)} acknowledged entries are missing: {sorted(lost)[:3]}")
+        seen = follower.wait_for_entries(len(entries))
+        if [label(each) for each in entries] != seen:
+            self.findings.append(f"a follower printed {len(seen)} of {len(entries)} entries")
         for bundle in self.bundles:
-            self._judge_bundle(bundle, [each.to_line() for each in entries])
+            self._check_bundle(bundle, [each.to_line() for each in entries])
 
-    def _judge_bundle(self, bundle: Path, lines: list[bytes]) -> None:
+    def _check_bundle(self, bundle: Path, lines: list[bytes]) -> None:
         if not bundle.exists():
             self.findings.append("a bundle could not be made")
             return
@@ -116,11 +116,11 @@ class Site:
         found = [piece.to_line() for piece in read_entries(BytesIO(content)) if isinstance(piece, Entry)]
         rest = iter(lines)
         if any(all(line != each for line in rest) for each in found):
-            self.findings.append("a bundle has an entry that nobody wrote, or in another order")
+            self.findings.append("a bundle has an unwritten or reordered entry")
 
 
 class Follower:
-    """`service-record follow`, from the first entry on."""
+    """`service-record follow`, started before the first entry."""
 
     def __init__(self, directory: Path) -> None:
         self._out = directory / "followed"
@@ -135,19 +135,19 @@ class Follower:
                 cwd=REPOSITORY,
             )
 
-    def shown(self, number: int) -> list[str]:
-        """Return its output, once that has so many entries, or nothing more comes."""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while self._entries() < number and time.monotonic() < deadline:
+    def wait_for_entries(self, count: int) -> list[str]:
+        """Return the labels of the printed entries once there are `count` of them, or after a timeout."""
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
+        while self._count_entries() < count and time.monotonic() < deadline:
             time.sleep(0.05)
-        shown = [orjson.loads(line) for line in self._whole_lines()]
-        return [f"{each.get('stage')} {each['phase'].split()[1]}" for each in shown if "phase" in each]
+        printed = [orjson.loads(line) for line in self._read_lines()]
+        return [f"{each.get('stage')} {each['phase'].split()[1]}" for each in printed if "phase" in each]
 
-    def _entries(self) -> int:
-        return sum(b'"phase"' in line for line in self._whole_lines())
+    def _count_entries(self) -> int:
+        return sum(b'"phase"' in line for line in self._read_lines())
 
-    def _whole_lines(self) -> list[bytes]:
-        """It may be writing one."""
+    def _read_lines(self) -> list[bytes]:
+        """Return the complete lines of its output: the last one may be incomplete."""
         return self._out.read_bytes().rpartition(b"\n")[0].splitlines()
 
     def end(self) -> None:
@@ -155,17 +155,17 @@ class Follower:
         self._process.wait()
 
 
-def named(entry: Entry) -> str:
-    """An entry as the writers say it: `STAGE start`, `STAGE end`."""
+def label(entry: Entry) -> str:
+    """Return an entry's label as the writers print it: `STAGE start` or `STAGE end`."""
     return f"{entry.stage} {entry.phase.split()[1]}"
 
 
-def _program(*command: str) -> Popen[bytes]:
+def _start_program(*command: str) -> Popen[bytes]:
     return Popen(command, env=environment(), cwd=REPOSITORY, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE)
 
 
-def one_round(place: Path, entries: int, chance: random.Random, *, kill: bool) -> list[Site]:
-    """Both layouts at once, until all has been written, or its writers are killed."""
+def run_round(place: Path, entries: int, chance: random.Random, *, kill: bool) -> list[Site]:
+    """Run both layouts at the same time until all entries are written or the writers are killed."""
     sites = [Site(layout, place / layout) for layout in LAYOUTS]
     names = [f"w{number}" for number in range(_WRITERS)]
     with ExitStack() as stack:
@@ -175,55 +175,57 @@ def one_round(place: Path, entries: int, chance: random.Random, *, kill: bool) -
             prepare(site.directory)
             followers.append(Follower(site.directory))
             stack.callback(followers[-1].end)
-            running += stack.enter_context(writers(site.directory, names, entries, site.layout, _LONGEST))
-        _meddle(sites, running, stack, chance, kill=kill)
+            running += stack.enter_context(
+                writers(site.directory, names, entries, site.layout, _MAX_STAGE_LENGTH)
+            )
+        _disturb_writers(sites, running, stack, chance, kill=kill)
         for process in running:
             process.wait()
         for site, follower in zip(sites, followers, strict=True):
-            site.judge(follower)
+            site.check(follower)
     return sites
 
 
-def _meddle(
+def _disturb_writers(
     sites: list[Site], running: list[Popen[bytes]], stack: ExitStack, chance: random.Random, *, kill: bool
 ) -> None:
-    """Read, pack and clean up while they write."""
+    """Read, pack and clean up until the writers have ended; kill some of them if `kill`."""
     helpers: list[Popen[bytes]] = []
     while any(process.poll() is None for process in running):
         site = chance.choice(sites)
-        site.look()
+        site.read_once()
         helpers = [helper for helper in helpers if helper.poll() is None]
         if len(helpers) < 2 and site.record.exists():
-            helpers.append(chance.choice([site.bundle, site.stop_reporting])())
-            stack.callback(_over, helpers[-1])
+            helpers.append(chance.choice([site.start_bundle, site.start_cleanup])())
+            stack.callback(_end_helper, helpers[-1])
         if kill and chance.random() < 0.15:
             victim = chance.choice(running)
             with contextlib.suppress(ProcessLookupError):
                 victim.kill()
         time.sleep(0.02)  # leave the processor to the writers
     for helper in helpers:
-        helper.wait(_PATIENCE_SECONDS)
+        helper.wait(_TIMEOUT_SECONDS)
 
 
-def _over(helper: Popen[bytes]) -> None:
+def _end_helper(helper: Popen[bytes]) -> None:
     if helper.poll() is None:
         helper.kill()
     helper.communicate()
 
 
-def _rounds(until: Until, entries: int) -> Iterator[Site]:
+def _run_rounds(deadline: Deadline, entries: int) -> Iterator[Site]:
     chance = random.Random(20261121)
     for number in range(1_000_000):
         with tempfile.TemporaryDirectory() as place:
-            yield from one_round(Path(place), entries, chance, kill=number % 2 == 1)
-            if until.is_over:
+            yield from run_round(Path(place), entries, chance, kill=number % 2 == 1)
+            if deadline.is_over:
                 return
 
 
-def tortured(seconds: float, entries: int = 400) -> Tally:
-    """Rounds for so many seconds; the last is ended."""
+def torture(seconds: float, entries: int = 400) -> Tally:
+    """Run rounds for a number of seconds; the last one is completed."""
     written, findings = 0, list[str]()
-    for site in _rounds(Until.after(seconds), entries):
+    for site in _run_rounds(Deadline.from_now(seconds), entries):
         written += len(acknowledged(site.directory))
         findings += [f"all at once, {site.layout}: {each}" for each in site.findings]
     return Tally(

@@ -1,4 +1,4 @@
-"""What a service that records writes to its record, and where: its write(2) calls, as strace saw them."""
+"""Capture the write(2) calls of a recording service on its record, with strace."""
 
 import re
 import sys
@@ -13,9 +13,9 @@ from tests.builders import failed_run, our_array
 from tests.shell.scripts import ROOT, SHIM, bashes, environment
 from tests.torture.injection import run_traced
 
-BEFORE: Final = failed_run("on the disk")
-_LENGTHS: Final = (10, 700, 3300, 40, 1900, 3600)
-"""Of the names or messages of what is recorded: entries within a sector, and over many."""
+EARLIER_ENTRIES: Final = failed_run("on the disk")
+_TEXT_LENGTHS: Final = (10, 700, 3300, 40, 1900, 3600)
+"""Lengths of names and messages of the recorded entries, so that entries fit in a sector or span several."""
 
 _SCRIPT: Final = """
 {
@@ -29,7 +29,7 @@ _SCRIPT: Final = """
     record_service_stage_failure
   done
 }
-""" % " ".join(map(str, _LENGTHS))  # noqa: UP031  # the script is full of braces
+""" % " ".join(map(str, _TEXT_LENGTHS))  # noqa: UP031  # the script is full of braces
 _JOURNALCTL: Final = '#!/bin/sh\ncase "$*" in *--sync*) ;; *) cat message ;; esac\n'
 _PROGRAM: Final = f"""
 import os, sys
@@ -40,7 +40,7 @@ from service_record.record.directory import Records
 writer = Records(os.environ["SERVICE_RECORDS_DIR"]).writer("service")
 print("ready", flush=True)
 sys.stdin.readline()
-for length in {_LENGTHS}:
+for length in {_TEXT_LENGTHS}:
     now, stage = "2026-11-21T01:05:20.000Z", str(length)
     writer.append(Entry(timestamp=now, phase=Phase.STAGE_START, stage=stage))
     message = f"{{length}} " + length * "m"
@@ -54,7 +54,7 @@ _LINE: Final = re.compile(r"^(\d+) +(write|pwrite64|lseek|fsync)\((\d+)<([^>]*)>
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Bytes and place of a write; and whether all earlier writes were on the disk by then."""
+    """Offset and bytes of a write. `is_synced` is true when all earlier writes were synced to the disk."""
 
     offset: int
     data: bytes
@@ -62,35 +62,37 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """A record on the disk, and what was written to it since."""
+class WrittenRecord:
+    """A synced record, and the later writes to it."""
 
     name: str
-    before: bytes
+    synced_content: bytes
     writes: tuple[Write, ...]
-    is_lasting: bool
-    """True when it was to sync the end of each run, and failures."""
+    does_sync: bool
+    """True when the service syncs after failures and at the end of each run."""
 
-    def on_disk(self, last: int) -> int:
-        """Return how many of so many writes were on the disk for certain when the last of them was made."""
+    def count_synced(self, last: int) -> int:
+        """Return how many writes were certainly on the disk when write number `last` was made."""
         return max((number for number in range(last) if self.writes[number].is_synced), default=0)
 
-    def contents(self) -> list[bytes]:
-        """Return the contents of the file before the first write, and after each."""
-        content, all_of_it = bytearray(self.before), [self.before]
+    def list_contents(self) -> list[bytes]:
+        """Return the content of the file before the first write and after each write."""
+        content, contents = bytearray(self.synced_content), [self.synced_content]
         for write in self.writes:
             content.extend(b"\0" * (write.offset - len(content)))
             content[write.offset : write.offset + len(write.data)] = write.data
-            all_of_it.append(bytes(content))
-        return all_of_it
+            contents.append(bytes(content))
+        return contents
 
 
-def recorded(writer: str, layout: str, *, is_lasting: bool = False) -> Recorded:
-    """Return the writes of such a service. Raises AssertionError where they do not come to its record."""
+def record_writes(writer: str, layout: str, *, does_sync: bool = False) -> WrittenRecord:
+    """Run a service and return its record with the writes. Raises AssertionError where the writes do not add
+    up to the record.
+    """
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
-        lines = b"".join(each.to_line() for each in BEFORE)
-        record = write_record(directory, our_array(*BEFORE) if layout == "array" else lines)
+        lines = b"".join(each.to_line() for each in EARLIER_ENTRIES)
+        record = write_record(directory, our_array(*EARLIER_ENTRIES) if layout == "array" else lines)
         directory.joinpath("shim.sh").symlink_to(SHIM)
         directory.joinpath("service").write_text(_SCRIPT if writer == "shell" else _PROGRAM)
         directory.joinpath("journalctl").write_text(_JOURNALCTL)
@@ -99,21 +101,21 @@ def recorded(writer: str, layout: str, *, is_lasting: bool = False) -> Recorded:
         variables = environment(directory)
         variables |= {"PATH": f"{directory}:{variables['PATH']}", "INVOCATION_ID": "1f" * 16}
         variables |= {"PYTHONPATH": str(ROOT), "SERVICE_RECORDS_LAYOUT": layout}
-        variables |= {"SERVICE_RECORDS_SYNC": "ends"} if is_lasting else {}
-        before_ready = _BeforeReady(record)
-        ended = run_traced(
-            [program, "service"], directory, variables, directory / "trace", _OPTIONS, when_ready=before_ready
+        variables |= {"SERVICE_RECORDS_SYNC": "ends"} if does_sync else {}
+        on_ready = _ReadWhenReady(record)
+        result = run_traced(
+            [program, "service"], directory, variables, directory / "trace", _OPTIONS, when_ready=on_ready
         )
-        assert ended.said.count(b"\n") <= 1, ended
-        writes = tuple(_writes(directory / "trace", record, before_ready.content))
-        name = f"{writer}, {layout}{', synced' if is_lasting else ''}"
-        found = Recorded(name, before_ready.content, writes, is_lasting)
-        assert found.contents()[-1] == record.read_bytes(), found.name
-        return found
+        assert result.output.count(b"\n") <= 1, result
+        writes = tuple(_parse_writes(directory / "trace", record, on_ready.content))
+        name = f"{writer}, {layout}{', synced' if does_sync else ''}"
+        written = WrittenRecord(name, on_ready.content, writes, does_sync)
+        assert written.list_contents()[-1] == record.read_bytes(), written.name
+        return written
 
 
-class _BeforeReady:
-    """The content of a record when its service is ready."""
+class _ReadWhenReady:
+    """Reads the content of a record when its service is ready."""
 
     def __init__(self, record: Path) -> None:
         self._record = record
@@ -123,28 +125,29 @@ class _BeforeReady:
         self.content = self._record.read_bytes()
 
 
-def _writes(trace: Path, record: Path, before: bytes) -> Iterator[Write]:
-    """Yield the writes to the record. A writer that has looked where it stands writes there.
+def _parse_writes(trace: Path, record: Path, synced_content: bytes) -> Iterator[Write]:
+    """Yield the writes to the record.
 
-    Of the others, bash has come by reading to the end of an array's last entry. All others append.
+    A write goes to the offset of the preceding lseek or pwrite64. bash finds the end of an array's last entry
+    by reading, which the trace does not show. All other writes append.
     """
-    standing = dict[tuple[str, str], int]()
-    content = bytearray(before)
+    offsets = dict[tuple[str, str], int]()
+    content = bytearray(synced_content)
     is_synced = False
-    for line in _whole_lines(trace):
-        found = _LINE.match(line)
-        if found is None or bytes.fromhex(found[4].replace("\\x", "")) != bytes(record):
+    for line in _read_lines(trace):
+        match = _LINE.match(line)
+        if match is None or bytes.fromhex(match[4].replace("\\x", "")) != bytes(record):
             continue
-        process, call, descriptor, _, arguments, result = found.groups()
+        process, call, descriptor, _, arguments, result = match.groups()
         if call == "fsync":
             is_synced = True
             continue
         if call == "lseek":
-            standing[process, descriptor] = int(result)
+            offsets[process, descriptor] = int(result)
             continue
         text, _, rest = arguments.removeprefix('"').partition('"')
         data = bytes.fromhex(text.replace("\\x", ""))[: int(result)]
-        offset = standing.get((process, descriptor), len(content))
+        offset = offsets.get((process, descriptor), len(content))
         if call == "pwrite64":
             offset = int(rest.rpartition(", ")[2])
         elif data.startswith((b",\n", b"\n{")) and data.endswith(b"\n]\n"):
@@ -155,14 +158,16 @@ def _writes(trace: Path, record: Path, before: bytes) -> Iterator[Write]:
         is_synced = False
 
 
-def _whole_lines(trace: Path) -> Iterator[str]:
-    """Its lines; of a call that another process's came into, both halves as one."""
-    begun = dict[str, str]()
+def _read_lines(trace: Path) -> Iterator[str]:
+    """Yield the lines of the trace. Joins the two halves of a call that was interrupted by a line of another
+    process.
+    """
+    unfinished = dict[str, str]()
     for line in trace.read_text().splitlines():
         process, _, text = line.partition(" ")
         if line.endswith(_UNFINISHED):
-            begun[process] = line.removesuffix(_UNFINISHED)
-        elif text.lstrip().startswith("<... ") and process in begun:
-            yield begun.pop(process) + text.partition(" resumed>")[2]
+            unfinished[process] = line.removesuffix(_UNFINISHED)
+        elif text.lstrip().startswith("<... ") and process in unfinished:
+            yield unfinished.pop(process) + text.partition(" resumed>")[2]
         else:
             yield line
