@@ -70,8 +70,9 @@ def _send_step(client: Client, number: int) -> Reply:
 
 
 def _add_step(data: StoredData, number: int) -> StoredData:
-    """Steps of the same name cannot be distinguished, so a repeated step is stored twice."""
-    return replace(data, steps=(*data.steps, f"step {number:03}"))
+    """Return the data with the step. A step that is repeated at once counts once."""
+    step = f"step {number:03}"
+    return data if data.steps[-1:] == (step,) else replace(data, steps=(*data.steps, step))
 
 
 def _make_line(number: int) -> bytes:
