@@ -1,4 +1,4 @@
-"""The collector's application in this process, asked with any bytes: hundreds of times a second."""
+"""Run the collector's application in this process, so that hundreds of requests take a second."""
 
 import asyncio
 import logging
@@ -23,61 +23,63 @@ from service_record.collector.store.database import FILE
 from tests.collector.in_process import answer_of, empty_database
 from tests.collector.serving import Reply
 
-ANY: Final = Rates(per_second=1e6, burst=1_000_000)
+NO_LIMIT: Final = Rates(per_second=1e6, burst=1_000_000)
 
 
 @dataclass(slots=True)
-class Asked:
-    """A collector, and how to ask it."""
+class FuzzedCollector:
+    """A running collector application that takes requests."""
 
-    collector: Collector
+    process: Collector
     app: Starlette
     runner: "asyncio.Runner"
     log: StringIO
     tokens: dict[str, str] = field(default_factory=dict)
 
     def token(self, kind: str, scope: str = "") -> str:
-        """A token of that kind; each is made once, but for those that are good once."""
+        """Return a token of that kind and scope. Each is created once, except enrolment tokens, which work
+        only once.
+        """
         name = f"{kind} {scope}"
         if name not in self.tokens or kind == "enrolment":
-            new = tokens.TokenRequest(kind=TokenKind(kind), scope=scope, created_by="test")
-            now = self.collector.now()
-            made = self.collector.writer.change(lambda connection: tokens.create(connection, new, now))
-            self.tokens[name] = made.result()
+            request = tokens.TokenRequest(kind=TokenKind(kind), scope=scope, created_by="test")
+            now = self.process.now()
+            token = self.process.writer.change(lambda connection: tokens.create(connection, request, now))
+            self.tokens[name] = token.result()
         return self.tokens[name]
 
     def ask(
         self, method: str, target: bytes, headers: list[tuple[bytes, bytes]], body: bytes | list[bytes] = b""
     ) -> Reply:
-        """The answer to a request. What is raised in the application is raised here."""
+        """Send a request and return the reply. Raises exceptions of the application."""
         pieces = [body] if isinstance(body, bytes) else body
         return self.runner.run(answer_of(self.app, method, target, headers, pieces))
 
     def get(self, path: str, kind: str = "admin") -> Reply:
-        """Return the answer to a holder of a token."""
+        """Send a GET request with a token of that kind and return the reply."""
         bearer = (b"authorization", f"Bearer {self.token(kind)}".encode())
         return self.ask("GET", path.encode(), [bearer, (b"host", b"collector.example")])
 
 
 @contextmanager
-def at_work(**changes: Any) -> Iterator[Asked]:
-    """A collector with nothing in it, at work until the end of the block."""
-    with TemporaryDirectory() as folder, quiet() as log, asyncio.Runner() as runner:
-        settings = CollectorSettings(data=Path(folder) / "data", rates=ANY, guesses=ANY, **changes)
+def run_application(**changes: Any) -> Iterator[FuzzedCollector]:
+    """Start an empty collector and stop it at the end of the block."""
+    with TemporaryDirectory() as folder, capture_log() as log, asyncio.Runner() as runner:
+        settings = CollectorSettings(data=Path(folder) / "data", rates=NO_LIMIT, guesses=NO_LIMIT, **changes)
         settings.data.mkdir(mode=0o700)
         (settings.data / FILE).write_bytes(empty_database())
         app = application(collector := Collector(settings))
-        living = app.router.lifespan_context(app)
-        runner.run(living.__aenter__())
+        lifespan = app.router.lifespan_context(app)
+        runner.run(lifespan.__aenter__())
         try:
-            yield Asked(collector, app, runner, log)
+            yield FuzzedCollector(collector, app, runner, log)
         finally:
-            runner.run(living.__aexit__(None, None, None))
+            runner.run(lifespan.__aexit__(None, None, None))
 
 
 @contextmanager
-def quiet() -> Iterator[StringIO]:
-    """Collect the collector's log meanwhile, which nobody else hears."""
+def capture_log() -> Iterator[StringIO]:
+    """Redirect the collector's log to a buffer during the block."""
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     log = StringIO()

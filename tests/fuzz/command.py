@@ -1,4 +1,4 @@
-"""The command line in this process: as a person starts it, but hundreds of times a second, and watched."""
+"""Run the command line in this process, hundreds of times a second, and watch which files it changes."""
 
 import os
 import signal
@@ -19,16 +19,18 @@ from service_record.cli import main
 from tests.command_line import environment
 
 EXAMPLES: Final[Counter[str]] = Counter()
-"""Name of a test, behind the kind of what it is given and a colon -> how many examples it has run."""
+"""Number of examples by test name (`KIND: TEST`)."""
 FOUND: Final[set[str]] = set()
-"""The names of those that found something."""
+"""Names of the tests that failed."""
 
 _CPU_SECONDS: Final = 20
-"""For an example that takes milliseconds; of this process alone: other work on the machine is no failure."""
-_AFTER_A_HANG: Final = 2
-"""Then it is shown to be one, and hypothesis looks for the smallest, which would take it hours."""
-_WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_CHANGING: Final = frozenset(
+"""Limit of an example, which normally takes milliseconds. CPU time of this process, so that other work on the
+machine does not fail it.
+"""
+_CPU_SECONDS_AFTER_HANG: Final = 2
+"""Limit after the first hang: hypothesis then looks for the smallest example, which would take hours."""
+_WRITE_FLAGS: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_CHANGE_EVENTS: Final = frozenset(
     {
         *("os.chmod", "os.chown", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink"),
         *("os.truncate", "os.utime", "os.setxattr", "os.removexattr"),
@@ -36,74 +38,76 @@ _CHANGING: Final = frozenset(
     }
 )
 
-_hung: set[str] = set()
+_hanging_tests: set[str] = set()
 
 
 class HangError(Exception):
-    """An example took so long that it may well take for ever."""
+    """An example reached its limit of CPU time."""
 
 
 @contextmanager
-def bounded(test: str) -> Iterator[None]:
-    """Count an example of a test, and raise HangError when it does not end."""
+def limit_time(test: str) -> Iterator[None]:
+    """Count an example of a test and limit its CPU time. Raises HangError."""
     EXAMPLES[test] += 1
-    before = signal.signal(signal.SIGPROF, _give_up)
-    signal.setitimer(signal.ITIMER_PROF, _AFTER_A_HANG if test in _hung else _CPU_SECONDS)
+    before = signal.signal(signal.SIGPROF, _raise_hang)
+    signal.setitimer(signal.ITIMER_PROF, _CPU_SECONDS_AFTER_HANG if test in _hanging_tests else _CPU_SECONDS)
     try:
         yield
     except UnsatisfiedAssumption:
         raise
-    except Exception as fault:
+    except Exception as error:
         FOUND.add(test)
-        if isinstance(fault, HangError):
-            _hung.add(test)
+        if isinstance(error, HangError):
+            _hanging_tests.add(test)
         raise
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
 
 
-def _give_up(_number: int, _frame: FrameType | None) -> None:
-    raise HangError("still busy after seconds of CPU time")
+def _raise_hang(_number: int, _frame: FrameType | None) -> None:
+    raise HangError("limit of CPU time exceeded")
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
-    """Answer of the command line, and its changes of files."""
+class CommandResult:
+    """Result of a command, and the files that it changed."""
 
     status: int
     out: bytes
     err: str
     touched: frozenset[str]
-    """The absolute paths that it made, changed or opened for writing, and the programs that it ran."""
+    """Absolute paths that it created, changed or opened for writing, and programs that it ran."""
 
 
-def service_record(*arguments: str, stdin: bytes, encoding: str, scratch: Path, **variables: str) -> Watched:
-    """Run a verb. `scratch` is where temporary files go, which do not count as touched."""
+def service_record(
+    *arguments: str, stdin: bytes, encoding: str, scratch: Path, **variables: str
+) -> CommandResult:
+    """Run a command. Temporary files go to `scratch` and do not count as touched."""
     out = TextIOWrapper(BytesIO(), encoding=encoding)
-    err = TextIOWrapper(BytesIO(), encoding=encoding, errors="backslashreplace")  # as Python has it
+    err = TextIOWrapper(BytesIO(), encoding=encoding, errors="backslashreplace")  # Python's own setting
     with (
-        environment_is(environment(**variables)),
-        _standard_input(stdin),
+        set_environment(environment(**variables)),
+        _set_standard_input(stdin),
         redirect_stdout(out),
         redirect_stderr(err),
-        _temporary_files(scratch),
-        _watching() as touched,
+        _set_temporary_directory(scratch),
+        _watch_files() as touched,
     ):
-        status = _status(arguments)
+        status = _run_main(arguments)
     outside = frozenset(path for path in touched if not Path(path).is_relative_to(scratch))
-    return Watched(status, _bytes_of(out), _bytes_of(err).decode(), outside)
+    return CommandResult(status, _read_bytes(out), _read_bytes(err).decode(), outside)
 
 
-def _status(arguments: tuple[str, ...]) -> int:
+def _run_main(arguments: tuple[str, ...]) -> int:
     try:
-        # Not `main()`, which ends this process if a daemon thread runs, such as that of a server of the test.
+        # Not `main()`: it ends this process if a daemon thread runs, such as a test's server.
         main.main(arguments, prog_name="service-record")
     except SystemExit as end:
         return int(end.code or 0)
 
 
-def _bytes_of(stream: TextIOWrapper) -> bytes:
+def _read_bytes(stream: TextIOWrapper) -> bytes:
     stream.flush()
     content = stream.buffer
     assert isinstance(content, BytesIO)
@@ -111,8 +115,8 @@ def _bytes_of(stream: TextIOWrapper) -> bytes:
 
 
 @contextmanager
-def environment_is(variables: Mapping[str, str]) -> Iterator[None]:
-    """These variables, and no others."""
+def set_environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Replace all environment variables during the block."""
     before = dict(os.environ)
     os.environ.clear()
     os.environ.update(variables)
@@ -124,8 +128,8 @@ def environment_is(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def _standard_input(content: bytes) -> Iterator[None]:
-    """A file without a name: it has a descriptor, and nothing of it is on the disk."""
+def _set_standard_input(content: bytes) -> Iterator[None]:
+    """Replace standard input during the block by a file with a descriptor, in memory."""
     before = sys.stdin
     descriptor = os.memfd_create("stdin")
     os.write(descriptor, content)
@@ -139,7 +143,7 @@ def _standard_input(content: bytes) -> Iterator[None]:
 
 
 @contextmanager
-def _temporary_files(directory: Path) -> Iterator[None]:
+def _set_temporary_directory(directory: Path) -> Iterator[None]:
     before, tempfile.tempdir = tempfile.tempdir, str(directory)
     try:
         yield
@@ -150,28 +154,30 @@ def _temporary_files(directory: Path) -> Iterator[None]:
 _touched: set[str] | None = None
 
 
-def _see(event: str, arguments: tuple[object, ...]) -> None:
+def _record_event(event: str, arguments: tuple[object, ...]) -> None:
     if _touched is None:
         return
     if event == "open":
         path, _mode, flags = arguments
-        if isinstance(flags, int) and flags & _WRITING and not isinstance(path, int):
-            _touched.add(_absolute(path))
-    elif event in _CHANGING:
-        _touched.add(_absolute(arguments[0]))
+        if isinstance(flags, int) and flags & _WRITE_FLAGS and not isinstance(path, int):
+            _touched.add(_make_absolute(path))
+    elif event in _CHANGE_EVENTS:
+        _touched.add(_make_absolute(arguments[0]))
 
 
-def _absolute(path: object) -> str:
+def _make_absolute(path: object) -> str:
     return os.path.realpath(os.fsdecode(path)) if isinstance(path, str | bytes | os.PathLike) else repr(path)
 
 
-sys.addaudithook(_see)
+sys.addaudithook(_record_event)
 
 
 @contextmanager
-def _watching() -> Iterator[set[str]]:
-    """Watch what is written meanwhile, wherever; only Python's cache of compiled code is switched off."""
-    global _touched  # noqa: PLW0603  # a hook stays for ever, and is told so when to look
+def _watch_files() -> Iterator[set[str]]:
+    """Return the set of paths that are written during the block. Python does not write bytecode files
+    meanwhile.
+    """
+    global _touched  # noqa: PLW0603  # an audit hook cannot be removed, so a global switches it on and off
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     _touched = set()
     try:

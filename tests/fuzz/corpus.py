@@ -1,4 +1,4 @@
-"""Inputs that were worth keeping: what each kind looks like when it is good, and all that was found bad."""
+"""The corpus: valid inputs of each kind, and inputs that once made a test fail."""
 
 from collections.abc import Callable
 from functools import cache
@@ -8,31 +8,33 @@ from typing import Any, Final, TypeVar
 from hypothesis import example
 from hypothesis import strategies as st
 
-from tests.fuzz.damage import damaged
+from tests.fuzz.damage import draw_damaged
 
 FOLDER: Final = Path(__file__).parent / "corpus"
-"""A folder for each kind, a file for each input. What was found begins with `found-`."""
+"""One folder for each kind, one file for each input. The names of inputs that made a test fail begin with
+`found-`.
+"""
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 
 
 @cache
-def seeds(kind: str) -> tuple[bytes, ...]:
-    """The inputs of a kind, in the order of their names."""
+def read_corpus(kind: str) -> tuple[bytes, ...]:
+    """Return the inputs of a kind, sorted by name."""
     return tuple(path.read_bytes() for path in sorted((FOLDER / kind).iterdir()))
 
 
-def with_seeds(kind: str, name: str, **others: object) -> Callable[[Test], Test]:
-    """Have a test tried with each input of a kind as its argument of that name, in every run."""
+def with_corpus(kind: str, name: str, **others: object) -> Callable[[Test], Test]:
+    """Decorate a test: in every run, try each input of a kind as the argument `name`."""
 
-    def seeded(test: Test) -> Test:
-        for seed in seeds(kind):
+    def add_examples(test: Test) -> Test:
+        for seed in read_corpus(kind):
             test = example(**{name: seed}, **others)(test)
         return test
 
-    return seeded
+    return add_examples
 
 
-def grown(kind: str, *more: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
-    """The inputs of a kind, and more that are drawn, whole or damaged."""
-    return damaged(st.one_of(st.sampled_from(seeds(kind)), *more))
+def draw_from_corpus(kind: str, *others: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+    """Draw inputs of a kind from the corpus or from `others`, undamaged or damaged."""
+    return draw_damaged(st.one_of(st.sampled_from(read_corpus(kind)), *others))

@@ -1,4 +1,4 @@
-"""What befalls files: bits flip, ends are cut off, stretches vanish, double or turn to NULs, text gets in."""
+"""Damage to files: flipped bits, truncation, and removed, repeated, overwritten or inserted parts."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -21,51 +21,51 @@ def _cut(place: int) -> Damage:
 
 
 def _flip(place: int, bits: int) -> Damage:
-    def flipped(data: bytes) -> bytes:
+    def flip(data: bytes) -> bytes:
         if not data:
             return data
         at = place % len(data)
         return data[:at] + bytes([data[at] ^ bits]) + data[at + 1 :]
 
-    return flipped
+    return flip
 
 
 def _overwrite(place: int, length: int, with_byte: bytes) -> Damage:
-    """Without a byte to put there, the stretch is gone."""
+    """Overwrite a part of the data; an empty `with_byte` removes it."""
 
-    def overwritten(data: bytes) -> bytes:
+    def overwrite(data: bytes) -> bytes:
         at = place % (len(data) + 1)
         stretch = data[at : at + length]
         return data[:at] + with_byte * len(stretch) + data[at + length :]
 
-    return overwritten
+    return overwrite
 
 
 def _repeat(place: int, length: int) -> Damage:
-    def repeated(data: bytes) -> bytes:
+    def repeat(data: bytes) -> bytes:
         at = place % (len(data) + 1)
         return data[: at + length] + data[at:]
 
-    return repeated
+    return repeat
 
 
 def _insert(place: int, foreign: bytes) -> Damage:
-    def inserted(data: bytes) -> bytes:
+    def insert(data: bytes) -> bytes:
         at = place % (len(data) + 1)
         return data[:at] + foreign + data[at:]
 
-    return inserted
+    return insert
 
 
-def _glue(number: int) -> Damage:
-    """Take a newline away."""
+def _join_lines(number: int) -> Damage:
+    """Remove a newline."""
 
-    def glued(data: bytes) -> bytes:
+    def join(data: bytes) -> bytes:
         lines = data.split(b"\n")
         at = number % len(lines)
         return b"\n".join(lines[:at]) + b"\n".join(lines[at:])
 
-    return glued
+    return join
 
 
 _DAMAGES = st.one_of(
@@ -74,14 +74,14 @@ _DAMAGES = st.one_of(
     st.builds(_overwrite, _PLACES, _LENGTHS, st.sampled_from([b"", b"\0", b" "])),
     st.builds(_repeat, _PLACES, _LENGTHS),
     st.builds(_insert, _PLACES, _FOREIGN),
-    st.builds(_glue, _PLACES),
+    st.builds(_join_lines, _PLACES),
 )
 
 
-def damaged(contents: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
-    """The contents as they were, or after up to four mishaps."""
-    return st.builds(_after, contents, st.just([]) | st.lists(_DAMAGES, max_size=4))
+def draw_damaged(read_files: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+    """Draw contents with up to four damages."""
+    return st.builds(_apply, read_files, st.just([]) | st.lists(_DAMAGES, max_size=4))
 
 
-def _after(data: bytes, damages: Sequence[Damage]) -> bytes:
-    return reduce(lambda so_far, damage: damage(so_far), damages, data)
+def _apply(data: bytes, damages: Sequence[Damage]) -> bytes:
+    return reduce(lambda content, damage: damage(content), damages, data)

@@ -1,4 +1,4 @@
-"""Records and archives to draw: whole, damaged, and made to do harm."""
+"""Draw records and archives: valid, damaged and malicious ones."""
 
 import tarfile
 from collections.abc import Callable, Sequence
@@ -11,11 +11,11 @@ from service_record.export import to_array
 from service_record.record.entry import Entry
 from tests.archives import COMPRESSIONS, header, member, tar
 from tests.builders import array, entry, failed_run, our_array, upstream_entry
-from tests.fuzz.corpus import grown
-from tests.fuzz.damage import damaged
+from tests.fuzz.corpus import draw_from_corpus
+from tests.fuzz.damage import draw_damaged
 from tests.strategies import RECORD_BYTES, entries
 
-Written: TypeAlias = Sequence[Entry]
+Entries: TypeAlias = Sequence[Entry]
 
 NAMES = st.one_of(
     st.sampled_from(["job", "kube.let", "kube_let", "-o", "--", "a b", "%s", "~", "*"]),
@@ -23,10 +23,10 @@ NAMES = st.one_of(
     st.sampled_from(["a\nb", "\x1b[2J", "\u202egnp", "\ufeff", "é" * 120]),
     st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20),
 )
-"""Of services, as hostile as their makers like."""
+"""Names of services, including malicious ones."""
 
 RAW_NAMES = NAMES | st.just("\udcff")
-"""Of files, which need not be UTF-8."""
+"""Names of files, which need not be UTF-8."""
 
 _SECONDS = st.integers(0, 99)
 _RUNS = st.one_of(
@@ -37,54 +37,60 @@ _RUNS = st.one_of(
 )
 
 
-def _in_lines(written: Written) -> bytes:
-    return b"".join(one.to_line() for one in written)
+def _write_lines(entries_to_write: Entries) -> bytes:
+    return b"".join(one.to_line() for one in entries_to_write)
 
 
-def _in_upstreams_array(written: Written) -> bytes:
-    return array(*written)
+def _write_upstream_array(entries_to_write: Entries) -> bytes:
+    return array(*entries_to_write)
 
 
-def _in_plain_array(written: Written) -> bytes:
-    return b"".join(to_array(written))
+def _write_plain_array(entries_to_write: Entries) -> bytes:
+    return b"".join(to_array(entries_to_write))
 
 
-def _in_our_array(written: Written, behind: int) -> bytes:
-    return our_array(*written[behind:], behind=written[:behind])
+def _write_our_array(entries_to_write: Entries, behind: int) -> bytes:
+    return our_array(*entries_to_write[behind:], behind=entries_to_write[:behind])
 
 
-_LAYOUTS: list[Callable[[Written], bytes]] = [
-    *(_in_lines, _in_upstreams_array, _in_plain_array),
-    *(partial(_in_our_array, behind=behind) for behind in range(3)),
+_LAYOUTS: list[Callable[[Entries], bytes]] = [
+    *(_write_lines, _write_upstream_array, _write_plain_array),
+    *(partial(_write_our_array, behind=behind) for behind in range(3)),
 ]
 
 
 @st.composite
-def _contents(draw: st.DrawFn) -> bytes:
+def _draw_content(draw: st.DrawFn) -> bytes:
     if not draw(st.integers(0, 3)):
-        return draw(RECORD_BYTES)  # has more in it, and takes longer to draw
+        return draw(RECORD_BYTES)  # more varied, but slower to draw
     return draw(st.sampled_from(_LAYOUTS))(draw(_RUNS))
 
 
-RECORDS = grown("records", _contents(), _contents(), st.lists(_contents(), max_size=3).map(b"".join))
-"""The bytes of one record: in one layout or in several, whole or not."""
+RECORDS = draw_from_corpus(
+    "records", _draw_content(), _draw_content(), st.lists(_draw_content(), max_size=3).map(b"".join)
+)
+"""Contents of a record in one or several layouts, undamaged or damaged."""
 
-STREAMS = damaged(
+STREAMS = draw_damaged(
     st.lists(NAMES, min_size=1, max_size=4).map(
         lambda names: b"".join(entry(extra={"service": name}).to_line() for name in names)
     )
 )
-"""The records of several services, as `show --output jsonl` writes them."""
+"""Records of several services, as `show --output jsonl` writes them."""
 
-_ABOVE = [*["log-bundle-1/", ""] * 5, "./", "a/b/", "/", "//", "../", "a/../", "long/" * 60, "\x1b[2J\n/"]
-_BELOW = [*["bootstrap/services/", "var/log/openshift/"] * 5, "", "x/"]
+_PREFIXES = [*["log-bundle-1/", ""] * 5, "./", "a/b/", "/", "//", "../", "a/../", "long/" * 60, "\x1b[2J\n/"]
+_FOLDERS = [*["bootstrap/services/", "var/log/openshift/"] * 5, "", "x/"]
 _SUFFIXES = [*[".json"] * 8, ".json.tmp", ".json.damaged", ".gz", ""]
 _PATHS = st.builds(
-    "{}{}{}{}".format, st.sampled_from(_ABOVE), st.sampled_from(_BELOW), RAW_NAMES, st.sampled_from(_SUFFIXES)
+    "{}{}{}{}".format,
+    st.sampled_from(_PREFIXES),
+    st.sampled_from(_FOLDERS),
+    RAW_NAMES,
+    st.sampled_from(_SUFFIXES),
 )
 
-_NO_FILES = [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE]
-_TYPES = [*_NO_FILES, tarfile.GNUTYPE_SPARSE, tarfile.AREGTYPE, b"?"]
+_NON_FILES = [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE]
+_TYPES = [*_NON_FILES, tarfile.GNUTYPE_SPARSE, tarfile.AREGTYPE, b"?"]
 _EXTENDED = [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE]
 _EXTENDED += [tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK]
 _PAX_NAMES = ["path", "size", "mtime", "GNU.sparse.name", "GNU.sparse.major", "linkpath", "x"]
@@ -92,8 +98,8 @@ _PAX_VALUES = ["0", "512", "-1", str(2**63), str(2**70), "1e3", "\udcff"]
 
 
 @st.composite
-def _pax_records(draw: st.DrawFn) -> bytes:
-    """The records of an extended header, with lengths that may be right."""
+def _draw_pax_records(draw: st.DrawFn) -> bytes:
+    """Draw the records of an extended header; some have a wrong length."""
     records = b""
     for name in draw(st.lists(st.sampled_from(_PAX_NAMES), max_size=3)):
         value = draw(_PATHS | st.sampled_from(_PAX_VALUES))
@@ -105,8 +111,8 @@ def _pax_records(draw: st.DrawFn) -> bytes:
 
 
 @st.composite
-def _members(draw: st.DrawFn, inner: st.SearchStrategy[bytes]) -> bytes:
-    """One member of an archive, often a record, sometimes what should not be there."""
+def _draw_member(draw: st.DrawFn, inner: st.SearchStrategy[bytes]) -> bytes:
+    """Draw a member of an archive: mostly a record, sometimes an unsafe or invalid member."""
     path, data = draw(_PATHS), draw(inner)
     layout = draw(st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]))
     match draw(st.integers(0, 9)):
@@ -114,7 +120,7 @@ def _members(draw: st.DrawFn, inner: st.SearchStrategy[bytes]) -> bytes:
             kind = draw(st.sampled_from(_TYPES))
             return member(path, data, layout=layout, type=kind, linkname="/etc/shadow")
         case 1:
-            extended = draw(_pax_records() | st.binary(max_size=99))
+            extended = draw(_draw_pax_records() | st.binary(max_size=99))
             return member("x", extended, type=draw(st.sampled_from(_EXTENDED)))
         case 2:
             return header(path, draw(st.integers(-(2**40), 2**40)), mtime=draw(st.floats(0, 1e12))) + data
@@ -123,19 +129,19 @@ def _members(draw: st.DrawFn, inner: st.SearchStrategy[bytes]) -> bytes:
 
 
 @st.composite
-def _archives(draw: st.DrawFn, layers: int) -> bytes:
-    """An archive, in up to two compressions, and with so many layers of archives in it."""
+def _draw_archive(draw: st.DrawFn, layers: int) -> bytes:
+    """Draw an archive with up to two compressions and nested archives, `layers` deep."""
     inner = RECORDS | st.binary(max_size=99)
     if layers:
-        inner |= damaged(_archives(layers - 1))
-    archive = tar(*draw(st.lists(_members(inner), min_size=1, max_size=4)))
+        inner |= draw_damaged(_draw_archive(layers - 1))
+    archive = tar(*draw(st.lists(_draw_member(inner), min_size=1, max_size=4)))
     for compress in draw(st.lists(st.sampled_from(list(COMPRESSIONS.values())), max_size=2)):
         archive = compress(archive)
     return archive
 
 
-MEMBERS = _members(RECORDS | damaged(_archives(0)))
-"""Of archives that are whole otherwise."""
+MEMBERS = _draw_member(RECORDS | draw_damaged(_draw_archive(0)))
+"""Members for archives that are valid otherwise."""
 
-ARCHIVES = grown("archives", _archives(2), _archives(2), _archives(2))
-"""Archives in any compression, in one another, with whatever members; whole or not."""
+ARCHIVES = draw_from_corpus("archives", _draw_archive(2), _draw_archive(2), _draw_archive(2))
+"""Nested archives in any compression with any members, undamaged or damaged."""

@@ -1,4 +1,4 @@
-"""JSON of the right shape with something odd in it, as programs make it that mean something else."""
+"""Draw JSON documents of the expected shape with unexpected values in them."""
 
 import copy
 import json
@@ -15,28 +15,28 @@ _ODD: Final[list[Any]] = [
     *("<script>", "1e999", "../..", "2026-11-21T01:05:10Z", "9999-12-31T23:59:59.9+23:59"),
     *([], {}, [[]], {"": ""}, [None], [{}], {"a": {"b": []}}),
 ]
-"""In the place of any value."""
+"""Values that replace an expected value."""
 
 _RAW: Final = {_DEEP: "[" * 3000 + "]" * 3000, _LONG: "9" * 5000}
-"""Placeholder of a value that no encoder would write -> its text."""
+"""Placeholder -> JSON text that no encoder would write."""
 
 
 def odd_values() -> st.SearchStrategy[Any]:
-    """Values that are seldom meant."""
+    """Draw unusual values."""
     return st.sampled_from(_ODD).map(copy.deepcopy) | st.text(max_size=20) | st.integers() | st.floats()
 
 
 @st.composite
 def odd_json(draw: st.DrawFn, *documents: Any) -> bytes:
-    """One of these documents as JSON, with up to three values replaced, left out or doubled."""
+    """Draw one of the documents as JSON, with up to three values replaced, removed or repeated."""
     document = copy.deepcopy(draw(st.sampled_from(documents)))
     for _ in range(draw(st.integers(0, 3))):
-        document = _changed(draw, document)
-    return _written(document)
+        document = _change(draw, document)
+    return _write_json(document)
 
 
-def _changed(draw: st.DrawFn, value: Any) -> Any:
-    """The value with something else in the place of it, or of something within it."""
+def _change(draw: st.DrawFn, value: Any) -> Any:
+    """Return the value with a replacement for it, or for a value inside it."""
     if not isinstance(value, dict | list) or not value or not draw(st.integers(0, 3)):
         return draw(odd_values())
     places = list(value) if isinstance(value, dict) else list(range(len(value)))
@@ -47,11 +47,11 @@ def _changed(draw: st.DrawFn, value: Any) -> Any:
         case 1 if isinstance(value, list):
             value *= draw(st.integers(2, 300))
         case _:
-            value[place] = _changed(draw, value[place])
+            value[place] = _change(draw, value[place])
     return value
 
 
-def _written(document: Any) -> bytes:
+def _write_json(document: Any) -> bytes:
     text = json.dumps(document)
     for word, raw in _RAW.items():
         text = text.replace(f'"{word}"', raw)

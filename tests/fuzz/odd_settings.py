@@ -1,11 +1,11 @@
-"""Settings of any kind, as those write them who never read what they should be."""
+"""Draw settings with invalid values: files, environment variables and URLs."""
 
 from typing import Final
 
 from hypothesis import strategies as st
 
 from service_record.reporter.settings import SETTINGS
-from tests.fuzz.corpus import grown
+from tests.fuzz.corpus import draw_from_corpus
 
 _VALUES: Final = [
     *("nan", "inf", "-inf", "1e400", "9" * 400, "9" * 5000, "0x" + "f" * 5000, "-1", "0", "true", "0.1"),
@@ -39,13 +39,15 @@ def _toml(names: list[str], head: list[str]) -> st.SearchStrategy[bytes]:
     )
 
 
-REPORTER_FILES = grown(
+REPORTER_FILES = draw_from_corpus(
     "settings", _toml(_REPORTERS, ["[assisted_service]", "[proxies]", "[[proxies]]", "[a.b]", "#"])
 )
 """Settings files of the reporter."""
 
-STEP_FILES = grown("steps", _toml(_STEPS, ["[[step]]"] * 4 + ["[step]", "[[steps]]", 'label = "a"']))
-"""Files of steps that an operator defines."""
+STEP_FILES = draw_from_corpus(
+    "steps", _toml(_STEPS, ["[[step]]"] * 4 + ["[step]", "[[steps]]", 'label = "a"'])
+)
+"""Files with an operator's step definitions."""
 
 _TEXTS = st.sampled_from(
     [
@@ -62,7 +64,7 @@ _REPORTER_NAMES: Final = [
     *("PULL_SECRET_TOKEN", "CREDENTIALS_DIRECTORY", "INVOCATION_ID", "JOURNAL_STREAM"),
 ]
 REPORTER_VARIABLES = st.dictionaries(st.sampled_from(_REPORTER_NAMES), _TEXTS, max_size=4)
-"""Variables that the reporter heeds."""
+"""Environment variables that the reporter reads."""
 
 COLLECTOR_URLS = (
     st.sampled_from(
@@ -86,18 +88,18 @@ _RECORDER_NAMES: Final = [
 ]
 
 
-def _drawn(variables: dict[str, str]) -> bytes:
+def _join_variables(variables: dict[str, str]) -> bytes:
     rows = (f"{name}={value}" for name, value in variables.items())
     return "\0".join(rows).encode(errors="surrogateescape")
 
 
-RECORDER_VARIABLES = grown(
-    "variables", st.dictionaries(st.sampled_from(_RECORDER_NAMES), _TEXTS, max_size=5).map(_drawn)
+RECORDER_VARIABLES = draw_from_corpus(
+    "variables", st.dictionaries(st.sampled_from(_RECORDER_NAMES), _TEXTS, max_size=5).map(_join_variables)
 )
-"""Variables that recording heeds, as /proc/PID/environ has them."""
+"""Environment variables that the recorder reads, in the format of /proc/PID/environ."""
 
 
-def environment_of(variables: bytes) -> dict[str, str]:
-    """The variables as Python has them; what no environment can hold is left out."""
+def parse_variables(variables: bytes) -> dict[str, str]:
+    """Return the variables as a dictionary, without those that no environment can hold."""
     rows = (row.decode(errors="surrogateescape").partition("=") for row in variables.split(b"\0"))
     return {name: value for name, _, value in rows if name}

@@ -1,4 +1,4 @@
-"""Places to read from in a directory of their own, as they were before and after."""
+"""Create files and directories for an example, in a directory of their own."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 _MAX_NAME_BYTES: Final = 255
-_MEMORY: Final = "/dev/shm"  # where it is there, a directory comes and goes ten times as fast
+_MEMORY: Final = "/dev/shm"  # directories here are ten times as fast
 
 KINDS: Final[Mapping[str, Callable[[Path], object]]] = {
     "directory": Path.mkdir,
@@ -18,12 +18,14 @@ KINDS: Final[Mapping[str, Callable[[Path], object]]] = {
     "link to a device": lambda path: path.symlink_to("/dev/zero"),
     "link to a file": lambda path: path.symlink_to("/etc/passwd"),
 }
-"""Kind that a file can be instead of one -> the function that makes it so."""
+"""Kind of file that is not a regular one -> function that creates it."""
 
 
 @contextmanager
-def around() -> Iterator[Path]:
-    """A directory for one example, with a place for what a command writes, `out`, and for temporary files."""
+def create_directory() -> Iterator[Path]:
+    """Create a directory for one example, with `out` for the output of a command and `scratch` for temporary
+    files.
+    """
     with TemporaryDirectory(dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None) as name:
         directory = Path(name).resolve()
         (directory / "out").mkdir()
@@ -32,8 +34,10 @@ def around() -> Iterator[Path]:
 
 
 @contextmanager
-def inside(directory: Path) -> Iterator[None]:
-    """The directory that relative paths begin in; like all of the process, of one thread at a time."""
+def change_directory(directory: Path) -> Iterator[None]:
+    """Change the working directory during the block. It belongs to the process, so only one thread may do
+    this.
+    """
     before = Path.cwd()
     os.chdir(directory)
     try:
@@ -43,21 +47,23 @@ def inside(directory: Path) -> Iterator[None]:
 
 
 def write_all(directory: Path, files: Mapping[str, bytes], odd: Mapping[str, str] | None = None) -> Path:
-    """The files, and odd ones of these `KINDS`, in a new directory, as far as they can be called so."""
+    """Write the files, and others of these `KINDS`, into a new directory, except those with an impossible
+    name.
+    """
     directory.mkdir(parents=True)
     for name, content in files.items():
-        if _can_be_called(name):
+        if _is_valid_name(name):
             (directory / name).write_bytes(content)
     for name, kind in (odd or {}).items():
-        if _can_be_called(name) and not os.path.lexists(directory / name):
+        if _is_valid_name(name) and not os.path.lexists(directory / name):
             KINDS[kind](directory / name)
     return directory
 
 
-def _can_be_called(name: str) -> bool:
+def _is_valid_name(name: str) -> bool:
     return not {"/", "\0"} & set(name) and len(os.fsencode(name)) <= _MAX_NAME_BYTES
 
 
-def contents(directory: Path) -> dict[str, bytes]:
-    """Every file below a directory."""
+def read_files(directory: Path) -> dict[str, bytes]:
+    """Return the content of every file below a directory, by path."""
     return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}

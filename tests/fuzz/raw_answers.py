@@ -1,4 +1,4 @@
-"""Answers of servers, as bytes: good ones, damaged ones, and what hotspots, proxies and the hostile say."""
+"""Draw raw answers of servers: valid, damaged and malicious ones, and those of hotspots and proxies."""
 
 import gzip
 import json
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from tests.fuzz.corpus import grown
+from tests.fuzz.corpus import draw_from_corpus
 from tests.fuzz.odd_json import odd_json
 
 _STATUSES: Final = [
@@ -37,8 +37,8 @@ _PAGES: Final = [
 ]
 
 
-def _packed(body: bytes, how: str) -> bytes:
-    match how:
+def _compress(body: bytes, form: str) -> bytes:
+    match form:
         case "gzip":
             return gzip.compress(body, mtime=0)
         case "deflate":
@@ -50,7 +50,7 @@ def _packed(body: bytes, how: str) -> bytes:
     return body
 
 
-def _chunked(body: bytes, how: str) -> bytes:
+def _encode_chunks(body: bytes, form: str) -> bytes:
     size = f"{len(body):x}".encode()
     return {
         "chunked": size + b"\r\n" + body + b"\r\n0\r\n\r\n",
@@ -59,19 +59,19 @@ def _chunked(body: bytes, how: str) -> bytes:
         "no last chunk": size + b"\r\n" + body + b"\r\n",
         "huge chunk": b"f" * 40 + b"\r\n" + body,
         "negative chunk": b"-5\r\n" + body + b"\r\n0\r\n\r\n",
-    }[how]
+    }[form]
 
 
 _LENGTHS: Final = ["none", "twice", "too much", "too little", "huge", "negative", "no number"]
 _CHUNKS: Final = ["chunked", "torn chunk", "bad chunk", "no last chunk", "huge chunk", "negative chunk"]
 
 
-def _framed(body: bytes, how: str) -> tuple[list[bytes], bytes]:
-    """Headers that say how long the body is, and the body in that form."""
-    if how in _CHUNKS:
-        return [b"Transfer-Encoding: chunked"], _chunked(body, how)
+def _add_framing(body: bytes, form: str) -> tuple[list[bytes], bytes]:
+    """Return the headers with the length of the body, and the body in that form."""
+    if form in _CHUNKS:
+        return [b"Transfer-Encoding: chunked"], _encode_chunks(body, form)
     right = str(len(body)).encode()
-    said = {
+    lengths = {
         "right": [right],
         "none": [],
         "twice": [right, b"3"],
@@ -80,12 +80,12 @@ def _framed(body: bytes, how: str) -> tuple[list[bytes], bytes]:
         "huge": [b"9" * 30],
         "negative": [b"-1"],
         "no number": [b"many"],
-    }[how]
-    return [b"Content-Length: " + one for one in said], body
+    }[form]
+    return [b"Content-Length: " + length for length in lengths], body
 
 
 @st.composite
-def _answers(draw: st.DrawFn, documents: tuple[Any, ...]) -> bytes:
+def _draw_answer(draw: st.DrawFn, documents: tuple[Any, ...]) -> bytes:
     good = st.sampled_from([json.dumps(document).encode() for document in documents])
     body = draw(
         good | odd_json(*documents) | odd_json(*documents) | st.sampled_from(_PAGES) | st.binary(max_size=99)
@@ -93,26 +93,30 @@ def _answers(draw: st.DrawFn, documents: tuple[Any, ...]) -> bytes:
     status = draw(st.sampled_from(_STATUSES))
     headers: list[bytes] = draw(st.lists(st.sampled_from(_HEADERS), max_size=2))
     if not draw(st.integers(0, 4)):
-        said = draw(st.sampled_from(_RETRY_AFTER))
-        headers.append(b"Retry-After: " + said.encode())
+        retry_after = draw(st.sampled_from(_RETRY_AFTER))
+        headers.append(b"Retry-After: " + retry_after.encode())
     if not draw(st.integers(0, 5)):
-        how = draw(st.sampled_from([*["gzip", "deflate", "torn gzip", "none"] * 4, "bomb"]))
-        body = _packed(body, how)
-        name = draw(st.sampled_from([how.rpartition(" ")[2], "gzip", "gzip, gzip", "br", "zstd", "x"]))
+        form = draw(st.sampled_from([*["gzip", "deflate", "torn gzip", "none"] * 4, "bomb"]))
+        body = _compress(body, form)
+        name = draw(st.sampled_from([form.rpartition(" ")[2], "gzip", "gzip, gzip", "br", "zstd", "x"]))
         headers.append(b"Content-Encoding: " + name.encode())
-    framing, body = _framed(body, draw(st.sampled_from(["right"] * 12 + _LENGTHS + _CHUNKS)))
+    framing, body = _add_framing(body, draw(st.sampled_from(["right"] * 12 + _LENGTHS + _CHUNKS)))
     first = f"HTTP/1.1 {status} Said".encode()
     return b"\r\n".join([first, *headers, *framing, b"", body])
 
 
-def answers(kind: str, *documents: Any) -> st.SearchStrategy[bytes]:
-    """Answers of which some hold one of these documents, or nearly; the corpus of that kind among them."""
-    return st.one_of(_answers(documents), _answers(documents), grown(kind, _answers(documents)))
+def draw_answers(kind: str, *documents: Any) -> st.SearchStrategy[bytes]:
+    """Draw answers with one of these documents, valid or changed, and answers from that corpus."""
+    return st.one_of(
+        _draw_answer(documents), _draw_answer(documents), draw_from_corpus(kind, _draw_answer(documents))
+    )
 
 
-def whole(document: Any, status: int = 200) -> bytes:
-    """An answer that is as it should be: it says that the server hangs up, or a quick one asks it again."""
+def format_answer(document: Any, status: int = 200) -> bytes:
+    """Return a valid answer. It closes the connection, because a quick client would reuse it while the server
+    closes it.
+    """
     body = json.dumps(document).encode()
-    said = ("Content-Type: application/json", f"Content-Length: {len(body)}", "Connection: close")
-    head = "\r\n".join((f"HTTP/1.1 {status} OK", *said))
+    headers = ("Content-Type: application/json", f"Content-Length: {len(body)}", "Connection: close")
+    head = "\r\n".join((f"HTTP/1.1 {status} OK", *headers))
     return f"{head}\r\n\r\n".encode() + body

@@ -1,4 +1,4 @@
-"""Requests to a collector, as bytes: good ones, damaged ones, and such as nobody would think of."""
+"""Draw raw requests to a collector: valid, damaged and unusual ones."""
 
 import gzip
 import json
@@ -13,7 +13,7 @@ from tests.archives import record, tar
 from tests.builders import failed_run
 from tests.collector.hostile import PAYLOADS
 from tests.collector.routes import PARAMETER
-from tests.fuzz.corpus import grown
+from tests.fuzz.corpus import draw_from_corpus
 from tests.fuzz.hostile import ARCHIVES
 from tests.fuzz.odd_json import odd_json, odd_values
 from tests.reporter_builders import ID
@@ -24,7 +24,7 @@ _STEP: Final = {
     "group": "dc1/rack2", "release": "4.20",
 }  # fmt: skip
 _UPDATE: Final = {"name": "web1", "status": "failed", "percentage": "50%", "datacenter_name": "dc1"}
-_DATA: Final = b64encode(b"".join(one.to_line() for one in failed_run())).decode()
+_DATA: Final = b64encode(b"".join(entry.to_line() for entry in failed_run())).decode()
 _BATCH: Final = {"pieces": [{"service": "bootkube", "file": "64-abc", "offset": 0, "data": _DATA}]}
 _HOST: Final = {
     "group": "dc1", "release": "4.20", "id": ID, "cluster_id": ID, "infra_env_id": ID, "role": "master",
@@ -88,7 +88,7 @@ _VALUES: Final = [
 
 
 class Request(NamedTuple):
-    """Request as a server reads it from bytes."""
+    """A request after parsing."""
 
     method: str
     target: bytes
@@ -99,12 +99,14 @@ class Request(NamedTuple):
 def _templates() -> list[tuple[str, str]]:
     pages = ["/", "/hosts/{host}", "/hosts/{host}/steps/{step}/logs", "/hosts/{host}/analysis", "/statistics"]
     pages += ["/hosts/{host}/bundles/{bundle}", "/login", "/static/{file}", "/{any}/{any}"]
-    return [(one.method, one.template) for one in OPERATIONS] + [("GET", page) for page in pages]
+    return [(operation.method, operation.template) for operation in OPERATIONS] + [
+        ("GET", page) for page in pages
+    ]
 
 
 @st.composite
-def _asking(draw: st.DrawFn) -> bytes:
-    """Any operation with any segments and any query."""
+def _draw_query(draw: st.DrawFn) -> bytes:
+    """Draw a request for any operation with any path segments and any query."""
     method, template = draw(st.sampled_from(_templates()))
     pieces = PARAMETER.split(template)[::3]
     target = pieces[0].encode()
@@ -112,12 +114,14 @@ def _asking(draw: st.DrawFn) -> bytes:
         target += draw(st.sampled_from([b"web1", *_SEGMENTS])) + piece.encode()
     rows = draw(st.lists(st.tuples(st.sampled_from(_QUERIES), st.sampled_from(_VALUES)), max_size=4))
     query = b"&".join(name + b"=" + value for name, value in rows)
-    return draw(_with(method, target + (b"?" + query if query else b""), draw(st.binary(max_size=30))))
+    return draw(
+        _draw_request(method, target + (b"?" + query if query else b""), draw(st.binary(max_size=30)))
+    )
 
 
 @st.composite
-def _sending(draw: st.DrawFn) -> bytes:
-    """A body that an operation takes, or nearly."""
+def _draw_body(draw: st.DrawFn) -> bytes:
+    """Draw a request whose body is valid or nearly valid for its operation."""
     method, target, document = draw(st.sampled_from(_BODIES))
     match draw(st.integers(0, 5)):
         case 0:
@@ -137,12 +141,12 @@ def _sending(draw: st.DrawFn) -> bytes:
         body = gzip.compress(body if draw(st.booleans()) else bytes(1 << 20), mtime=0)[
             : draw(st.sampled_from([None, -4]))
         ]
-    return draw(_with(method, target.encode(), body))
+    return draw(_draw_request(method, target.encode(), body))
 
 
 @st.composite
-def _uploading(draw: st.DrawFn) -> bytes:
-    """A form with a file in it."""
+def _draw_upload(draw: st.DrawFn) -> bytes:
+    """Draw an upload form with files."""
     name = draw(st.sampled_from([b"upfile", b"upfile", b"other", b"", b"\xff"]))
     file = draw(
         st.sampled_from([b"log-bundle.tar.gz", b"probe.tar.gz", b"", b"../../x", b'\\"', b"\xff\x00"])
@@ -156,34 +160,38 @@ def _uploading(draw: st.DrawFn) -> bytes:
     return b"POST " + target + b" HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=b\r\n\r\n" + body
 
 
-def _with(method: str, target: bytes, body: bytes) -> st.SearchStrategy[bytes]:
+def _draw_request(method: str, target: bytes, body: bytes) -> st.SearchStrategy[bytes]:
     methods = st.sampled_from(
         [*[method] * 9, "GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "BREW"]
     )
     headers = st.lists(st.sampled_from(_HEADERS), max_size=2)
 
-    def made(said: str, kind: bytes, more: list[bytes]) -> bytes:
-        first = said.encode() + b" " + target + b" HTTP/1.1"
-        return b"\r\n".join([first, b"Content-Type: " + kind, *more, b"", body])
+    def build(drawn_method: str, kind: bytes, more_headers: list[bytes]) -> bytes:
+        first = drawn_method.encode() + b" " + target + b" HTTP/1.1"
+        return b"\r\n".join([first, b"Content-Type: " + kind, *more_headers, b"", body])
 
-    return st.builds(made, methods, st.sampled_from(_TYPES), headers)
-
-
-REQUESTS = grown("requests", _asking(), _sending(), _sending(), _uploading()) | _sending() | _asking()
-"""Requests without a token, of which most are of the right form."""
+    return st.builds(build, methods, st.sampled_from(_TYPES), headers)
 
 
-def understood(raw: bytes) -> Request:
-    """A request as an HTTP parser hands it on, whatever it was: with what no parser lets through left out."""
+REQUESTS = (
+    draw_from_corpus("requests", _draw_query(), _draw_body(), _draw_body(), _draw_upload())
+    | _draw_body()
+    | _draw_query()
+)
+"""Requests without a token, most of them well-formed."""
+
+
+def parse_request(raw: bytes) -> Request:
+    """Parse a request as an HTTP parser does, and drop everything that a parser would reject."""
     head, _, body = raw.partition(b"\r\n\r\n")
     first, *rows = head.split(b"\r\n")
     words = [*first.split(b" "), b"", b"/"][:2]
     method = "".join(filter(str.isalpha, words[0].decode("ascii", "ignore"))) or "GET"
     target = bytes(byte for byte in words[1] if 0x20 < byte < 0x7F)
-    named = (row.partition(b":") for row in rows if b":" in row)
+    fields = (row.partition(b":") for row in rows if b":" in row)
     headers = [
         (name.strip().lower(), bytes(byte for byte in value.strip() if byte >= 0x20 and byte != 0x7F))
-        for name, _, value in named
+        for name, _, value in fields
         if name.strip().replace(b"-", b"").isalnum() and name.strip().lower() != b"content-length"
     ]
     return Request(

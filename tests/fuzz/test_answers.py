@@ -1,4 +1,4 @@
-"""Servers that answer anything: what asks them ends well, asks no more for it, and throws nothing away."""
+"""Give clients any server answer: they report it in one line, send few requests and keep their data."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,15 +21,15 @@ from service_record.reporter.round import send_records
 from service_record.reporter.settings import AssistedServiceSettings, Settings
 from service_record.reporter.state import ReporterState
 from tests.builders import failed_run, write_lines
-from tests.fuzz.command import Watched, bounded, service_record
-from tests.fuzz.corpus import with_seeds
-from tests.fuzz.places import around
-from tests.fuzz.raw_answers import answers
+from tests.fuzz.command import CommandResult, limit_time, service_record
+from tests.fuzz.corpus import with_corpus
+from tests.fuzz.places import create_directory
+from tests.fuzz.raw_answers import draw_answers
 from tests.fuzz.raw_server import RawServer
 from tests.reporter_builders import ID
 
 TOKEN: Final = "canary-9f31c2-of-the-answers"
-AT_ONCE: Final = RetryPolicy(
+NO_WAIT: Final = RetryPolicy(
     connect=5, read=5, write=5, total=8, upload_total=8, budget=0.05, first_wait=0, longest_wait=0, jitter=0
 )
 VIEW: Final = {
@@ -47,38 +47,42 @@ HOST: Final = {
     "ended_at": None, "reason": "nothing for 20 m", "verdict_since": 1795223110.0, "revision": 3,
 }  # fmt: skip
 HOSTS: Final = {"hosts": [HOST], "counts": {"stuck": 1}, "total": 1, "now": 1795223200.5}
-HELD: Final = {
+STORED: Final = {
     "host": "web1",
     "services": [{"service": "bootkube", "bytes": 10, "received_at": 1795223200.5}],
     "files": [{"service": "bootkube", "file": "64-abc", "offset": 10}],
     "bundle": None,
 }
-BUNDLE: Final = {**HELD, "services": [], "bundle": 4}
-OF_SERVICE = answers("answers/assisted", [VIEW], [], {"code": 409, "message": f"no {TOKEN}"})
-OF_HOSTS = answers("answers/hosts", HOSTS, {"title": "Forbidden", "status": 403, "detail": "no"})
-OF_RECORDS = answers("answers/records", HELD, BUNDLE, {"detail": "elsewhere", "files": HELD["files"]})
+BUNDLE: Final = {**STORED, "services": [], "bundle": 4}
+SERVICE_ANSWERS = draw_answers("answers/assisted", [VIEW], [], {"code": 409, "message": f"no {TOKEN}"})
+HOSTS_ANSWERS = draw_answers("answers/hosts", HOSTS, {"title": "Forbidden", "status": 403, "detail": "no"})
+RECORDS_ANSWERS = draw_answers(
+    "answers/records", STORED, BUNDLE, {"detail": "elsewhere", "files": STORED["files"]}
+)
 
 server = RawServer()
-server.__enter__()  # for the life of the process: a thread that waits
-MOST: Final = 40
-"""Requests of one command to a collector; a good one needs two or three."""
+server.__enter__()  # until the process ends; its thread only waits
+MAX_REQUESTS: Final = 40
+"""Maximum number of requests of one command; a valid answer needs two or three."""
 
 
 @contextmanager
-def saying(test: str, *said: bytes) -> Iterator[str]:
-    """A server that answers so, each time; its URL."""
-    server.says(*said)
-    with bounded(test):
+def serve_answers(test: str, *answers: bytes) -> Iterator[str]:
+    """Have the server give these answers during the block; return its URL."""
+    server.set_answers(*answers)
+    with limit_time(test):
         yield server.url
-        assert len(server.asked) <= MOST, "it is flooded"
+        assert len(server.request_lines) <= MAX_REQUESTS, "too many requests"
 
 
-def service() -> AssistedService:
-    found = AssistedServiceSettings(url=server.url, cluster_id=ID, infra_env_id=ID, host_id=ID, token=TOKEN)
-    return AssistedService(found, retry_policy=AT_ONCE)
+def open_service() -> AssistedService:
+    service_settings = AssistedServiceSettings(
+        url=server.url, cluster_id=ID, infra_env_id=ID, host_id=ID, token=TOKEN
+    )
+    return AssistedService(service_settings, retry_policy=NO_WAIT)
 
 
-def check(outcome: View) -> None:
+def check_outcome(outcome: View) -> None:
     """Check that the message is one printable line without the token."""
     match outcome:
         case Answered() | Refused():
@@ -93,25 +97,25 @@ def check(outcome: View) -> None:
     assert TOKEN not in text
 
 
-@with_seeds("answers/assisted", "said")
+@with_corpus("answers/assisted", "answer")
 @settings(max_examples=50)
-@given(OF_SERVICE)
-def test_reporter_calls_survive_any_answer(said: bytes) -> None:
-    with saying("answers: to a call of the reporter", said), service() as asked:
-        check(asked.host())
-        assert len(server.asked) <= AT_ONCE.tries
+@given(SERVICE_ANSWERS)
+def test_reporter_calls_survive_any_answer(answer: bytes) -> None:
+    with serve_answers("answers: to a call of the reporter", answer), open_service() as client:
+        check_outcome(client.host())
+        assert len(server.request_lines) <= NO_WAIT.tries
         for outcome in (
-            asked.report_stage("Rebooting", "words"),
-            asked.upload(b"x" * 999, "host"),
-            asked.complete_logs(),
+            client.report_stage("Rebooting", "words"),
+            client.upload(b"x" * 999, "host"),
+            client.complete_logs(),
         ):
-            check(outcome)
-            assert outcome.sent <= 999 * AT_ONCE.upload_tries
-        assert len(server.asked) <= 3 * AT_ONCE.tries + AT_ONCE.upload_tries
+            check_outcome(outcome)
+            assert outcome.sent <= 999 * NO_WAIT.upload_tries
+        assert len(server.request_lines) <= 3 * NO_WAIT.tries + NO_WAIT.upload_tries
 
 
-class OverTheWire(Answering):
-    """The assisted-service of a simulated round, whose answers come from a server."""
+class NetworkAnswers(Answering):
+    """The assisted-service of a simulated round, with answers from a real server."""
 
     service: AssistedService
 
@@ -129,99 +133,104 @@ class OverTheWire(Answering):
         return outcome
 
 
-SAYS_SO: Final = (b" 401 ", b" 403 ", b" 404 ")
+REFUSALS: Final = (b" 401 ", b" 403 ", b" 404 ")
 
 
 @settings(max_examples=25)
-@given(st.lists(OF_SERVICE, min_size=1, max_size=4))
-def test_odd_answer_stops_no_later_round(said: list[bytes]) -> None:
-    chosen = reporter_settings(uploads=4, uploads_per_boot=4)
-    with saying("answers: to rounds of the reporter", *said), service() as asked:
-        told = OverTheWire()
-        told.service = asked
-        state, plan = whole_round(chosen, ReporterState(), failing(1, 60.0), told, 999)
+@given(st.lists(SERVICE_ANSWERS, min_size=1, max_size=4))
+def test_odd_answer_stops_no_later_round(answers: list[bytes]) -> None:
+    settings_of_round = reporter_settings(uploads=4, uploads_per_boot=4)
+    with serve_answers("answers: to rounds of the reporter", *answers), open_service() as client:
+        answering = NetworkAnswers()
+        answering.service = client
+        state, plan = whole_round(settings_of_round, ReporterState(), failing(1, 60.0), answering, 999)
         if plan.stop is not None:
-            view = told.view
+            view = answering.view
             assert isinstance(view, HostView | NoHost | Refused)
-            is_refused = any(status in one.partition(b"\r\n")[0] for one in said for status in SAYS_SO)
+            is_refused = any(status in each.partition(b"\r\n")[0] for each in answers for status in REFUSALS)
             assert is_refused or not isinstance(view, Refused)
-        elif not told.uploads:
-            assert state.bundle is not None, "the bundle is kept for a later round"
-        assert len(server.asked) <= 30
+        elif not answering.uploads:
+            assert state.bundle is not None, "the bundle was not kept for a later round"
+        assert len(server.request_lines) <= 30
 
 
-def check_answer(answer: Watched, allowed: set[int]) -> None:
-    """A documented status, and few lines that are safe to print."""
-    assert answer.status in allowed, answer.err
-    assert len(answer.err) < 20_000
-    for line in answer.err.splitlines():
+def check_answer(result: CommandResult, allowed: set[int]) -> None:
+    """Check for a documented status and for few lines that are safe to print."""
+    assert result.status in allowed, result.err
+    assert len(result.err) < 20_000
+    for line in result.err.splitlines():
         assert visible(line) == line
         assert line.startswith(("Error: ", "Warning: ", "Note: ", "Waiting: ")) or " bytes sent" in line, line
 
 
-def asking(directory: Path, *arguments: str) -> Watched:
+def run_client(directory: Path, *arguments: str) -> CommandResult:
     token = directory / "token"
     token.write_text(TOKEN)
-    answer = service_record(
+    result = service_record(
         *arguments,
         stdin=b"", encoding="utf-8", scratch=directory / "scratch", SERVICE_RECORD_TOKEN_FILE=str(token),
     )  # fmt: skip
-    assert TOKEN not in answer.err
-    return answer
+    assert TOKEN not in result.err
+    return result
 
 
-def collector(url: str) -> str:
+def collector_url(url: str) -> str:
     return f"collector+{url}/web1"
 
 
-FORMS = st.sampled_from(["table", "wide", "json", "jsonl", "yaml", "html"])
+FORMATS = st.sampled_from(["table", "wide", "json", "jsonl", "yaml", "html"])
 
 
-@with_seeds("answers/hosts", "said", form="wide")
+@with_corpus("answers/hosts", "answer", output_format="wide")
 @settings(max_examples=40)
-@given(OF_HOSTS, FORMS)
-def test_hosts_lists_or_reports_one_error(said: bytes, form: str) -> None:
-    with saying("answers: to hosts", said) as url, around() as directory:
-        answer = asking(directory, "hosts", "--from", url, "-o", form)
-        check_answer(answer, {0, 3})
+@given(HOSTS_ANSWERS, FORMATS)
+def test_hosts_lists_or_reports_one_error(answer: bytes, output_format: str) -> None:
+    with serve_answers("answers: to hosts", answer) as url, create_directory() as directory:
+        result = run_client(directory, "hosts", "--from", url, "-o", output_format)
+        check_answer(result, {0, 3})
 
 
-@with_seeds("answers/records", "first", second=b"", verb="show")
+@with_corpus("answers/records", "first", second=b"", verb="show")
 @settings(max_examples=25)
-@given(OF_RECORDS, OF_RECORDS, st.sampled_from(["show", "export", "analyze"]))
+@given(RECORDS_ANSWERS, RECORDS_ANSWERS, st.sampled_from(["show", "export", "analyze"]))
 def test_reading_succeeds_or_reports_one_error(first: bytes, second: bytes, verb: str) -> None:
     more = ("--to", "jsonl") if verb == "export" else ()
-    with saying("answers: to readers", first, second) as url, around() as directory:
-        answer = asking(directory, verb, *more, "--from", collector(url))
-        assert answer.status in ({0, 1, 3, 4} if verb != "show" else {0, 3}), answer.err
-        assert "Traceback" not in answer.err
+    with serve_answers("answers: to readers", first, second) as url, create_directory() as directory:
+        result = run_client(directory, verb, *more, "--from", collector_url(url))
+        assert result.status in ({0, 1, 3, 4} if verb != "show" else {0, 3}), result.err
+        assert "Traceback" not in result.err
 
 
-@with_seeds("answers/records", "first", second=b"")
+@with_corpus("answers/records", "first", second=b"")
 @settings(max_examples=25)
-@given(OF_RECORDS, OF_RECORDS)
+@given(RECORDS_ANSWERS, RECORDS_ANSWERS)
 def test_ship_succeeds_or_reports_the_failure(first: bytes, second: bytes) -> None:
-    with saying("answers: to ship", first, second) as url, around() as directory:
+    with serve_answers("answers: to ship", first, second) as url, create_directory() as directory:
         (directory / "records").mkdir()
         record = write_lines(directory / "records" / "bootkube.json", *failed_run())
         before = record.read_bytes()
-        answer = asking(directory, "ship", "--to", collector(url), "--from", str(directory / "records"))
-        check_answer(answer, {0, 75})
-        assert answer.status == 75 or any(b"POST " in asked for asked in server.asked)
+        result = run_client(
+            directory, "ship", "--to", collector_url(url), "--from", str(directory / "records")
+        )
+        check_answer(result, {0, 75})
+        assert result.status == 75 or any(b"POST " in line for line in server.request_lines)
         assert record.read_bytes() == before
 
 
-@with_seeds("answers/records", "first", second=b"")
+@with_corpus("answers/records", "first", second=b"")
 @settings(max_examples=25)
-@given(OF_RECORDS, OF_RECORDS)
+@given(RECORDS_ANSWERS, RECORDS_ANSWERS)
 def test_round_continues_after_any_collector_answer(first: bytes, second: bytes) -> None:
-    with saying("answers: to records of a round", first, second) as url, around() as directory:
+    with (
+        serve_answers("answers: to records of a round", first, second) as url,
+        create_directory() as directory,
+    ):
         places = Places(directory / "host")
         places.records.mkdir(parents=True)
         write_lines(places.records / "bootkube.json", *failed_run())
-        chosen = Settings(records_to=(f"collector+{url}/web1",), collector_token=TOKEN)
-        with (directory / "said").open("w+") as told:
-            send_records(places, {}, chosen, Log(told.fileno(), is_journal=False))
-            told.seek(0)
-            (line,) = told.read().splitlines()
+        settings_of_round = Settings(records_to=(f"collector+{url}/web1",), collector_token=TOKEN)
+        with (directory / "log").open("w+") as log:
+            send_records(places, {}, settings_of_round, Log(log.fileno(), is_journal=False))
+            log.seek(0)
+            (line,) = log.read().splitlines()
         assert TOKEN not in line

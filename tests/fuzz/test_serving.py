@@ -1,4 +1,4 @@
-"""A collector that is started with anything: it serves as it was told, or a line says why it does not."""
+"""Start a collector with any options: it serves, or reports an error in one line."""
 
 import gc
 import os
@@ -13,13 +13,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from service_record.collector.process import StepsError
-from tests.fuzz.asgi import at_work, quiet
-from tests.fuzz.asking import check_it_serves, signed_in
-from tests.fuzz.command import bounded, service_record
-from tests.fuzz.corpus import with_seeds
+from tests.fuzz.asgi import capture_log, run_application
+from tests.fuzz.command import limit_time, service_record
+from tests.fuzz.corpus import with_corpus
+from tests.fuzz.loopback import block_network
 from tests.fuzz.odd_settings import STEP_FILES
-from tests.fuzz.places import around, inside
-from tests.fuzz.walls import walled
+from tests.fuzz.places import change_directory, create_directory
+from tests.fuzz.reply_checks import check_next_request, sign_in
 
 TEXTS = st.sampled_from(
     [
@@ -41,19 +41,21 @@ OPTIONS = st.sampled_from(
 
 
 @contextmanager
-def ended_when_it_serves() -> Iterator[None]:
-    """SIGTERM each moment: the server heeds it once it serves, and nobody else does."""
+def stop_server() -> Iterator[None]:
+    """Send SIGTERM repeatedly. The server stops at the first one after it has started; this process ignores
+    the others.
+    """
     is_over = threading.Event()
 
-    def nothing(_number: int, _frame: FrameType | None) -> None:
+    def ignore(_number: int, _frame: FrameType | None) -> None:
         pass
 
-    def again() -> None:
+    def send_repeatedly() -> None:
         while not is_over.wait(0.1):
             os.kill(os.getpid(), signal.SIGTERM)
 
-    before, thresholds = signal.signal(signal.SIGTERM, nothing), gc.get_threshold()
-    thread = threading.Thread(target=again)
+    before, thresholds = signal.signal(signal.SIGTERM, ignore), gc.get_threshold()
+    thread = threading.Thread(target=send_repeatedly)
     thread.start()
     try:
         yield
@@ -76,17 +78,23 @@ def ended_when_it_serves() -> Iterator[None]:
 @example({"--proxy": ""}, b"")
 @example({"--proxy": "10.0.0.0/99"}, b"")
 @given(st.dictionaries(OPTIONS, TEXTS, min_size=1, max_size=2), st.binary(max_size=40) | STEP_FILES)
-def test_collector_starts_or_reports_one_error(options: dict[str, str], given_: bytes) -> None:
-    with around() as directory, quiet(), walled(), ended_when_it_serves(), inside(directory / "out"):
+def test_collector_starts_or_reports_one_error(options: dict[str, str], content: bytes) -> None:
+    with (
+        create_directory() as directory,
+        capture_log(),
+        block_network(),
+        stop_server(),
+        change_directory(directory / "out"),
+    ):
         given = directory / "given"
-        given.write_bytes(given_)
-        words = {"--data": str(directory / "out" / "data"), "--port": "0", **options}
+        given.write_bytes(content)
+        options_with_defaults = {"--data": str(directory / "out" / "data"), "--port": "0", **options}
         arguments = [
             text.replace("{given}", str(given)).replace("{folder}", str(directory / "out"))
-            for pair in words.items()
+            for pair in options_with_defaults.items()
             for text in pair
         ]
-        with bounded("settings: of a collector"):
+        with limit_time("settings: of a collector"):
             answer = service_record(
                 *("collector", "serve", *arguments),
                 stdin=b"", encoding="utf-8", scratch=directory / "scratch",
@@ -99,29 +107,29 @@ def test_collector_starts_or_reports_one_error(options: dict[str, str], given_: 
 
 
 @settings(max_examples=15)
-@with_seeds("steps", "file")
+@with_corpus("steps", "file")
 @given(STEP_FILES)
 def test_defined_steps_can_be_reported_and_shown(file: bytes) -> None:
-    with around() as directory, bounded("settings: steps that are reported"):
+    with create_directory() as directory, limit_time("settings: steps that are reported"):
         steps = directory / "steps.toml"
         steps.write_bytes(file)
-        if (refused := report_each(steps)) is not None:
-            assert refused.startswith(f"{steps}:")
-            assert "\n" not in refused
+        if (error := report_steps(steps)) is not None:
+            assert error.startswith(f"{steps}:")
+            assert "\n" not in error
 
 
-def report_each(steps: Path) -> str | None:
-    """Report the first steps that are defined in a file; why there are none, if that is refused."""
+def report_steps(steps: Path) -> str | None:
+    """Report the first steps that a file defines. Return the error if the file is refused."""
     try:
-        with at_work(steps=(steps,)) as asked:
-            cookie = signed_in(asked)
-            bearer = [(b"authorization", f"Bearer {asked.token('admin')}".encode())]
-            known = asked.collector.definitions.by_label
+        with run_application(steps=(steps,)) as collector:
+            cookie = sign_in(collector)
+            bearer = [(b"authorization", f"Bearer {collector.token('admin')}".encode())]
+            known = collector.process.definitions.by_label
             for label in list(known)[:3]:
                 for status in ("init", "done"):
                     query = f"/api/v1/hosts/web1/steps?name={label}&status={status}".encode()
-                    assert asked.ask("GET", query, bearer).status == 201
-            check_it_serves(asked, cookie, 201 if "good" in known else 422)
+                    assert collector.ask("GET", query, bearer).status == 201
+            check_next_request(collector, cookie, 201 if "good" in known else 422)
     except StepsError as error:
         return str(error)
     return None

@@ -1,4 +1,4 @@
-"""Settings that hold anything: a line for what is bad, with its place, and the rest goes on."""
+"""Give any settings: each invalid one is reported in one line with its place, and the valid ones are used."""
 
 import re
 from contextlib import redirect_stderr
@@ -23,32 +23,32 @@ from service_record.reporter.policy.round_context import Shipment
 from service_record.reporter.round import send_records
 from service_record.reporter.settings import read_settings
 from service_record.reporter.shipping import Clients
-from tests.fuzz.command import Watched, bounded, environment_is, service_record
-from tests.fuzz.corpus import with_seeds
+from tests.fuzz.command import CommandResult, limit_time, service_record, set_environment
+from tests.fuzz.corpus import with_corpus
+from tests.fuzz.loopback import block_network
 from tests.fuzz.odd_settings import (
     COLLECTOR_URLS,
     RECORDER_VARIABLES,
     REPORTER_FILES,
     REPORTER_VARIABLES,
     STEP_FILES,
-    environment_of,
+    parse_variables,
 )
-from tests.fuzz.places import around, inside
-from tests.fuzz.raw_answers import whole
+from tests.fuzz.places import change_directory, create_directory
+from tests.fuzz.raw_answers import format_answer
 from tests.fuzz.raw_server import RawServer
-from tests.fuzz.walls import walled
 from tests.reporter_builders import ID, SERVICE
 
 TOKENS = (
     st.just(b"raw-token") | st.binary(max_size=40) | st.sampled_from([b"{", b"{" * 5000, b'{"auths": 1}'])
 )
 ONE_IN_EIGHT = st.integers(0, 7).map(lambda number: number == 0)
-_ACTING: Final = re.compile(f"{UNSEEN}|[\x00-\x1f]")
+_CONTROL_CHARACTERS: Final = re.compile(f"{UNSEEN}|[\x00-\x1f]")
 _PLACE: Final = re.compile(r"(.+):(\d+): .*\S|environment:\w+: .*\S")
 _VIEW: Final = {"id": ID, "status": "installing-in-progress", "progress": {"current_stage": "Rebooting"}}
 
 
-def host_with(root: Path, file: bytes, credential: bytes, token: bytes) -> Places:
+def create_host(root: Path, file: bytes, credential: bytes, token: bytes) -> Places:
     places = Places(root)
     places.settings_file.parent.mkdir(parents=True)
     places.settings_file.write_bytes(file)
@@ -59,9 +59,9 @@ def host_with(root: Path, file: bytes, credential: bytes, token: bytes) -> Place
 
 
 def check_lines(faults: tuple[str, ...], root: Path) -> None:
-    """Each is one line that is safe to print, and says where."""
+    """Check that each fault is one printable line that names its place."""
     for fault in faults:
-        assert not _ACTING.search(fault), fault
+        assert not _CONTROL_CHARACTERS.search(fault), fault
         assert fault.encode()
         place = _PLACE.fullmatch(fault)
         assert place, fault
@@ -69,64 +69,64 @@ def check_lines(faults: tuple[str, ...], root: Path) -> None:
             assert 1 <= int(place[2]) <= Path(place[1]).read_bytes().count(b"\n") + 1
 
 
-@with_seeds("settings", "file", credential=b"", token=b"x", variables={}, is_used=True)
-@with_seeds("settings", "credential", file=SERVICE.encode(), token=b"x", variables={}, is_used=True)
+@with_corpus("settings", "file", credential=b"", token=b"x", variables={}, is_used=True)
+@with_corpus("settings", "credential", file=SERVICE.encode(), token=b"x", variables={}, is_used=True)
 @given(REPORTER_FILES, st.just(b"") | REPORTER_FILES, TOKENS, REPORTER_VARIABLES, ONE_IN_EIGHT)
 def test_bad_settings_are_one_line_each(
     file: bytes, credential: bytes, token: bytes, variables: dict[str, str], is_used: bool
 ) -> None:
-    with bounded("settings: of the reporter"), around() as directory, walled():
-        places = host_with(directory / "host", file, credential, token)
+    with limit_time("settings: of the reporter"), create_directory() as directory, block_network():
+        places = create_host(directory / "host", file, credential, token)
         environ = {"CREDENTIALS_DIRECTORY": str(directory / "host" / "credentials"), **variables}
-        found = read_settings(places, environ)
-        check_lines(found.faults, directory / "host")
-        if not is_used:  # to read whom to trust takes longer than all the rest
+        reporter_settings = read_settings(places, environ)
+        check_lines(reporter_settings.faults, directory / "host")
+        if not is_used:  # reading the trusted certificates takes longer than everything else
             return
-        send_records(places, environ, found, open_log(environ))
-        if found.service is not None:
-            with Clients(found).service():
+        send_records(places, environ, reporter_settings, open_log(environ))
+        if reporter_settings.service is not None:
+            with Clients(reporter_settings).service():
                 pass
-        for place in found.ship_to:
+        for place in reporter_settings.ship_to:
             if not place.startswith("/"):
                 shipment = Shipment(kind="x", most=1, fingerprint="f", to=place)
-                outcome = Clients(found).ship(shipment, directory / "gone", 1.0, is_known=False)
+                outcome = Clients(reporter_settings).ship(shipment, directory / "gone", 1.0, is_known=False)
                 assert isinstance(outcome, Unreachable)
 
 
-def check_answer(answer: Watched, allowed: set[int]) -> None:
-    """A documented status, and lines that are safe to print; none of them of a traceback."""
+def check_answer(answer: CommandResult, allowed: set[int]) -> None:
+    """Check for a documented status and for lines that are safe to print, without a traceback."""
     assert answer.status in allowed, answer.err
     assert "Traceback" not in answer.err
-    assert not _ACTING.search(answer.err.replace("\n", "")), answer.err
+    assert not _CONTROL_CHARACTERS.search(answer.err.replace("\n", "")), answer.err
 
 
 @settings(max_examples=12)
 @given(REPORTER_FILES, REPORTER_VARIABLES)
 def test_dry_run_succeeds_with_any_settings(file: bytes, variables: dict[str, str]) -> None:
-    with RawServer([whole([_VIEW])]) as server, around() as directory, walled():
-        places = host_with(directory / "host", file, b"", b"raw-token")
+    with RawServer([format_answer([_VIEW])]) as server, create_directory() as directory, block_network():
+        places = create_host(directory / "host", file, b"", b"raw-token")
         ids = {"CLUSTER_ID": ID, "INFRA_ENV_ID": ID, "HOST_ID": ID, "ASSISTED_SERVICE_URL": server.url}
-        given = {**variables, **ids, "CREDENTIALS_DIRECTORY": ""}
-        with bounded("settings: rehearsals by them"):
+        all_variables = {**variables, **ids, "CREDENTIALS_DIRECTORY": ""}
+        with limit_time("settings: rehearsals by them"):
             answer = service_record(
                 *("report", "--dry-run", "--root", str(places.root)),
-                stdin=b"", encoding="utf-8", scratch=directory / "scratch", **given,
+                stdin=b"", encoding="utf-8", scratch=directory / "scratch", **all_variables,
             )  # fmt: skip
         check_answer(answer, {0})
         assert b"service: " in answer.out
-        assert not _ACTING.search(answer.out.decode().replace("\n", ""))
+        assert not _CONTROL_CHARACTERS.search(answer.out.decode().replace("\n", ""))
         assert places.settings_file.read_bytes() == file
 
 
 @settings(max_examples=20)
-@with_seeds("settings", "file")
+@with_corpus("settings", "file")
 @given(REPORTER_FILES)
 def test_ignition_settings_pass_or_are_one_error(file: bytes) -> None:
-    with bounded("settings: given to ignition"), around() as directory:
-        given = directory / "given.toml"
-        given.write_bytes(file)
+    with limit_time("settings: given to ignition"), create_directory() as directory:
+        settings_file = directory / "given.toml"
+        settings_file.write_bytes(file)
         answer = service_record(
-            *("ignition", "--role", "worker", "--settings", str(given)),
+            *("ignition", "--role", "worker", "--settings", str(settings_file)),
             stdin=b"", encoding="utf-8", scratch=directory / "scratch",
         )  # fmt: skip
         check_answer(answer, {0, 2, 3})
@@ -143,7 +143,7 @@ def test_ignition_settings_pass_or_are_one_error(file: bytes) -> None:
 def test_bad_client_settings_are_one_error(
     verb: list[str], url: str, token: bytes, bundle: bytes, is_variable: bool
 ) -> None:
-    with bounded("settings: of a collector's clients"), around() as directory, walled():
+    with limit_time("settings: of a collector's clients"), create_directory() as directory, block_network():
         (directory / "token").write_bytes(token)
         (directory / "bundle").write_bytes(bundle)
         variables = {"SERVICE_RECORD_TOKEN_FILE": str(directory / "token")}
@@ -162,40 +162,40 @@ def test_bad_client_settings_are_one_error(
         assert answer.err.splitlines()[-1].startswith("Error: ")
 
 
-@with_seeds("variables", "variables")
+@with_corpus("variables", "variables")
 @given(RECORDER_VARIABLES)
 def test_any_environment_is_recorded_silently(variables: bytes) -> None:
-    with bounded("settings: of recording"), around() as directory, inside(directory):
-        chosen = environment_of(variables)
-        home = chosen.get("SERVICE_RECORDS_DIR", "")
+    with limit_time("settings: of recording"), create_directory() as directory, change_directory(directory):
+        environment = parse_variables(variables)
+        home = environment.get("SERVICE_RECORDS_DIR", "")
         if not home or home.startswith("/"):
-            chosen["SERVICE_RECORDS_DIR"] = str(directory / "records")
-        with environment_is(chosen), redirect_stderr(StringIO()) as said:
+            environment["SERVICE_RECORDS_DIR"] = str(directory / "records")
+        with set_environment(environment), redirect_stderr(StringIO()) as output:
             with recorder.service(), recorder.stage("pull"):
-                done = True
+                is_done = True
             with recorder.service("named"):
                 pass
-        assert done
-        assert said.getvalue() == ""
-        if chosen["SERVICE_RECORDS_DIR"] == str(directory / "records"):
+        assert is_done
+        assert output.getvalue() == ""
+        if environment["SERVICE_RECORDS_DIR"] == str(directory / "records"):
             for record in (directory / "records").glob("*.json"):
                 pieces = list(read_entries(BytesIO(record.read_bytes())))
                 assert all(isinstance(piece, Entry) for piece in pieces)
             assert (directory / "records" / "named.json").exists()
 
 
-@with_seeds("steps", "file")
+@with_corpus("steps", "file")
 @given(STEP_FILES)
 def test_bad_step_definitions_are_refused_with_line(file: bytes) -> None:
-    with bounded("settings: definitions of steps"):
+    with limit_time("settings: definitions of steps"):
         text = file.decode(errors="replace")
-        error = refusal_of(text)
+        error = find_error(text)
         if error is not None:
             assert 1 <= error.line <= text.count("\n") + 1
             assert re.fullmatch(".+", str(error))
 
 
-def refusal_of(text: str) -> ConfigError | None:
+def find_error(text: str) -> ConfigError | None:
     try:
         parse(text)
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""Nobody is reached but this machine, and nothing is looked up, while settings name whatever they like."""
+"""Block connections and look-ups beyond loopback, because drawn settings name any host."""
 
 import errno
 import ipaddress
@@ -7,11 +7,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_is_up = False
+_is_blocked = False
 
 
-def _see(event: str, arguments: tuple[object, ...]) -> None:
-    if not _is_up:
+def _check_event(event: str, arguments: tuple[object, ...]) -> None:
+    if not _is_blocked:
         return
     if event == "socket.connect" and isinstance(arguments[1], tuple):
         _refuse_unless_loopback(arguments[1][0])
@@ -22,22 +22,22 @@ def _see(event: str, arguments: tuple[object, ...]) -> None:
 def _refuse_unless_loopback(host: object) -> None:
     name = host.decode(errors="replace") if isinstance(host, bytes) else str(host)
     try:
-        is_near = ipaddress.ip_address(name).is_loopback
+        is_loopback = ipaddress.ip_address(name).is_loopback
     except ValueError:
-        is_near = False
-    if not is_near:
+        is_loopback = False
+    if not is_loopback:
         raise OSError(errno.ENETUNREACH, os.strerror(errno.ENETUNREACH))
 
 
-sys.addaudithook(_see)
+sys.addaudithook(_check_event)
 
 
 @contextmanager
-def walled() -> Iterator[None]:
-    """As on a host without a network, but for its own addresses."""
-    global _is_up  # noqa: PLW0603  # a hook stays for ever, and is told so when to look
-    _is_up = True
+def block_network() -> Iterator[None]:
+    """Refuse all addresses except loopback during the block."""
+    global _is_blocked  # noqa: PLW0603  # an audit hook cannot be removed, so a global switches it on and off
+    _is_blocked = True
     try:
         yield
     finally:
-        _is_up = False
+        _is_blocked = False
