@@ -421,7 +421,7 @@ def is_dense_and_no_digest(value: bytes) -> bool:
 
 
 def _is_text(data: bytes) -> bool:
-    return bool(data) and data.isascii() and data.decode().isprintable()
+    return bool(data) and data.isascii() and data.translate(None, b"\t\n\r").decode().isprintable()
 
 
 def is_prefixed(value: bytes) -> bool:
@@ -623,6 +623,15 @@ def _is_disordered(letters: bytes) -> bool:
     """Return True for letters of both cases in random order. Names in camel case are not."""
     is_mixed_case = not (letters.islower() or letters.isupper() or letters.istitle())
     return is_mixed_case and len(letters) >= _MIN_LETTERS and _disorder(letters) >= _LEAST_OF_LETTERS
+
+
+def is_pin(value: bytes) -> bool:
+    """Accept a number of 4 to 12 digits."""
+    return value.isdigit() and _LEAST_PIN_DIGITS <= len(value) <= _MOST_PIN_DIGITS
+
+
+_LEAST_PIN_DIGITS: Final = 4
+_MOST_PIN_DIGITS: Final = 12
 
 
 def is_bootstrap_token(value: bytes) -> bool:

@@ -202,7 +202,7 @@ def _generalize(text: bytes) -> bytes:
 _COLUMN_END: Final = expand_parts(rb"""(?i:<<PASSWORDS>>|<<TOKENS>>)["']?""")
 _SECRET_COLUMN: Final = rb"""["']?[A-Za-z0-9_.-]*""" + _COLUMN_END
 _COLUMN: Final = rb"""["']?[A-Za-z_][A-Za-z0-9_.-]*["']?"""
-_COLUMNS: Final = _COLUMN_END + rb"""(?:[,;]["']?[A-Za-z_]|\t|\r?$)"""
+_COLUMNS: Final = _COLUMN_END + rb"""(?:[,;]["']?[A-Za-z_]|\t| {2}| [/|]|\r?$)"""
 """Matches the end of a column's name in a header. A search for its beginning would take far more states."""
 TRIGGER: Final = (
     _COLUMNS + rb"|"
@@ -210,7 +210,7 @@ TRIGGER: Final = (
     rb"""|chpasswd["'\\]*:|variable[ \t]+\\*"[A-Za-z0-9_-]+\\*"[ \t]*\{"""
     rb"""|[sS]ecrets["'\\]*:[ \t]*\{?[ \t]*(?:\\|\r?$)|\)[ \t]*(?i:values)[ \t]*(?:\\|\r?$)"""
     rb"""|-[ \t]["']?--?[a-z0-9-]*(?:pass(?:word|wd|phrase)?|token|secret|psk|key)["']?(?:[\\&%#]|\r?$)"""
-    rb"""|(?:stringD|(?:^|[^A-Za-z])d)ata["'\\]*(?::|&|%3A)[ \t]*(?:\{|\\|&|%|$)|form-data;"""
+    rb"""|(?:stringD|(?:^|[^A-Za-z])d)ata["'\\]*(?:(?::|%3A)[ \t]*(?:\{|\\|&|%|$)|&)|form-data;"""
     rb"""|expect[ \t]+[^\n]*ssword"""
     rb"""|(?i:command|cmd|args|argv|entrypoint)["'\\]*[ \t]*[:=][ \t]*\[?[ \t]*(?:\\|\r?$)"""
 )
@@ -246,11 +246,11 @@ _ENV_NAME: Final = types.Finder(
 _ENV_VALUE: Final = types.Finder(
     rb"""^[^\n]*?(?:["']?\b(?:[Vv]alue|default)["']?[ \t]*[:=][ \t]*"""
     rb"""(?:"((?:[^"\\\n]|\\[^\n])+)|'([^'\n]+)|([^\s"'{\[|>][^\n]*?))[ \t\r,"'}]*"""
-    rb"""|<(?:value|string)>([^<\n]+)</[^\n]*)$""",
+    rb"""|<(?:value|string|data)>([^<\n]+)</[^\n]*)$""",
     groups=True,
 )
 _XML_VALUE: Final = types.Finder(
-    rb"""^[ \t\r]*(?:<(?i:value|string)>([^<\n]+)</|([^\s"'{\[|>#<-][^\s"']*)[ \t\r]*$)""", groups=True
+    rb"""^[ \t\r]*(?:<(?i:value|string|data)>([^<\n]+)</|([^\s"'{\[|>#<-][^\s"']*)[ \t\r]*$)""", groups=True
 )
 _MAP: Final = types.Finder(
     rb"""^([^\n]*?)["']?(stringData|data)["']?[ \t]*:[ \t]*\{?[ \t\r]*$""", groups=True
@@ -277,16 +277,32 @@ _TOKEN_LIST: Final = types.Finder(expand_parts(_LIST_HEAD + rb"<<TOKEN_LIST>>" +
 _PASSWORD_LIST: Final = types.Finder(
     expand_parts(_LIST_HEAD + rb"<<PASSWORD_LIST>>" + _LIST_MARK), groups=True
 )
+
+
+def _header(separators: bytes) -> bytes:
+    """Return a pattern of the names of two columns or more, one of which is that of a secret."""
+    return (
+        rb"((?:%(any)b[%(by)b])+%(secret)b(?:[%(by)b]%(any)b)*|%(secret)b(?:[%(by)b]%(any)b)+)[ \r]*$"
+    ) % {b"any": _COLUMN, b"secret": _SECRET_COLUMN, b"by": separators}
+
+
 _TABLE: Final = types.Finder(
-    rb"^((?:" + _COLUMN + rb"[,;\t])+" + _SECRET_COLUMN + rb"(?:[,;\t]" + _COLUMN + rb")*"
-    rb"|" + _SECRET_COLUMN + rb"(?:[,;\t]" + _COLUMN + rb")+)[ \r]*$",
+    rb"^[ \t]*(?:" + _header(rb",;\t") + rb"|[#;](?:[^\n]*[ \t])?" + _header(rb",;\t:") + rb")", groups=True
+)
+"""Matches the header of a CSV file that has a column for a secret, or a comment with the columns."""
+_COMMENT: Final = types.Finder(
+    rb"^[ \t]*[#;][#; \t]*([A-Za-z][^\t\n]*?(?:(?:\t[ \t]*| {2,}| +[/|] +)[A-Za-z][^\t\n]*?)+)[ \t\r]*$",
     groups=True,
 )
-"""Matches the header of a CSV file that has a column for a secret."""
+"""Matches a comment that may name the columns of the lines below, which have blanks between them."""
+_GAP: Final = re.compile(rb"\t[ \t]*| {2,}| +[/|] +")
+_WORD: Final = re.compile(rb"\"([^\"]*)\"|'([^']*)'|([^\s\"']\S*)")
 _CELL: Final = {
     separator: re.compile(rb'(?:"((?:[^"]|"")*)"|([^%b"]*))[ \r]*(?:%b|\Z)' % (separator, separator))
     for separator in (b",", b";", b"\t")
-}
+} | {b":": re.compile(rb"([^:\s]*):")}
+_REST: Final = re.compile(rb"(\S.*)\Z")
+"""Matches the last column of a file in which a colon separates the columns. It may have further colons."""
 _ITEM: Final = types.Finder(
     rb"""^[ \t]*(?:(?:-[ \t]+)?(?:"((?:[^"\\\n]|\\[^\n])+)"|'([^'\n]+)')"""
     rb"""|-[ \t]+([^\s"'{\[|>&*!#][^\s"']*))[ \t]*,?(?:[ \t]+#[^\n]*)?[ \t\r]*$""",
@@ -334,6 +350,7 @@ _BEGINNINGS: Final = {
     "secrets": (_SECRETS, b"ecrets"),
     "rows": (_ROWS, b"("),
     "table": (_TABLE, b""),
+    "words": (_COMMENT, b""),
     "tokens": (_TOKEN_LIST, b""),
     "passwords": (_PASSWORD_LIST, b""),
     "scalar": (_SCALAR_NAME, b""),
@@ -346,7 +363,7 @@ _BEGINNINGS: Final = {
 """Form -> the pattern of a line with a name, and letters that each such line contains."""
 _BLOCKS: Final = frozenset({"block", "stringData", "data", "secrets", "users"})
 _LISTS: Final = frozenset({"tokens", "passwords"})
-_TABLES: Final = frozenset({"table", "rows"})
+_TABLES: Final = frozenset({"table", "words", "rows"})
 _AT_ANY_DEPTH: Final = frozenset({"xml", "env", "form", "sentence", "prompt"})
 """Forms whose values may be no deeper than their names."""
 _MAX_FIELDS: Final = 3
@@ -460,17 +477,19 @@ class ValueFollower:
         return start, name.depth
 
     def _find_in_row(self, name: OpenName, line: bytes) -> Iterator[tuple[int, int]]:
-        """Yield the secrets in a line of CSV or in rows of an INSERT. Another line ends the table."""
-        if name.form == "table":
-            spans = _secret_cells(name.head, line)
+        """Yield the secrets in a line of a table or in rows of an INSERT. Another line ends the table."""
+        start = prefix_end(line)
+        if name.form != "rows":
+            find = _secret_cells if name.form == "table" else _secret_words
+            spans = [] if _COMMENT_MARK.match(line, start) else find(name.head, line, start)
             self._open = name if spans is not None else None
             yield from spans or ()
             return
         self._open = name if line.rstrip().endswith(b",") else None
-        for column, start, end in sql_rows(line, prefix_end(line), sql_columns(name.head)):
+        for column, first, last in sql_rows(line, start, sql_columns(name.head)):
             check = _column_check(column)
-            if check is not None and check(line[start:end]):
-                yield start, end
+            if check is not None and check(line[first:last]):
+                yield first, last
 
     def _find_item(self, name: OpenName, text: bytes, start: int | None) -> Iterator[tuple[int, int]]:
         """Yield the item of a list in the text of the next line. A line without an item ends the list."""
@@ -485,11 +504,16 @@ class ValueFollower:
     def _remember_name(self, line: bytes) -> None:
         for form, (pattern, letters) in _BEGINNINGS.items():
             # Search for the letters first: that is fast, and most lines do not have them.
-            spans = pattern.groups(line) if letters in line else None
+            text = line[prefix_end(line) :] if form in {"table", "words"} else line
+            spans = pattern.groups(text) if letters in line else None
             if spans is not None:
-                head, *more = (line[max(start, 0) : max(end, 0)] for start, end in spans[1:])
+                head, *more = (text[max(start, 0) : max(end, 0)] for start, end in spans[1:])
                 if form == "sentence":
                     head = line[: prefix_end(line)]
+                elif form == "table":
+                    head = head or more[0]
+                elif form == "words" and not any(_checks_of_words(head)):
+                    continue
                 quote = line[len(head) : len(head) + 1]
                 if quote in _OPENINGS and line.count(quote) % 2:
                     head += quote
@@ -558,14 +582,13 @@ _PASSWORD_COLUMN: Final = types.Finder(expand_parts(rb"(?i:<<PASSWORDS>>)$"))
 _TOKEN_COLUMN: Final = types.Finder(expand_parts(rb"(?i:<<TOKENS>>)$"))
 
 
-def _secret_cells(header: bytes, line: bytes) -> list[tuple[int, int]] | None:
-    """Return the secrets in a row of a CSV file; None if the line has another number of columns."""
+def _secret_cells(header: bytes, line: bytes, position: int) -> list[tuple[int, int]] | None:
+    """Return the secrets in a row that begins at `position`; None if it has another number of columns."""
     separator, checks = _secret_columns(header)
     found: list[tuple[int, int]] = []
-    position = 0
     for number, check in enumerate(checks):
-        cell = _CELL[separator].match(line, position)
         is_last = number == len(checks) - 1
+        cell = (_REST if is_last and separator == b":" else _CELL[separator]).match(line, position)
         if cell is None or cell[0].endswith(separator) is is_last:
             return None
         position = cell.end()
@@ -574,6 +597,24 @@ def _secret_cells(header: bytes, line: bytes) -> list[tuple[int, int]] | None:
         if check is not None and check(value):
             found.append((start, start + len(value)))
     return found
+
+
+def _secret_words(header: bytes, line: bytes, position: int) -> list[tuple[int, int]] | None:
+    """Return the secrets in a row of words; None if it has another number of words."""
+    checks = _checks_of_words(header)
+    words = [word.span(word.lastindex or 0) for word in _WORD.finditer(line, position)]
+    if len(words) != len(checks):
+        return None
+    pairs = zip(checks, words, strict=True)
+    return [(start, end) for check, (start, end) in pairs if check is not None and check(line[start:end])]
+
+
+@lru_cache(maxsize=64)
+def _checks_of_words(header: bytes) -> list[Callable[[bytes], bool] | None]:
+    return [_column_check(column.replace(b" ", b"_")) for column in _GAP.split(header)]
+
+
+_COMMENT_MARK: Final = re.compile(rb"[ \t]*[#;]")
 
 
 def _is_listed_token(value: bytes) -> bool:

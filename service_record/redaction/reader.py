@@ -83,11 +83,12 @@ _IDENTIFIER: Final = re.compile(rb"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)+:")
 """Matches a name of several words, as in a file of settings: `vpn.secrets.password:x`."""
 _SETTING: Final = re.compile(
     rb"[ \t+]*[A-Za-z0-9_.-]+(?<!auth)(?<!AUTH)[ \t]+=[ \t]+([\"']?)"
-    rb"(?![^\s]*(?:secret|token|key|cred|auth|pass))[a-z][a-z-]{7,}\1;?[ \t\r]*"
+    rb"(?![^\s]*(?:secret|token|key|cred|auth|pass|cert|bundle|config|tls|admin|service|name|store))"
+    rb"[a-z][a-z-]{7,}\1;?[ \t\r]*"
 )
 """Matches a line of a file of settings whose value is in small letters: `secret = "ribbon-pencil"`.
 
-The name of an object or of a variable mostly says what it is: `token = next_token`.
+The name of an object or of a variable mostly says what it is: `token = next_token`, `kubernetes-ca-bundle`.
 """
 _ADDRESS: Final = re.compile(rb"[A-Za-z0-9_.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
 _IDS: Final = re.compile(rb"[0-9]+:[0-9]+:")
@@ -111,7 +112,8 @@ _ReadText: TypeAlias = tuple[UnescapedText, Sequence[Document], int]
 _PROSE_TRIGGER: Final = expand_parts(
     rb"(?i:<<PASSWORDS>>|<<TOKENS>>)<<SUFFIX>>\\*[\"'`]?[ \t]+"
     rb"(?:to|from|is|was|has|now|set|reset|changed|updated)[ \t]"
-    rb"|(?:[_.-](?i:pass(?:word|wd|phrase)?|pw|psk|authtok)|[A-Z]PASS(?:WORD|WD|PHRASE)?|[a-z]Pass(?:word|phrase)?"
+    rb"|(?:[_.-](?i:pass(?:word|wd|phrase)?|pw|psk|authtok|token|secret|api_?key)|[A-Z]PASS(?:WORD|WD|PHRASE)?"
+    rb"|[a-z](?:Pass(?:word|phrase)?|Token|Secret|ApiKey)"
     rb"|requirepass|bindpw|masterauth)[ \t]+[^\s\"'\\]+;?[ \t]*(?:\r?$|[\\\"'`<])"
 )
 """Matches a name and the beginning of an assignment in a sentence, or an identifier and a last word."""
@@ -527,6 +529,7 @@ class LineReader:
         text = view.text
         hits = self._patterns.trigger_spans(text, document.start, document.end, certain=self._certain)
         hits.reverse()
+        is_setting = len(document.leaves) == _LEAVES_OF_SETTING
         for leaf in document.leaves:
             while hits and hits[-1][1] <= leaf.start:
                 hits.pop()
@@ -541,7 +544,7 @@ class LineReader:
                 )
                 is_message = leaf.is_item and ordinary_words.is_sentence(value)
                 shape = next(shapes_, None) if not is_message else None
-                if shape is not None or _is_credential(leaf.name, value):
+                if shape is not None or _is_credential(leaf.name, value, is_setting=is_setting):
                     kind = shape.kind if shape is not None else _CREDENTIAL
                     found.append((view.place(leaf.start), view.place(leaf.end), kind))
                     continue
@@ -780,7 +783,8 @@ _BEFORE_CREDENTIAL: Final = re.compile(_BEFORE + rb"\Z")
 _TRACE: Final = b"+ "
 """The end of the prefix of a command that a shell traces."""
 _PLACE: Final = (
-    _ABOUT + rb"|" + _BEFORE + rb"|(?:^|[ \t=])\++ |\"[ \t]+\"|[:/%][A-Za-z0-9!#$%^*+~?_/=-]+@|" + MASK_BEGIN
+    _ABOUT + rb"|" + _BEFORE + rb"|[A-Za-z0-9_.-][\"']?(?:[ \t]*[:=][ \t]*|[ \t])[^\s]+[ \t\r]*$|>[^\s<>]+</"
+    rb"|(?:^|[ \t=])\++ |\"[ \t]+\"|[:/%][A-Za-z0-9!#$%^*+~?_/=-]+@|" + MASK_BEGIN
 )
 """Matches in each line in which `_find_scrambled_words` finds something.
 
@@ -857,6 +861,7 @@ def _find_scrambled_words(text: bytes, *, is_command: bool) -> Iterator[Found]:
         if not (
             is_about
             or is_userinfo
+            or _is_sole_value(text, start, end)
             or (_BEFORE_CREDENTIAL.search(before) and _AFTER_CREDENTIAL.match(text, end))
         ):
             continue
@@ -870,6 +875,34 @@ def _find_scrambled_words(text: bytes, *, is_command: bool) -> Iterator[Found]:
             yield start, end, _CREDENTIAL
 
 
+def _is_sole_value(text: bytes, start: int, end: int) -> bool:
+    """Return True if a line is only a name and this value, as in YAML, INI and the headers of mail.
+
+    Random words in such places are credentials much more often than in messages.
+    """
+    return (
+        start <= _MAX_NAME_BYTES
+        and end - start <= _MAX_SOLE_BYTES
+        and _END_OF_SETTING.match(text, end) is not None
+        and (not text[end - 1 : end].isalnum() or ordinary_words.is_scrambled(text[start:end]))
+        and (before := _BEFORE_SETTING.fullmatch(text, 0, start)) is not None
+        and _NAMED_THING.search(before[before.lastindex or 0]) is None
+    )
+
+
+_MAX_SOLE_BYTES: Final = 128
+"""A longer value is a signature, a certificate or an encoded file rather than a key."""
+_BEFORE_SETTING: Final = re.compile(
+    rb"[ \t#;>-]*(?:<([A-Za-z_][A-Za-z0-9_.:-]*)>"
+    rb"|[\"']?([A-Za-z_][A-Za-z0-9_.-]*)[\"']?(?:[ \t]*[:=][ \t]*|[ \t]+)[\"']?(?:[a-z][a-z0-9_.-]*:)?)"
+)
+_END_OF_SETTING: Final = re.compile(rb"(?:[\"',;]{0,2}|</[^<>]*>)[ \t\r]*\Z")
+_NAMED_THING: Final = re.compile(
+    rb"(?i:name|host|file|path|dir|type|class|title|label|ref|public|pub|peer|(?:cipher|digest|signature)value)\Z"
+)
+"""Matches names of settings whose values are names, public keys, digests or encrypted."""
+
+
 def _without_user(word: re.Match[bytes]) -> list[tuple[int, int]]:
     """Return the span of a random word, without the user in `USER/PASSWORD`; no span for other words."""
     user = _USER.match(word[0])
@@ -878,12 +911,19 @@ def _without_user(word: re.Match[bytes]) -> list[tuple[int, int]]:
     return [word.span()] if ordinary_words.is_scrambled(word[0]) else []
 
 
-def _is_credential(name: bytes, value: bytes) -> bool:
-    """Return True if a value in JSON is a random word, and its name speaks of credentials."""
+_LEAVES_OF_SETTING: Final = 2
+"""A key and its value, alone in a line as in a file of settings. Messages mostly have several."""
+
+
+def _is_credential(name: bytes, value: bytes, *, is_setting: bool) -> bool:
+    """Return True if a value in JSON is a random word, and its name speaks of credentials or is a setting."""
     return (
         _SCRAMBLED_WORD.fullmatch(value) is not None
         and ordinary_words.is_scrambled(value)
-        and _ABOUT_CREDENTIALS.find(name) is not None
+        and (
+            _ABOUT_CREDENTIALS.find(name) is not None
+            or (is_setting and len(value) <= _MAX_SOLE_BYTES and _NAMED_THING.search(name) is None)
+        )
         and _EVIDENCE_NAME.search(name + b"=") is None
         and _PUBLIC_NAME.search(name) is None
     )

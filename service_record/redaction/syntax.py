@@ -355,7 +355,7 @@ _XML_TAG: Final = re.compile(
 _XML_ATTRIBUTE: Final = re.compile(rb"([A-Za-z0-9_.-]+)=(?:\"([^\"]*)\"|'([^']*)')")
 _XML_TEXT: Final = re.compile(rb"<!\[CDATA\[([^\n]{0,256}?)\]\]></|([^<>\n]*)</")
 _XML_NAMES: Final = frozenset({b"name", b"key"})
-_XML_VALUES: Final = frozenset({b"value", b"string"})
+_XML_VALUES: Final = frozenset({b"value", b"string", b"data"})
 
 
 def xml_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:

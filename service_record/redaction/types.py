@@ -263,8 +263,10 @@ _ESCAPE: Final = re.compile(
     + _runs(rb"""\\(?:[nrtbfvae"'/\\$` ]|0(?![0-7][0-7]))""")
     # Each alternative begins with one character, so that `re` skips other text fast.
     + rb"|#[0-3][0-7][0-7]|&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[a-z]{2,5});"
-    rb"|\x1b\[[0-9;?]*[A-Za-z]|\^(?:[IMJ]|\[\[[0-9;?]*[A-Za-z]))"
+    rb"|\x1b\[[0-9;?]*[A-Za-z]|\^\[\[[0-9;?]*[A-Za-z])"
 )
+_CARET_ESCAPE: Final = re.compile(rb"(\^[IMJ])")
+"""Matches control characters as cat(1) writes them. A password may contain the same two characters."""
 _MAY_ESCAPE: Final = re.compile(rb"[\\%&#^\x1b]")
 _QUOTED_ESCAPE: Final = re.compile(b"(" + _runs(_OF_UNICODE) + b"|" + _runs(rb"""\\[nrtbf"'/\\$`]""") + b")")
 _SIMPLE: Final = bytes.maketrans(b"nrtbfvae0", b"\n\r\t\b\f\v\a\x1b\0")
@@ -348,6 +350,8 @@ def unescape(below: UnescapedText, *, is_quoted: bool = False) -> UnescapedText 
     if not _MAY_ESCAPE.search(below.text):
         return None
     plain = decode_escapes(below.text, _QUOTED_ESCAPE if is_quoted else _ESCAPE)
+    if plain is None and not is_quoted:
+        plain = decode_escapes(below.text, _CARET_ESCAPE)
     if plain is None:
         return None
     text, starts, places, widths = plain

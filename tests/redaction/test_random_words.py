@@ -40,6 +40,13 @@ LINES = [
     "ExecStart=/opt/siptool add 1001 {}",
     "Command ['siptool', 'add', '1001', '{}', '-x'] failed",
     "PDO->__construct('mysql:host=db;dbname=app', 'app', '{}')",
+    "  inline: {}",
+    "Value: {}",
+    'GEMS__EXAMPLE: "bot:{}"',
+    "  hmac = '{}';",
+    "    shared {}",
+    '  "inline": "{}",',
+    "<inline>{}</inline>",
 ]
 """Lines with a random word in the place of a credential."""
 
@@ -61,6 +68,12 @@ def test_random_credential_is_masked(line: str) -> None:
         b"user session of /tmp/hQ7wZ2kR9mT4 and requestID: hQ7wZ2kR9mT4 closed",
         b"key Samsung LC32-G7xT isInt16Array DataSourceEc2Local",
         b"thread hQ7wZ2kR9mT4 started",
+        b"node: hQ7wZ2kR9mT4 is ready",
+        b"digest: hQ7wZ2kR9mT4",
+        b"peer: hQ7wZ2kR9mT4",
+        b"<DigestValue>hQ7wZ2kR9mT4</DigestValue>",
+        b"content: aGVsbG8sIHdvcmxkCmhlbGxvLCB3b3JsZAo=",
+        b'{"name": "a", "trace": "hQ7wZ2kR9mT4"}',
         b"secret: ImagePullBackOff, secret: MyAppSecretName",
         b"peer public key hQ7wZ2kR9mT4hQ7wZ2kR9mT4",
         b"+ mv /tmp/tmp.hQ7wZ2kR9m /etc/x",
