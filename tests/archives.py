@@ -1,4 +1,4 @@
-"""Archives to open: tar members of any kind, packed in any way."""
+"""Build tar archives from members of any kind, and open them as bundles."""
 
 import bz2
 import gzip
@@ -29,7 +29,7 @@ COMPRESSIONS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
 }
 Layout: TypeAlias = Literal[0, 1, 2]
 
-WRITTEN: Final = 1795223170
+MTIME: Final = 1795223170
 
 
 def extract_all(archive: tarfile.TarFile, directory: Path) -> None:
@@ -39,9 +39,9 @@ def extract_all(archive: tarfile.TarFile, directory: Path) -> None:
 
 
 def header(name: str, size: int = 0, *, layout: Layout = tarfile.GNU_FORMAT, **fields: object) -> bytes:
-    """The header of a member, with its data to come; whatever the fields say."""
+    """Return the header block of a member. `fields` are attributes of its TarInfo, valid or not."""
     info = tarfile.TarInfo(name)
-    info.size, info.mtime = size, WRITTEN
+    info.size, info.mtime = size, MTIME
     for field, value in fields.items():
         setattr(info, field, value)
     return info.tobuf(layout)
@@ -52,7 +52,7 @@ def member(name: str, data: bytes = b"", **fields: object) -> bytes:
 
 
 def record(service: str, *entries: Entry, below: str = SERVICES) -> bytes:
-    """A member as upstream's gather makes it."""
+    """Return a member with a record, as upstream's gather writes it."""
     return member(f"{below}/{service}.json", array(*entries))
 
 
@@ -60,17 +60,17 @@ def tar(*members: bytes) -> bytes:
     return b"".join(members) + bytes(2 * tarfile.BLOCKSIZE)
 
 
-def opened(archive: bytes, **limits: Any) -> Bundle:
+def open_archive(archive: bytes, **limits: Any) -> Bundle:
     return open_bundle(io.BufferedReader(io.BytesIO(archive)), Limits(**limits))
 
 
-def found(bundle: Bundle) -> dict[str, list[str]]:
-    """Of each service the phases of its entries, and the reason in place of what is none."""
+def list_phases(bundle: Bundle) -> dict[str, list[str]]:
+    """Return service -> the phase of each entry, or the reason for each damaged piece."""
     return {
         service: [piece.phase.value if isinstance(piece, Entry) else piece.reason for piece in one.pieces()]
         for service, one in bundle.records.items()
     }
 
 
-def reasons(bundle: Bundle) -> list[tuple[str, str]]:
+def list_left_out(bundle: Bundle) -> list[tuple[str, str]]:
     return [(part.path, part.reason) for part in bundle.left_out]

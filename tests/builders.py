@@ -1,4 +1,4 @@
-"""What tests are built from: entries with everything filled in, and files that hold them."""
+"""Build entries with plausible values, and record files."""
 
 import json
 from collections.abc import Iterable
@@ -16,13 +16,13 @@ PID = 4711
 
 
 def timestamp(at: float = 0) -> str:
-    """The time `at` seconds after START, as it stands in an entry."""
+    """Return the time `at` seconds after START in the format of an entry."""
     moment = START + timedelta(seconds=at)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def entry(phase: str = Phase.SERVICE_START, at: float = 0, **fields: object) -> Entry:
-    """An entry as our writers make it, `at` seconds after START; an end succeeds unless told otherwise."""
+    """Return an entry like those of our writers, `at` seconds after START. By default, ends succeed."""
     kind = Phase(phase)
     defaults: dict[str, object] = {
         "timestamp": timestamp(at),
@@ -36,14 +36,14 @@ def entry(phase: str = Phase.SERVICE_START, at: float = 0, **fields: object) -> 
 
 
 def upstream_entry(phase: str = Phase.SERVICE_START, at: float = 0, **fields: object) -> Entry:
-    """An entry as upstream's shim makes it: whole seconds, texts only, no identity of its run."""
+    """Return an entry like those of upstream's shim: whole seconds, strings, no boot, invocation or PID."""
     whole_seconds = timestamp(int(at)).replace(".000Z", "Z")
     absent = {"timestamp": whole_seconds, "uptime": None, "boot_id": None, "invocation_id": None, "pid": None}
     return entry(phase, at, **(absent | fields))
 
 
 def failed_run(stage: str = "second", at: float = 0, **fields: object) -> list[Entry]:
-    """The entries of a run that fails in `stage`, ten seconds after its start; `fields` go to its ends."""
+    """Return the entries of a run that fails in `stage` after ten seconds. `fields` are set in its ends."""
     failure = {
         "result": Result.FAILURE,
         "error_line": "12 main /usr/local/bin/job.sh",
@@ -58,22 +58,25 @@ def failed_run(stage: str = "second", at: float = 0, **fields: object) -> list[E
 
 
 def write_lines(path: Path, *pieces: Entry | bytes) -> Path:
-    """A file in the lines layout; pieces of bytes stand in it as they are."""
+    """Write a file in the lines layout. Bytes are written unchanged."""
     path.write_bytes(b"".join(piece if isinstance(piece, bytes) else piece.to_line() for piece in pieces))
     return path
 
 
 def array(*entries: Entry) -> bytes:
-    """The entries as upstream's jq prints them: one array, indented by two spaces."""
+    """Return the entries as upstream's jq prints them: an array, indented by two spaces."""
     return json.dumps([entry.to_json() for entry in entries], indent=2, ensure_ascii=False).encode() + b"\n"
 
 
-def our_array(*entries: Entry, behind: Iterable[Entry] = ()) -> bytes:
-    """The array layout of our own writers: an entry to a line, blanks, and what came too late for it."""
+def our_array(*entries: Entry, appended: Iterable[Entry] = ()) -> bytes:
+    """Return an array as our writers lay it out: an entry in each line, blanks, then `appended` entries.
+
+    A writer appends an entry after the array if it cannot get the lock.
+    """
     lines = b",\n".join(entry.to_line().removesuffix(b"\n") for entry in entries)
     closed = b"[\n" + lines + b"\n]\n"
     blanks = b" " * (-len(closed) % 1024)
-    return closed + blanks + b"".join(b"\n" + entry.to_line() for entry in behind)
+    return closed + blanks + b"".join(b"\n" + entry.to_line() for entry in appended)
 
 
 def write_array(path: Path, *entries: Entry) -> Path:
@@ -85,12 +88,12 @@ T = TypeVar("T")
 
 
 def require(found: T | None) -> T:
-    """Return a finding that has to be there."""
+    """Return the value, which must not be None."""
     assert found is not None
     return found
 
 
 def require_type(kind: type[T], found: object) -> T:
-    """Return a finding that has to be of this kind."""
+    """Return the value, which must be an instance of `kind`."""
     assert isinstance(found, kind), found
     return found

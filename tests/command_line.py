@@ -1,4 +1,4 @@
-"""`service-record` as a person starts it: a process of its own."""
+"""Run `service-record` in a process, as a user does."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from tests.prepared import MAX_REQUEST_BYTES, Prepared, Start
+from tests.fork_server import MAX_REQUEST_BYTES, Command, ForkServer
 
 PROGRAM = [sys.executable, "-c", "from service_record.cli import main; main(prog_name='service-record')"]
 TIMEOUT_SECONDS: Final = 60
@@ -28,66 +28,66 @@ class Answer:
 
 
 def environment(**variables: str) -> Mapping[str, str]:
-    """This process's environment, in New York, without what tells programs about their terminal."""
+    """Return this process's environment, with New York's time zone, without terminal variables."""
     kept = {name: value for name, value in os.environ.items() if name not in _TERMINAL_VARIABLES}
     return kept | {"TZ": "America/New_York", "TERM": "xterm"} | variables
 
 
 @cache
-def prepared() -> Prepared:
-    """Return the process that starts the command line for all tests of this one."""
-    return Prepared()
+def get_fork_server() -> ForkServer:
+    """Return the fork server of this test process."""
+    return ForkServer()
 
 
 def service_record(
     *arguments: object, stdin: bytes = b"", cwd: Path | None = None, **variables: str
 ) -> Answer:
-    """Start `service-record` and wait for its end; it has imported already what it needs."""
+    """Run `service-record` and wait for its end."""
     umask = os.umask(0o022)
     os.umask(umask)
     words = [*map(str, arguments)]
-    start = Start(words, environment(**variables), str(cwd or Path.cwd()), umask)
-    is_special = any(name.startswith("PYTHON") for name in variables)  # Python reads them as it starts
+    command = Command(words, environment(**variables), str(cwd or Path.cwd()), umask)
+    is_special = any(name.startswith("PYTHON") for name in variables)  # Python reads these when it starts
     if is_special or sum(map(len, words)) > MAX_REQUEST_BYTES / 4:
-        return _started_anew(start, stdin)
-    return answer_of(start, stdin)
+        return _run_in_new_process(command, stdin)
+    return run_command(command, stdin)
 
 
-def answer_of(start: Start, stdin: bytes = b"") -> Answer:
-    """Have the prepared process start this, and wait for its end."""
+def run_command(command: Command, stdin: bytes = b"") -> Answer:
+    """Run a command by the fork server and wait for its end."""
     (reads, feeds), (out, outs), (err, errs) = (os.pipe() for _ in range(3))
     with ThreadPoolExecutor(3) as threads:
         try:
-            started = prepared().start(start, [reads, outs, errs])
+            started = get_fork_server().start(command, [reads, outs, errs])
         finally:
             for descriptor in (reads, outs, errs):
                 os.close(descriptor)
         killing = threading.Timer(TIMEOUT_SECONDS, os.kill, [started.pid, signal.SIGKILL])
         killing.start()
-        threads.submit(_feed, feeds, stdin)
-        said = [threads.submit(_drained, descriptor) for descriptor in (out, err)]
+        threads.submit(_write_all, feeds, stdin)
+        outputs = [threads.submit(_read_all, descriptor) for descriptor in (out, err)]
         status = started.wait()
         killing.cancel()
-        return Answer(status, *(text.result().decode() for text in said))
+        return Answer(status, *(text.result().decode() for text in outputs))
 
 
-def _feed(descriptor: int, content: bytes) -> None:
+def _write_all(descriptor: int, content: bytes) -> None:
     with suppress(BrokenPipeError), open(descriptor, "wb") as stream:
         stream.write(content)
 
 
-def _drained(descriptor: int) -> bytes:
+def _read_all(descriptor: int) -> bytes:
     with open(descriptor, "rb") as stream:
         return stream.read()
 
 
-def _started_anew(start: Start, stdin: bytes) -> Answer:
+def _run_in_new_process(command: Command, stdin: bytes) -> Answer:
     done = subprocess.run(
-        [*PROGRAM, *start.arguments],
+        [*PROGRAM, *command.arguments],
         input=stdin,
         capture_output=True,
-        env=start.environment,
-        cwd=start.directory,
+        env=command.environment,
+        cwd=command.directory,
         timeout=TIMEOUT_SECONDS,
         check=False,
     )

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from packages.causes import write_rules
-from tests.dealing import dealt
-from tests.signals import heed_all
-from tests.standalone import made_before, standalone
+from tests.ordering import arrange_tests
+from tests.signals import restore_default_signals
+from tests.standalone import build_executable, find_built_executable
 from tests.thorough import is_thorough, is_thorough_path
 
 FUZZ_SECONDS: Final = int(os.environ.get("SERVICE_RECORD_FUZZ_SECONDS") or 0)
@@ -33,7 +33,7 @@ settings.register_profile(
 )
 settings.load_profile("fuzz" if FUZZ_SECONDS else "unhurried")
 
-heed_all()
+restore_default_signals()
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -67,7 +67,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.hookimpl(trylast=True)  # after tests that boot a machine have been marked
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Reorder the tests so that each process starts with its share of the long ones."""
-    items[:] = dealt(items, getattr(config, "workerinput", {}).get("workercount", 1))
+    items[:] = arrange_tests(items, getattr(config, "workerinput", {}).get("workercount", 1))
 
 
 @pytest.fixture(scope="session")
@@ -77,4 +77,4 @@ def executable(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
     with shared.joinpath("standalone.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return made_before(shared) or standalone(shared)
+        return find_built_executable(shared) or build_executable(shared)

@@ -1,4 +1,4 @@
-"""Many cases in one test: every fault is reported, and not the first alone."""
+"""Test many cases in a loop and report all failures, not only the first."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,11 +6,11 @@ from typing import Self
 
 
 class Faults:
-    """Collects what goes wrong in the cases of a loop; leaving it raises `AssertionError` with all of them.
+    """Collects the failures of a loop; the end of the block raises `AssertionError` with all of them.
 
     with Faults() as faults:
         for case in cases:
-            with faults.of(case.name):
+            with faults.case(case.name):
                 assert ...
     """
 
@@ -30,11 +30,11 @@ class Faults:
             raise AssertionError(f"{len(self._found)} of {self._cases} cases:\n" + "\n".join(self._found))
 
     @contextmanager
-    def of(self, case: object) -> Iterator[None]:
-        """Note what the body raises as a fault of this case."""
+    def case(self, name: object) -> Iterator[None]:
+        """Note an exception in the block as a failure of this case."""
         self._cases += 1
         try:
             yield
-        except Exception as error:  # noqa: BLE001  # whatever it is, the other cases are tried too
+        except Exception as error:  # noqa: BLE001  # after any exception, the next case must run
             kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
-            self._found.append(f"- {case}: {kind}{error}")
+            self._found.append(f"- {name}: {kind}{error}")

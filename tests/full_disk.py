@@ -1,4 +1,4 @@
-"""A disk that is full, as a process meets it: no file may grow beyond some bytes."""
+"""Simulate a full disk by a limit on the size of files."""
 
 import contextlib
 import resource
@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def full_beyond(size: int) -> Iterator[None]:
-    """While it lasts, a write beyond `size` bytes of a file fails with EFBIG, whoever writes it."""
+def limit_file_size(size: int) -> Iterator[None]:
+    """Until the end of the block, writes after the first `size` bytes of any file fail with EFBIG.
+
+    The limit also applies to child processes.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

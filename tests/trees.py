@@ -1,30 +1,30 @@
-"""Directory trees that tests make, and look at."""
+"""Write directory trees, and compare their state before and after."""
 
 import os
 import stat
 from pathlib import Path
 from typing import TypeAlias
 
-Picture: TypeAlias = dict[str, tuple[object, ...]]
+Tree: TypeAlias = dict[str, tuple[object, ...]]
 
 
-def picture(root: Path, *, with_times: bool = True) -> Picture:
-    """All that is in a tree, and the tree itself: kind, mode, owner, content, and when it was modified."""
-    found = {".": _told(root, with_times=with_times)}
+def read_tree(root: Path, *, with_times: bool = True) -> Tree:
+    """Return path -> mode, owner, links, content and modification time, for everything in a tree."""
+    tree = {".": _read_state(root, with_times=with_times)}
     for directory, directories, files in os.walk(root):
         for name in (*directories, *files):
             path = Path(directory, name)
-            found[str(path.relative_to(root))] = _told(path, with_times=with_times)
-    return found
+            tree[str(path.relative_to(root))] = _read_state(path, with_times=with_times)
+    return tree
 
 
-def remains(root: Path) -> Picture:
-    """The same without the times of directories, which change when something in them comes or goes."""
-    found = picture(root)
-    return {path: told[:-1] if stat.S_ISDIR(int(str(told[0]))) else told for path, told in found.items()}
+def read_tree_without_directory_times(root: Path) -> Tree:
+    """Return the tree without the times of directories, which change when files in them change."""
+    tree = read_tree(root)
+    return {path: state[:-1] if stat.S_ISDIR(int(str(state[0]))) else state for path, state in tree.items()}
 
 
-def _told(path: Path, *, with_times: bool) -> tuple[object, ...]:
+def _read_state(path: Path, *, with_times: bool) -> tuple[object, ...]:
     status = path.lstat()
     content: object = None
     if stat.S_ISLNK(status.st_mode):
@@ -35,8 +35,8 @@ def _told(path: Path, *, with_times: bool) -> tuple[object, ...]:
     return status.st_mode, status.st_uid, status.st_gid, status.st_nlink, content, modified
 
 
-def place(root: Path, path: str, content: str = "somebody's", mode: int = 0o644) -> Path:
-    """A file of somebody, with the directories that it needs."""
+def write_file(root: Path, path: str, content: str = "somebody's", mode: int = 0o644) -> Path:
+    """Write a file and create its parent directories."""
     file = root / path.lstrip("/")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(content)
@@ -44,8 +44,8 @@ def place(root: Path, path: str, content: str = "somebody's", mode: int = 0o644)
     return file
 
 
-def grow_old(root: Path) -> None:
-    """Have everything in a tree be of long ago, so that whatever is written now shows."""
-    for number, name in enumerate(sorted(picture(root))):
+def set_old_times(root: Path) -> None:
+    """Set all times in a tree to 2001, each to a different one, so that every write is visible."""
+    for number, name in enumerate(sorted(read_tree(root))):
         when = 1_000_000_000_123_456_789 + number * 1_000_000_007
         os.utime(root / name, ns=(when, when), follow_symlinks=False)

@@ -1,4 +1,4 @@
-"""Waiting until something is so: never for a time that a slow machine would need more of."""
+"""Wait for a condition instead of a fixed time, which a slow machine may exceed."""
 
 import threading
 import time
@@ -8,21 +8,20 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-LONG: Final = 60.0
-"""Seconds after which it never will be."""
+TIMEOUT_SECONDS: Final = 60.0
 
 
 def wait_for(look: Callable[[], T | None]) -> T:
-    """Return what is found as soon as it holds, or is there; a failure of the test if it never does."""
-    until = time.monotonic() + LONG
+    """Call `look` until its result is true, and return the result. Fails after 60 seconds."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not (found := look()):
-        assert time.monotonic() < until
+        assert time.monotonic() < deadline, f"not true within {TIMEOUT_SECONDS:.0f} seconds"
         time.sleep(0.01)
     return found
 
 
-def side_by_side(*targets: Callable[[], object]) -> None:
-    """Call all of them at once, each in a thread, and wait for them."""
+def run_in_threads(*targets: Callable[[], object]) -> None:
+    """Call all functions at the same time, each in a thread, and wait for their ends."""
     threads = [threading.Thread(target=target) for target in targets]
     for thread in threads:
         thread.start()
@@ -31,11 +30,11 @@ def side_by_side(*targets: Callable[[], object]) -> None:
 
 
 def wait_until_gone(pid: int) -> None:
-    """Return when a process has ended, whether or not somebody has asked for its status."""
-    wait_for(lambda: not _is_there(pid))
+    """Wait until a process has ended. It may remain as a zombie."""
+    wait_for(lambda: not _is_running(pid))
 
 
-def _is_there(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
     except (FileNotFoundError, ProcessLookupError):

@@ -12,7 +12,17 @@ import pytest
 
 from service_record.bundle import Bundle
 from service_record.bundle.layers import Limits
-from tests.archives import COMPRESSIONS, SERVICES, found, header, member, opened, reasons, record, tar
+from tests.archives import (
+    COMPRESSIONS,
+    SERVICES,
+    header,
+    list_left_out,
+    list_phases,
+    member,
+    open_archive,
+    record,
+    tar,
+)
 from tests.builders import array, entry, failed_run
 
 JOB = f"{SERVICES}/job.json"
@@ -37,26 +47,28 @@ compressions = pytest.mark.parametrize("compress", COMPRESSIONS.values(), ids=CO
     ids=["symlink", "hardlink", "character", "block", "fifo", "directory", "sparse", "unknown"],
 )
 def test_irregular_record_is_refused(kind: bytes, reason: str) -> None:
-    bundle = opened(tar(header(JOB, type=kind, linkname="/etc/shadow"), WHOLE))
-    assert found(bundle) == KEPT
-    assert reasons(bundle) == [(JOB, f"refused: {reason}, not a plain file")]
+    bundle = open_archive(tar(header(JOB, type=kind, linkname="/etc/shadow"), WHOLE))
+    assert list_phases(bundle) == KEPT
+    assert list_left_out(bundle) == [(JOB, f"refused: {reason}, not a plain file")]
 
 
 def test_link_with_a_size_has_no_data() -> None:
-    assert found(opened(tar(header("link", 10**9, type=tarfile.SYMTYPE), WHOLE))) == KEPT
+    assert list_phases(open_archive(tar(header("link", 10**9, type=tarfile.SYMTYPE), WHOLE))) == KEPT
 
 
 @pytest.mark.parametrize("name", [f"/{JOB}", f"../{JOB}", f"a/../{JOB}", "/var/log/openshift/job.json"])
 def test_name_outside_the_archive_is_refused(name: str) -> None:
-    bundle = opened(tar(member(name, array(entry())), WHOLE))
-    assert found(bundle) == KEPT
-    assert reasons(bundle) == [(name, "refused: its name leads out of the archive")]
+    bundle = open_archive(tar(member(name, array(entry())), WHOLE))
+    assert list_phases(bundle) == KEPT
+    assert list_left_out(bundle) == [(name, "refused: its name leads out of the archive")]
 
 
 def test_pax_sparse_file_is_refused_by_its_name() -> None:
     headers = {"GNU.sparse.major": "1", "GNU.sparse.name": JOB, "GNU.sparse.realsize": str(2**60)}
     sparse = member("GNUSparseFile.1/job.json", b"0\n", layout=tarfile.PAX_FORMAT, pax_headers=headers)
-    assert reasons(opened(tar(sparse, WHOLE))) == [(JOB, "refused: a sparse file, not a plain file")]
+    assert list_left_out(open_archive(tar(sparse, WHOLE))) == [
+        (JOB, "refused: a sparse file, not a plain file")
+    ]
 
 
 def test_map_of_an_old_sparse_file_is_skipped() -> None:
@@ -64,14 +76,14 @@ def test_map_of_an_old_sparse_file_is_skipped() -> None:
     block[482] = 1
     block[148:156] = b"%06o\0 " % (sum(block[:148]) + sum(block[156:]) + 8 * ord(" "))
     more, last = bytes(504) + b"\1" + bytes(7), bytes(512)
-    assert found(opened(tar(bytes(block) + more + last + bytes(512), WHOLE))) == KEPT
+    assert list_phases(open_archive(tar(bytes(block) + more + last + bytes(512), WHOLE))) == KEPT
 
 
 @pytest.mark.parametrize("name", ["a\nb", "\x1b[31mred", "\u202egnp", "\udcff"])
 def test_service_name_may_have_any_characters(name: str) -> None:
     raw = tarfile.TarInfo(f"{SERVICES}/{name}.json").tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
     shown = name.replace("\udcff", "\\xff")
-    assert list(opened(tar(raw)).records) == [shown]
+    assert list(open_archive(tar(raw)).records) == [shown]
 
 
 @compressions
@@ -83,18 +95,18 @@ def test_truncated_archive_keeps_its_complete_records(
         one for at in range(300) for one in failed_run(at=20 * at, error_message=f"{hash((at, share)):x}")
     ]
     archive = compress(tar(WHOLE, record("job", *runs)))
-    bundle = opened(archive[: int(len(archive) * share)])
-    assert reasons(bundle)
-    *_, damage = found(bundle).get("job", [""])
-    assert damage == "" or damage == reasons(bundle)[0][1]
+    bundle = open_archive(archive[: int(len(archive) * share)])
+    assert list_left_out(bundle)
+    *_, damage = list_phases(bundle).get("job", [""])
+    assert damage == "" or damage == list_left_out(bundle)[0][1]
     if compress is bytes or compress is gzip.compress:
-        assert found(bundle)["whole"] == ["service start"]
-        assert found(bundle)["job"].count("service start") > 100 * share
+        assert list_phases(bundle)["whole"] == ["service start"]
+        assert list_phases(bundle)["job"].count("service start") > 100 * share
 
 
 def test_truncated_record_is_marked_at_its_end() -> None:
     archive = tar(record("job", *failed_run()))
-    *read, torn, cut = found(opened(archive[:800]))["job"]
+    *read, torn, cut = list_phases(open_archive(archive[:800]))["job"]
     assert (read, torn) == (["service start"], "a damaged entry")
     assert cut == "the archive has no end: the rest is missing"
 
@@ -102,15 +114,15 @@ def test_truncated_record_is_marked_at_its_end() -> None:
 def test_damaged_header_ends_the_archive() -> None:
     archive = bytearray(tar(WHOLE, record("job", entry())))
     archive[len(WHOLE) + 5] ^= 1
-    bundle = opened(bytes(archive))
-    assert (found(bundle), reasons(bundle)) == (KEPT, [("", "a damaged header: bad checksum")])
+    bundle = open_archive(bytes(archive))
+    assert (list_phases(bundle), list_left_out(bundle)) == (KEPT, [("", "a damaged header: bad checksum")])
 
 
 def test_wrong_gzip_checksum_is_reported() -> None:
     archive = bytearray(gzip.compress(tar(WHOLE)))
     archive[-8] ^= 1
-    bundle = opened(bytes(archive))
-    assert found(bundle) == KEPT
+    bundle = open_archive(bytes(archive))
+    assert list_phases(bundle) == KEPT
     assert len(bundle.left_out) == 1
     assert "incorrect data check" in bundle.left_out[0].reason
 
@@ -119,8 +131,8 @@ def test_wrong_gzip_checksum_is_reported() -> None:
     "extended", [b"12 path=", b"999999 path=a\n", b"x", b"3 =", b"20 size=-12345678901\n", b"9 size=a\n"]
 )
 def test_damaged_extended_header_ends_the_archive(extended: bytes) -> None:
-    bundle = opened(tar(WHOLE, member("pax", extended, type=tarfile.XHDTYPE), member(JOB)))
-    assert found(bundle) == KEPT
+    bundle = open_archive(tar(WHOLE, member("pax", extended, type=tarfile.XHDTYPE), member(JOB)))
+    assert list_phases(bundle) == KEPT
     assert "a damaged extended header" in bundle.left_out[0].reason
 
 
@@ -133,14 +145,14 @@ def test_damaged_zip_archive_raises_nothing(compression: int) -> None:
     for place in range(len(whole)):
         damaged = bytearray(whole)
         damaged[place] ^= 0xFF
-        assert isinstance(opened(bytes(damaged)), Bundle), place
+        assert isinstance(open_archive(bytes(damaged)), Bundle), place
 
 
 def test_damaged_inner_archive_does_not_affect_the_outer() -> None:
     inner = gzip.compress(tar(record("job", *failed_run()), member("noise", bytes(range(256)) * 40)))
-    bundle = opened(tar(member("inner.tar.gz", inner[:-40]), WHOLE))
-    assert set(found(bundle)) == {"job", "whole"}
-    assert [path for path, _ in reasons(bundle)] == ["inner.tar.gz"]
+    bundle = open_archive(tar(member("inner.tar.gz", inner[:-40]), WHOLE))
+    assert set(list_phases(bundle)) == {"job", "whole"}
+    assert [path for path, _ in list_left_out(bundle)] == ["inner.tar.gz"]
 
 
 @pytest.mark.parametrize(
@@ -164,15 +176,15 @@ def test_damaged_inner_archive_does_not_affect_the_outer() -> None:
     ids=["bytes", "growth", "members", "headers", "records", "kept bytes"],
 )
 def test_reading_stops_at_each_limit(archive: bytes, limit: dict[str, int], reason: str) -> None:
-    bundle = opened(archive, **limit)
-    assert found(bundle) == KEPT
-    assert reasons(bundle)[-1] == ("", f"more than {reason}; the rest was not read")
+    bundle = open_archive(archive, **limit)
+    assert list_phases(bundle) == KEPT
+    assert list_left_out(bundle)[-1] == ("", f"more than {reason}; the rest was not read")
 
 
 def test_beginning_of_a_too_long_record_is_read() -> None:
-    bundle = opened(tar(record("job", *failed_run()), WHOLE), record_bytes=300)
-    assert found(bundle)["whole"] == ["service start"]
-    assert found(bundle)["job"] == [
+    bundle = open_archive(tar(record("job", *failed_run()), WHOLE), record_bytes=300)
+    assert list_phases(bundle)["whole"] == ["service start"]
+    assert list_phases(bundle)["job"] == [
         *["service start", "a damaged entry"],
         "only the first 300 bytes of a record are read",
     ]
@@ -181,21 +193,23 @@ def test_beginning_of_a_too_long_record_is_read() -> None:
 def test_limits_apply_to_damaged_copies() -> None:
     path = f"{JOB}.damaged"
     link = header(path, type=tarfile.SYMTYPE, linkname="/etc/shadow")
-    assert reasons(opened(tar(link, WHOLE))) == [(path, "refused: a symbolic link, not a plain file")]
-    bundle = opened(tar(member(path, b"x" * 900), WHOLE), record_bytes=300)
-    assert (bundle.damaged["job"].data, found(bundle)) == (b"x" * 300, KEPT)
-    assert reasons(bundle) == [(path, "only the first 300 bytes of a record are read")]
-    cut = opened(tar(WHOLE, member(path, b"x" * 900))[: len(WHOLE) + 512 + 100])
-    assert (cut.damaged["job"].data, found(cut)) == (b"x" * 100, KEPT)
-    assert {reason for _, reason in reasons(cut)} == {"the archive has no end: the rest is missing"}
+    assert list_left_out(open_archive(tar(link, WHOLE))) == [
+        (path, "refused: a symbolic link, not a plain file")
+    ]
+    bundle = open_archive(tar(member(path, b"x" * 900), WHOLE), record_bytes=300)
+    assert (bundle.damaged["job"].data, list_phases(bundle)) == (b"x" * 300, KEPT)
+    assert list_left_out(bundle) == [(path, "only the first 300 bytes of a record are read")]
+    cut = open_archive(tar(WHOLE, member(path, b"x" * 900))[: len(WHOLE) + 512 + 100])
+    assert (cut.damaged["job"].data, list_phases(cut)) == (b"x" * 100, KEPT)
+    assert {reason for _, reason in list_left_out(cut)} == {"the archive has no end: the rest is missing"}
 
 
 def test_nested_archives_are_limited() -> None:
     archive = tar(record("deep", entry()))
     for _ in range(Limits().layers):
         archive = tar(member("inner", archive))
-    bundle = opened(tar(member("outer", archive), WHOLE))
-    assert found(bundle) == KEPT
+    bundle = open_archive(tar(member("outer", archive), WHOLE))
+    assert list_phases(bundle) == KEPT
     assert "more than 8 archives and compressions in one another" in bundle.left_out[0].reason
 
 
@@ -203,38 +217,38 @@ def test_repeated_compression_is_limited() -> None:
     archive = tar(WHOLE)
     for _ in range(20):
         archive = gzip.compress(archive)
-    assert reasons(opened(archive)) == [
+    assert list_left_out(open_archive(archive)) == [
         ("", "not read: more than 8 archives and compressions in one another")
     ]
 
 
 def test_xz_archive_that_needs_too_much_memory_is_refused() -> None:
     filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 16 << 20}]
-    bundle = opened(lzma.compress(tar(WHOLE), filters=filters), decoder_bytes=1 << 20)
-    assert reasons(bundle) == [("", "Memory usage limit exceeded")]
+    bundle = open_archive(lzma.compress(tar(WHOLE), filters=filters), decoder_bytes=1 << 20)
+    assert list_left_out(bundle) == [("", "Memory usage limit exceeded")]
 
 
 @pytest.mark.parametrize("size", [65537, 2**40])
 def test_huge_extended_header_is_not_read(size: int) -> None:
-    bundle = opened(tar(WHOLE, header("x", size, type=tarfile.XHDTYPE), member(JOB)))
-    assert found(bundle) == KEPT
+    bundle = open_archive(tar(WHOLE, header("x", size, type=tarfile.XHDTYPE), member(JOB)))
+    assert list_phases(bundle) == KEPT
     assert f"an extended header of {size} bytes" in bundle.left_out[0].reason
 
 
 def test_negative_size_is_a_damaged_header() -> None:
-    bundle = opened(tar(WHOLE, header(JOB, -512)))
-    assert reasons(bundle) == [("", "a damaged header: negative size")]
+    bundle = open_archive(tar(WHOLE, header(JOB, -512)))
+    assert list_left_out(bundle) == [("", "a damaged header: negative size")]
 
 
 def test_first_refusals_are_reported_and_others_counted() -> None:
     links = [header(f"{SERVICES}/{n}.json", type=tarfile.SYMTYPE) for n in range(50)]
-    lines = reasons(opened(tar(*links)))
+    lines = list_left_out(open_archive(tar(*links)))
     assert (len(lines), lines[-1]) == (21, ("", "and 30 more"))
 
 
 def test_damage_is_reported_after_many_refusals() -> None:
     links = [header(f"{SERVICES}/{n}.json", type=tarfile.SYMTYPE) for n in range(50)]
-    *_, ended, rest = reasons(opened(b"".join(links)))
+    *_, ended, rest = list_left_out(open_archive(b"".join(links)))
     assert (ended, rest) == (("", "the archive has no end: the rest is missing"), ("", "and 30 more"))
 
 
@@ -242,6 +256,6 @@ def test_million_members_are_read_up_to_the_limit() -> None:
     some = header("f") * 1000
     archive = gzip.compress(some * 1000, compresslevel=1)
     before = time.monotonic()
-    bundle = opened(archive)
+    bundle = open_archive(archive)
     assert time.monotonic() - before < 200
-    assert reasons(bundle) == [("", "more than 200000 members; the rest was not read")]
+    assert list_left_out(bundle) == [("", "more than 200000 members; the rest was not read")]

@@ -19,7 +19,17 @@ from service_record.history import build_history
 from service_record.history.outcome import Outcome
 from service_record.read.source import liveness_for, open_source
 from service_record.record.entry import Entry, Malformed, Phase
-from tests.archives import COMPRESSIONS, SERVICES, Layout, found, member, opened, reasons, record, tar
+from tests.archives import (
+    COMPRESSIONS,
+    SERVICES,
+    Layout,
+    list_left_out,
+    list_phases,
+    member,
+    open_archive,
+    record,
+    tar,
+)
 from tests.builders import BOOT_ID, array, entry, failed_run, require, upstream_entry
 from tests.strategies import entries
 
@@ -71,7 +81,7 @@ def test_packed_record_is_a_closed_array_at_upstreams_path() -> None:
 def test_any_packed_record_satisfies_a_strict_reader(written: list[Entry]) -> None:
     archive = packed(job=written)
     assert len(read_strictly(archive)["job"]) == len(written)
-    assert found(opened(archive)) == {"job": [one.phase for one in written]}
+    assert list_phases(open_archive(archive)) == {"job": [one.phase for one in written]}
 
 
 def test_last_entry_is_the_same_after_packing() -> None:
@@ -106,7 +116,7 @@ def test_damaged_parts_are_packed_beside_the_record() -> None:
     "copy", [b"", b"\n", b'{"timest', b"\0\xff\r\n] ", b"[\n{}\n]\n" + b" " * 99], ids=repr
 )
 def test_damaged_copy_is_packed_unchanged(copy: bytes) -> None:
-    bundle = opened(packed({"job": copy}, job=failed_run(), other=[entry()]))
+    bundle = open_archive(packed({"job": copy}, job=failed_run(), other=[entry()]))
     assert {service: one.data for service, one in bundle.damaged.items()} == {"job": copy}
     assert list(bundle.records) == ["job", "other"]
     assert bundle.left_out == ()
@@ -115,22 +125,22 @@ def test_damaged_copy_is_packed_unchanged(copy: bytes) -> None:
 def test_new_damage_is_packed_after_earlier_damage() -> None:
     for copy in (b"before", b"before\n"):
         archive = packed({"job": copy}, job=[entry(), Malformed(2, "half an ent", "a damaged entry")])
-        assert opened(archive).damaged["job"].data == b"before\nline 2: a damaged entry\nhalf an ent\n"
+        assert open_archive(archive).damaged["job"].data == b"before\nline 2: a damaged entry\nhalf an ent\n"
 
 
 def test_damaged_copy_is_renamed_with_its_record() -> None:
     archive = io.BytesIO()
     copies = {"kube_let": lambda: b"of the other", "gone": lambda: b"of none"}
     pack([("kube.let", [entry()]), ("kube_let", [])], archive, AT, copies)
-    bundle = opened(archive.getvalue())
+    bundle = open_archive(archive.getvalue())
     assert {service: one.data for service, one in bundle.damaged.items()} == {"kube_let_": b"of the other"}
 
 
 @compressions
 def test_bundle_is_read_in_each_compression(compress: Callable[[bytes], bytes]) -> None:
     archive = tar(record("bootkube", upstream_entry()), member("log-bundle-1/gather.log", b"..."))
-    assert found(opened(compress(archive))) == {"bootkube": ["service start"]}
-    assert opened(compress(archive)).left_out == ()
+    assert list_phases(open_archive(compress(archive))) == {"bootkube": ["service start"]}
+    assert open_archive(compress(archive)).left_out == ()
 
 
 @pytest.mark.parametrize(
@@ -147,13 +157,13 @@ def test_bundle_is_read_in_each_compression(compress: Callable[[bytes], bytes]) 
 def test_records_are_found_below_any_directory(below: str, layout: Layout) -> None:
     data = array(entry())
     archive = tar(member(f"{below}/job.json", data, layout=layout, mtime=1795223170.25))
-    assert found(opened(archive)) == {"job": ["service start"]}
+    assert list_phases(open_archive(archive)) == {"job": ["service start"]}
 
 
 @pytest.mark.parametrize("layout", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT], ids=["gnu", "pax"])
 def test_long_names_are_read_from_extended_headers(layout: Layout) -> None:
     path = "long/" * 60 + f"{SERVICES}/job.json"
-    bundle = opened(tar(member(path, array(entry()), layout=layout)))
+    bundle = open_archive(tar(member(path, array(entry()), layout=layout)))
     assert bundle.records["job"].path == path
 
 
@@ -165,16 +175,16 @@ def test_archive_by_tarfile_is_read() -> None:
             info = tarfile.TarInfo(name)
             info.size = len(data)
             tar_file.addfile(info, io.BytesIO(data))
-    assert found(opened(archive.getvalue())) == {"jöb": ["service start"]}
+    assert list_phases(open_archive(archive.getvalue())) == {"jöb": ["service start"]}
 
 
 @pytest.mark.parametrize("name", ["job.json.bak", ".job.json", "sub/job.json", "job.txt", "job.json/x"])
 def test_file_with_another_name_is_not_a_record(name: str) -> None:
-    assert opened(tar(member(f"{SERVICES}/{name}", array(entry())))).records == {}
+    assert open_archive(tar(member(f"{SERVICES}/{name}", array(entry())))).records == {}
 
 
 def test_unfinished_write_is_recognized() -> None:
-    bundle = opened(tar(record("job", entry()), member(f"{SERVICES}/job.json.tmp", b"[")))
+    bundle = open_archive(tar(record("job", entry()), member(f"{SERVICES}/job.json.tmp", b"[")))
     assert (list(bundle.records), bundle.unfinished) == (["job"], frozenset({"job"}))
 
 
@@ -182,18 +192,18 @@ def test_unfinished_write_is_recognized() -> None:
 def test_bundle_in_an_archive_is_read(compress: Callable[[bytes], bytes]) -> None:
     inner = compress(tar(record("bootkube", entry())))
     archive = tar(member("cluster_bootstrap_host.tar.gz", inner), member("cluster_events.json", b"[]"))
-    bundle = opened(archive)
-    assert found(bundle) == {"bootkube": ["service start"]}
+    bundle = open_archive(archive)
+    assert list_phases(bundle) == {"bootkube": ["service start"]}
     assert bundle.records["bootkube"].path == f"cluster_bootstrap_host.tar.gz: {SERVICES}/bootkube.json"
     assert bundle.left_out == ()
 
 
 def test_later_record_is_used_and_the_other_reported() -> None:
-    bundle = opened(
+    bundle = open_archive(
         tar(record("job", entry()), record("job", entry(Phase.SERVICE_END), below="b/" + SERVICES))
     )
-    assert found(bundle) == {"job": ["service end"]}
-    assert reasons(bundle) == [
+    assert list_phases(bundle) == {"job": ["service end"]}
+    assert list_left_out(bundle) == [
         (f"{SERVICES}/job.json", f"a later record of the same service is in b/{SERVICES}/job.json")
     ]
 
@@ -216,8 +226,8 @@ def test_longer_of_two_copies_is_used(earlier: bytes, order: int) -> None:
         member("agent-gather/var/log/openshift/job.json", earlier),
         member(f"{SERVICES}/job.json", later),
     ]
-    bundle = opened(tar(*copies[::order]))
-    assert len(found(bundle)["job"]) == 4
+    bundle = open_archive(tar(*copies[::order]))
+    assert len(list_phases(bundle)["job"]) == 4
     assert bundle.left_out == ()
 
 
@@ -228,22 +238,22 @@ def test_longer_of_two_copies_is_used(earlier: bytes, order: int) -> None:
 )
 def test_longer_or_later_damaged_copy_is_used(first: bytes, then: bytes, left_out: list[str]) -> None:
     paths = "var/log/openshift/job.json.damaged", f"{SERVICES}/job.json.damaged"
-    bundle = opened(tar(*map(member, paths, (first, then))))
+    bundle = open_archive(tar(*map(member, paths, (first, then))))
     assert bundle.damaged["job"].data == b"{a{b"
-    assert [path for path, _ in reasons(bundle)] == left_out
+    assert [path for path, _ in list_left_out(bundle)] == left_out
 
 
 def test_compressed_file_without_archive_is_unpacked() -> None:
     for compress in COMPRESSIONS.values():
         if compress is not bytes:
-            assert opened(compress(array(entry()))).unpacked == array(entry())
+            assert open_archive(compress(array(entry()))).unpacked == array(entry())
 
 
 def test_concatenated_compressed_streams_are_read(tmp_path: Path) -> None:
     archive = tar(record("job", entry()))
     for name, compress in COMPRESSIONS.items():
         parts = [compress(archive[:700]), compress(archive[700:])]
-        assert found(opened(b"".join(parts))) == {"job": ["service start"]}, name
+        assert list_phases(open_archive(b"".join(parts))) == {"job": ["service start"]}, name
 
 
 def manifest(
@@ -270,7 +280,7 @@ NEXT_BOOT = "c1" * 16
     ],
 )
 def test_boot_of_the_bundle_is_read_from_its_manifest(members: list[bytes], expected: str | None) -> None:
-    assert opened(tar(record("job", entry()), *members)).boot_id == expected
+    assert open_archive(tar(record("job", entry()), *members)).boot_id == expected
 
 
 def test_service_of_an_earlier_boot_was_interrupted(tmp_path: Path) -> None:
@@ -288,10 +298,10 @@ def test_records_elsewhere_are_recognized_by_content() -> None:
         member("copy/of-node7/settings.json", b'{"phase": "spring"}'),
     )
 
-    assert list(opened(archive).records) == ["job"]
+    assert list(open_archive(archive).records) == ["job"]
 
 
 def test_records_at_the_usual_path_have_precedence() -> None:
     archive = tar(record("job", entry(), below="old"), record("other", entry()))
 
-    assert list(opened(archive).records) == ["other"]
+    assert list(open_archive(archive).records) == ["other"]

@@ -42,7 +42,7 @@ def test_each_verb_has_the_same_forms() -> None:
         for name, command in commands():
             for option in command.params:
                 if "--output" in option.opts and isinstance(option.type, click.Choice):
-                    with faults.of(name):
+                    with faults.case(name):
                         assert "-o" in option.opts
                         if name == "follow":  # its answer has no end
                             assert set(option.type.choices) == {"table", "wide", "jsonl"}
@@ -54,7 +54,7 @@ def test_each_verb_has_the_same_forms() -> None:
 def test_documents_fit_their_schema(verb: str) -> None:
     with Faults() as faults:
         for path in sorted(GOLDEN.glob(f"*/{verb}.json")):
-            with faults.of(str(path)):
+            with faults.case(str(path)):
                 document = json.loads(path.read_text())
                 check(document, verb)
                 text = path.with_suffix(".yaml")
@@ -72,7 +72,7 @@ def test_lines_fit_their_schema(verb: str) -> None:
                 document = json.loads(line)
                 if verb == "show":  # the other fields of an entry are those of the record format
                     document = {name: value for name, value in document.items() if name in ENTRY_FIELDS}
-                with faults.of(f"{path}: {line}"):
+                with faults.case(f"{path}: {line}"):
                     check(document, verb, "line")
 
 

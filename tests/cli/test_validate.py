@@ -87,14 +87,14 @@ def test_whole_record_has_no_fault_in_either_layout(content: bytes) -> None:
             id="lines-behind-an-array",
         ),
         pytest.param(
-            our_array(*UPSTREAM, behind=[upstream_entry(stage="a\x85b\u2028c")]),
+            our_array(*UPSTREAM, appended=[upstream_entry(stage="a\x85b\u2028c")]),
             7,
             "1 entry behind the array, which other readers do not see: "
             "the exit helper folds it in, or --salvage does",
             id="an-entry-behind-our-array",
         ),
         pytest.param(
-            our_array(*UPSTREAM, behind=UPSTREAM) + TORN.splitlines()[-1],
+            our_array(*UPSTREAM, appended=UPSTREAM) + TORN.splitlines()[-1],
             12,
             "a damaged entry",
             id="a-torn-entry-behind-entries-behind-our-array",
@@ -306,7 +306,7 @@ def test_names_do_not_control_the_terminal(tmp_path: Path) -> None:
         (LINES + ARRAY, None),
         (UNCLOSED, None),
         (ARRAY + TORN, None),
-        (our_array(*UPSTREAM, behind=UPSTREAM), b"".join(to_array(UPSTREAM + UPSTREAM))),
+        (our_array(*UPSTREAM, appended=UPSTREAM), b"".join(to_array(UPSTREAM + UPSTREAM))),
     ],
     ids=[
         "lines",

@@ -12,7 +12,7 @@ def test_wrong_commands_are_answered_as_the_page_shows(tmp_path: Path) -> None:
     assert known
     with Faults() as faults:
         for row in known:
-            with faults.of(row.command):
+            with faults.case(row.command):
                 now = run(row, tmp_path)
                 assert now.lines <= 2
                 assert (now.status, now.message) == (row.status, row.message)

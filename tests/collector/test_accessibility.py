@@ -108,11 +108,11 @@ def test_collector_pages_pass_axe(browser: Browser, fleet: Served) -> None:
             "/statistics?by=group&by=release",
         ):
             page.goto(fleet.url + path)
-            with faults.of(path):
+            with faults.case(path):
                 assert barriers(page) == []
         page.get_by_role("button", name="Sign out").click()
         page.wait_for_url("**/login")
-        with faults.of("/login"):
+        with faults.case("/login"):
             assert barriers(page) == []
 
 
@@ -148,7 +148,7 @@ def test_html_files_pass_axe(browser: Browser, fleet: Served, tmp_path: Path) ->
             ("triage", bundles),
             ("hosts", "--from", source, "--token-file", token, "--group", "dc1"),
         ):
-            with faults.of(command[0]):
+            with faults.case(command[0]):
                 answer = service_record(*command, "-o", "html")
                 assert answer.out.startswith("<!DOCTYPE html>"), answer.err
                 (tmp_path / "page.html").write_text(answer.out)

@@ -8,7 +8,7 @@ import pytest
 
 from service_record.collector.store.database import FILE, Database, sqlite_url
 from tests.collector.serving import Served
-from tests.full_disk import full_beyond
+from tests.full_disk import limit_file_size
 from tests.programs import REPOSITORY
 from tests.torture.injection import find_tracing_obstacle
 
@@ -64,7 +64,7 @@ def test_collector_that_cannot_write_is_not_ready(sqlite_server: Served) -> None
     stranger = sqlite_server.stranger
     assert stranger.get("/readyz").status == 200
 
-    with full_beyond(1):
+    with limit_file_size(1):
         refused = stranger.get("/readyz")
         alive = stranger.get("/healthz")
 

@@ -22,7 +22,7 @@ from service_record.collector.store.schema import hosts, notices
 from tests.collector.browsing import signed_in
 from tests.collector.installing import Clock
 from tests.collector.serving import Client, Served, served
-from tests.waiting import side_by_side
+from tests.waiting import run_in_threads
 
 PATIENCE = 30.0
 
@@ -188,7 +188,7 @@ def test_several_processes_judge_each_host_once(settings: CollectorSettings) -> 
         report_of_many(one, clock, 40)
         clock.now += 15 * 60
 
-        side_by_side(one.sweeper.sweep, other.sweeper.sweep)
+        run_in_threads(one.sweeper.sweep, other.sweeper.sweep)
 
         one.sweeper.sweep()
         assert news(server) == [("progressing", "stuck")] * 40

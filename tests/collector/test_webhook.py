@@ -30,7 +30,7 @@ from testing.collector import process
 from tests.collector.commands import collector_command
 from tests.collector.receiving import Receiver, receiving
 from tests.collector.serving import Client, served, settings_in
-from tests.waiting import side_by_side
+from tests.waiting import run_in_threads
 
 NOW = 1_800_000_000.0
 SECRET = b"a secret of many bytes"
@@ -193,7 +193,7 @@ def test_several_processes_send_each_message_once(desk: Desk) -> None:
     causes = ("no disk", "no network", "no memory")
     numbers = [desk.news(f"web{each}", reason=causes[each % 3]) for each in range(12)]
 
-    side_by_side(*[desk.deliver] * 4)
+    run_in_threads(*[desk.deliver] * 4)
 
     told = [
         host["id"] for received in desk.receiver.came for host in received.data.get("hosts", [received.data])

@@ -25,7 +25,7 @@ from service_record.deploy.root import Root
 from tests.builders import require
 from tests.command_line import service_record
 from tests.programs import REPOSITORY
-from tests.trees import Picture, grow_old, picture, place, remains
+from tests.trees import Tree, read_tree, read_tree_without_directory_times, set_old_times, write_file
 
 SHIM = "/usr/local/bin/bootstrap-service-record.sh"
 DROP_IN = "/etc/systemd/system/service.d/10-service-record.conf"
@@ -99,7 +99,7 @@ def test_make_install_equals_install(tmp_path: Path, root: Path) -> None:
     answer = service_record("install", "--root", root, "--all-services", "--array", "--reporter")
     assert answer.status == 0, answer.err
     shutil.rmtree(at(root, "/var"))
-    trees = (picture(each, with_times=False) for each in (root, packaged))
+    trees = (read_tree(each, with_times=False) for each in (root, packaged))
     # A checkout has man pages and completions once `make man` has made them.
     delivered, staged = (
         {path: facts for path, facts in tree.items() if not path.startswith("usr/local/share")}
@@ -115,7 +115,7 @@ def test_make_install_needs_only_python(tmp_path: Path, root: Path) -> None:
     assert done.stderr == "No click (make man gets it): man pages and completions are left out.\n"
     installed(root, pages=())
     shutil.rmtree(at(root, "/var"))
-    assert picture(root, with_times=False) == picture(tmp_path / "packaged", with_times=False)
+    assert read_tree(root, with_times=False) == read_tree(tmp_path / "packaged", with_times=False)
 
 
 # Twice, and a newer version
@@ -124,10 +124,10 @@ def test_make_install_needs_only_python(tmp_path: Path, root: Path) -> None:
 @pytest.mark.parametrize("options", [(), (Option.REPORTER,), EVERYTHING])
 def test_second_install_changes_nothing(root: Path, options: tuple[Option, ...]) -> None:
     installed(root, *options)
-    grow_old(root)
-    before = picture(root)
+    set_old_times(root)
+    before = read_tree(root)
     assert set(actions(installed(root, *options)).values()) == {Action.LEAVE}
-    assert picture(root) == before
+    assert read_tree(root) == before
 
 
 def test_install_without_options_upgrades_all(root: Path) -> None:
@@ -140,7 +140,7 @@ def test_install_without_options_upgrades_all(root: Path) -> None:
     assert at(root, "/usr/local/share/man/man1/a.1").read_text() == "new"
     assert not at(root, "/usr/local/share/man/man1/b.1").exists()
     uninstalled(root)
-    assert list(picture(root)) == ["."]
+    assert list(read_tree(root)) == ["."]
 
 
 def test_upgrade_keeps_changed_mode(root: Path) -> None:
@@ -164,7 +164,7 @@ def test_upgrade_leaves_stopped_reporter_removed(root: Path) -> None:
     installed(root, Option.SHIM, Option.REPORTER)
     for path in (ENABLED, TIMER, "/etc/systemd/system/boot-reporter.service"):
         at(root, path).unlink()
-    place(root, TOMBSTONE, "{}")
+    write_file(root, TOMBSTONE, "{}")
     installed(root)
     assert not at(root, TIMER).exists()
     outcome = installed(root, Option.REPORTER)
@@ -183,7 +183,7 @@ def test_edited_file_is_kept_with_new_beside_it(root: Path) -> None:
     assert at(root, DROP_IN).read_text() == "edited"
     assert at(root, f"{DROP_IN}.new").read_bytes().startswith(b"#")
     assert uninstalled(root)[DROP_IN] is Action.KEEP
-    assert [path for path in picture(root) if at(root, path).is_file()] == [DROP_IN.lstrip("/")]
+    assert [path for path in read_tree(root) if at(root, path).is_file()] == [DROP_IN.lstrip("/")]
 
 
 def test_new_file_is_removed_with_edited_one(root: Path) -> None:
@@ -197,18 +197,18 @@ def test_new_file_is_removed_with_edited_one(root: Path) -> None:
 
 
 def test_uninstall_restores_replaced_file(root: Path) -> None:
-    place(root, SHIM, "upstream's", 0o555)
-    grow_old(root)
-    before = remains(root)
+    write_file(root, SHIM, "upstream's", 0o555)
+    set_old_times(root)
+    before = read_tree_without_directory_times(root)
     assert actions(installed(root, replaces=True))[SHIM] is Action.REPLACE
     assert at(root, SHIM).read_bytes() == (REPOSITORY / "shell/bootstrap-service-record.sh").read_bytes()
     assert at(root, f"{SHIM}.replaced").read_text() == "upstream's"
     assert uninstalled(root)[SHIM] is Action.RESTORE
-    assert remains(root) == before
+    assert read_tree_without_directory_times(root) == before
 
 
 def test_replaced_file_is_named_if_ours_is_kept(root: Path) -> None:
-    place(root, SHIM, "upstream's")
+    write_file(root, SHIM, "upstream's")
     installed(root, replaces=True)
     at(root, SHIM).write_text("edited")
     outcome = require(uninstall(Root(root)))
@@ -226,8 +226,8 @@ def test_a_masked_unit_stays_masked(root: Path) -> None:
 
 def test_uninstall_keeps_records_and_tombstone(root: Path) -> None:
     installed(root, Option.SHIM, Option.REPORTER)
-    record = place(root, "/var/log/openshift/bootkube.json", "a record")
-    tombstone = place(root, TOMBSTONE, "{}")
+    record = write_file(root, "/var/log/openshift/bootkube.json", "a record")
+    tombstone = write_file(root, TOMBSTONE, "{}")
     outcome = require(uninstall(Root(root)))
     assert outcome.notes == (
         "/var/lib/service-record stays: there is something else in it",
@@ -242,9 +242,9 @@ def test_uninstall_keeps_records_and_tombstone(root: Path) -> None:
 
 
 def _upstreams_host(root: Path) -> None:
-    place(root, SHIM, "upstream's", 0o555)
-    place(root, "/usr/local/bin/bootkube.sh", mode=0o755)
-    place(root, "/etc/systemd/system/bootkube.service")
+    write_file(root, SHIM, "upstream's", 0o555)
+    write_file(root, "/usr/local/bin/bootkube.sh", mode=0o755)
+    write_file(root, "/etc/systemd/system/bootkube.service")
     at(root, "/var/log/openshift").mkdir(parents=True)
 
 
@@ -280,26 +280,26 @@ PRIORS: list[Prior] = [
 @pytest.mark.parametrize("prior", PRIORS, ids=lambda prior: prior.__name__.strip("_"))
 def test_uninstall_restores_the_host(root: Path, prior: Prior, replaces: bool) -> None:
     prior(root)
-    grow_old(root)
-    before = remains(root)
+    set_old_times(root)
+    before = read_tree_without_directory_times(root)
     installed(root, *EVERYTHING, replaces=replaces)
-    assert remains(root) != before
+    assert read_tree_without_directory_times(root) != before
     uninstalled(root)
-    assert remains(root) == before
+    assert read_tree_without_directory_times(root) == before
     assert uninstall(Root(root)) is None
 
 
 def test_dry_run_lists_steps_without_changes(root: Path) -> None:
     _upstreams_host(root)
-    grow_old(root)
-    before = picture(root)
+    set_old_times(root)
+    before = read_tree(root)
     trial = install(Root(root), EVERYTHING, PAGES, is_trial=True)
-    assert picture(root) == before
+    assert read_tree(root) == before
     assert trial.steps == installed(root, *EVERYTHING).steps
-    grow_old(root)
-    there = picture(root)
+    set_old_times(root)
+    there = read_tree(root)
     leaving = uninstall(Root(root), is_trial=True)
-    assert picture(root) == there
+    assert read_tree(root) == there
     done = uninstall(Root(root))
     assert leaving is not None
     assert done is not None
@@ -338,15 +338,15 @@ def test_uninstall_restores_any_host(things: dict[str, str], calls: list[tuple[s
         root = Path(directory)
         for path, thing in things.items():
             _make(at(root, path), thing)
-        grow_old(root)
-        before = remains(root)
+        set_old_times(root)
+        before = read_tree_without_directory_times(root)
         for options, replaces in calls:
             installed(root, *options, replaces=replaces)
-        there = picture(root)
+        there = read_tree(root)
         installed(root, replaces=calls[-1][1])
-        assert picture(root) == there
+        assert read_tree(root) == there
         uninstalled(root)
-        assert remains(root) == before
+        assert read_tree_without_directory_times(root) == before
 
 
 # Links
@@ -364,16 +364,16 @@ def test_no_link_leaves_the_root(root: Path, steps: str) -> None:
     for path in ("/usr/local", "/etc", "/var"):
         at(root, path).parent.mkdir(exist_ok=True)
         at(root, path).symlink_to(f"{steps}{outside}{path}")
-    before = picture(root)
+    before = read_tree(root)
     installed(root, *EVERYTHING)
     assert list(outside.iterdir()) == []
     assert at(root, f"{outside}{SHIM}").exists()
     uninstalled(root)
-    assert list(picture(root)) == list(before)
+    assert list(read_tree(root)) == list(before)
 
 
 def test_linked_file_is_not_written_through(root: Path) -> None:
-    precious = place(_outside(root), "precious")
+    precious = write_file(_outside(root), "precious")
     at(root, SHIM).parent.mkdir(parents=True)
     at(root, SHIM).symlink_to(precious)
     installed(root, replaces=True)
@@ -408,7 +408,7 @@ class Breaking(Root):
         return super().__getattribute__(name)
 
 
-def _without_empty_homes(tree: Picture) -> Picture:
+def _without_empty_homes(tree: Tree) -> Tree:
     """Without directories that were made for the note before it could be written, and so without the root."""
     homes = (".", "var", "var/lib", "var/lib/service-record")
     return {path: told for path, told in tree.items() if path not in homes}
@@ -420,13 +420,13 @@ def cut_short(tmp_path: Path, act: Callable[[Path, int], object], goes_on: Prior
         root = tmp_path / str(changes)
         root.mkdir()
         _upstreams_host(root)
-        before = _without_empty_homes(picture(root, with_times=False))
+        before = _without_empty_homes(read_tree(root, with_times=False))
         try:
             act(root, changes)
         except OSError:
             goes_on(root)
             uninstalled(root)
-            assert _without_empty_homes(picture(root, with_times=False)) == before, changes
+            assert _without_empty_homes(read_tree(root, with_times=False)) == before, changes
         else:
             break
     assert 20 < changes < 199
@@ -452,9 +452,9 @@ def test_interrupted_uninstall_can_be_completed(tmp_path: Path) -> None:
 
 def test_partial_file_is_removed(root: Path) -> None:
     installed(root)
-    place(root, f"{Path(SHIM).parent}/.{Path(SHIM).name}.part", "half")
+    write_file(root, f"{Path(SHIM).parent}/.{Path(SHIM).name}.part", "half")
     uninstalled(root)
-    assert list(picture(root)) == ["."]
+    assert list(read_tree(root)) == ["."]
 
 
 # Refused
@@ -500,32 +500,32 @@ def test_unwritable_directory_prevents_all_changes() -> None:
             at(root, path).mkdir(parents=True, exist_ok=True)
             at(root, path).chmod(0o777)
         at(root, "/usr/local/bin").mkdir(mode=0o555)
-        before = picture(root)
+        before = read_tree(root)
         told = installed_by_a_child(root, _as_somebody)
         assert told == ("PermissionError", f"{directory}/usr/local/bin")
-        assert picture(root) == before
+        assert read_tree(root) == before
 
 
 def test_failed_first_write_leaves_nothing(root: Path) -> None:
     assert installed_by_a_child(root, lambda: _with_files_of(100)) == ("OSError", f"{root}{FILE}")
-    assert list(picture(root)) == ["."]
+    assert list(read_tree(root)) == ["."]
 
 
 def test_files_written_before_full_disk_are_removable(root: Path) -> None:
     assert installed_by_a_child(root, lambda: _with_files_of(20_000)) == ("OSError", f"{root}{SHIM}")
     assert at(root, FILE).exists()
-    assert [path for path in picture(root) if path.endswith(".part")] == []
+    assert [path for path in read_tree(root) if path.endswith(".part")] == []
     uninstalled(root)
-    assert list(picture(root)) == ["."]
+    assert list(read_tree(root)) == ["."]
 
 
 def test_file_in_place_of_directory_is_refused(root: Path) -> None:
-    place(root, "/usr/local")
-    before = picture(root)
+    write_file(root, "/usr/local")
+    before = read_tree(root)
     answer = service_record("install", "--root", root)
     assert (answer.status, answer.out) == (3, "")
     assert answer.err == f"Error: {root}/usr/local: Not a directory; check the path\n"
-    assert picture(root) == before
+    assert read_tree(root) == before
 
 
 def test_concurrent_install_is_refused(root: Path) -> None:
@@ -544,26 +544,26 @@ def test_concurrent_install_is_refused(root: Path) -> None:
 )
 @pytest.mark.parametrize("verb", ["install", "uninstall"])
 def test_damaged_list_of_installed_files_is_one_error(root: Path, verb: str, content: str) -> None:
-    note = place(root, FILE, "")
+    note = write_file(root, FILE, "")
     note.write_bytes(content.encode(errors="surrogateescape"))
-    before = picture(root)
+    before = read_tree(root)
     answer = service_record(verb, "--root", root)
     assert (answer.status, answer.out, answer.err.count("\n")) == (3, "", 1)
     assert answer.err.startswith(f"Error: {note}: damaged, or of another version")
-    assert picture(root) == before
+    assert read_tree(root) == before
 
 
 # What is said
 
 
 def test_output_has_line_per_file_and_summary(root: Path) -> None:
-    place(root, SHIM, "upstream's")
-    before = picture(root)
+    write_file(root, SHIM, "upstream's")
+    before = read_tree(root)
     trial = service_record("install", "--root", root, "--dry-run")
     assert trial.status == 1
     assert f"\nwould keep    {SHIM}  " in trial.out
     assert trial.out.endswith(" created, 1 kept.\n")
-    assert picture(root) == before
+    assert read_tree(root) == before
     answer = service_record("install", "--root", root)
     assert answer.status == 1
     assert "created  /etc/tmpfiles.d/service-record.conf\n" in answer.out
@@ -583,13 +583,13 @@ def test_output_has_line_per_file_and_summary(root: Path) -> None:
         afterwards
         == f"Records stay. Scripts that still source {Path(SHIM).name} fail without it: change them."
     )
-    place(root, SHIM, "upstream's")
+    write_file(root, SHIM, "upstream's")
     assert service_record("uninstall", "--root", root).out == f"Nothing is installed in {root}.\n"
-    assert picture(root, with_times=False) == {path: (*told[:-1], None) for path, told in before.items()}
+    assert read_tree(root, with_times=False) == {path: (*told[:-1], None) for path, told in before.items()}
 
 
 def test_next_commands_depend_on_installed_files(root: Path) -> None:
-    place(root, SHIM, "upstream's")
+    write_file(root, SHIM, "upstream's")
     answer = service_record("install", "--root", root)
     assert [" ".join(line.split()) for line in answer.out.splitlines()[-5:]] == [
         "systemd closes no record yet.",
@@ -610,7 +610,7 @@ def test_next_commands_depend_on_installed_files(root: Path) -> None:
 
 def test_close_drop_in_lasts_until_all_services(root: Path) -> None:
     drop_in = "/etc/systemd/system/bootkube.service.d/10-service-record.conf"
-    before = picture(root)
+    before = read_tree(root)
     assert service_record("install", "--root", root, "--close", "bootkube.service").status == 0
     assert at(root, drop_in).read_bytes() == source("units/10-service-record.conf")
     assert at(root, f"{HOST.programs}/service-record-exit.sh").exists()
@@ -622,7 +622,7 @@ def test_close_drop_in_lasts_until_all_services(root: Path) -> None:
     service_record("install", "--root", root, "--close", "crio")
     assert not at(root, "/etc/systemd/system/crio.service.d").exists()
     assert service_record("uninstall", "--root", root).status == 0
-    assert picture(root, with_times=False) == {path: (*told[:-1], None) for path, told in before.items()}
+    assert read_tree(root, with_times=False) == {path: (*told[:-1], None) for path, told in before.items()}
 
 
 @pytest.mark.parametrize("name", ["a/b", "../x", "", "a b", "\x1b[2J"])

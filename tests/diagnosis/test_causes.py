@@ -47,7 +47,7 @@ def identity(case: CauseCase) -> str:
 def test_rule_matches_its_cases_and_no_near_misses() -> None:
     with Faults() as faults:
         for case in CASES:
-            with faults.of(identity(case)):
+            with faults.case(identity(case)):
                 cause = case.named_cause(CAUSES)
                 name = cause.name if cause is not None else None
                 if case.is_near_miss:
@@ -70,7 +70,7 @@ def test_built_in_rule_is_well_formed() -> None:
     assert len(names) == len(BUILT_IN)
     with Faults() as faults:
         for rule in BUILT_IN:
-            with faults.of(rule.name):
+            with faults.case(rule.name):
                 conditions = (rule.condition, *rule.needs, *rule.unless)
                 lines = [pattern for test in rule.list_line_tests() for pattern in test.patterns]
                 texts = [one for condition in conditions for each in condition.texts.values() for one in each]

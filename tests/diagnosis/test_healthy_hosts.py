@@ -18,7 +18,7 @@ CAUSES = built_in_causes()
 def test_healthy_host_has_no_cause() -> None:
     with Faults() as faults:
         for host in HOSTS:
-            with faults.of(host.name):
+            with faults.case(host.name):
                 found = host.diagnosis(CAUSES)
                 assert found.verdict in {Verdict.RUNNING, Verdict.SUCCEEDED}
                 assert found.host is None
@@ -37,7 +37,7 @@ MESSAGES = (
 def test_harmless_line_does_not_explain_a_timeout() -> None:
     with Faults() as faults:
         for host, message in product(HOSTS, MESSAGES):
-            with faults.of(f"{host.name}, {message!r}"):
+            with faults.case(f"{host.name}, {message!r}"):
                 root = require(host.diagnosis(CAUSES, waited(message)).root)
                 assert root.service == "waiting"
                 assert root.cause is None or not root.cause.is_cause
@@ -64,5 +64,5 @@ def test_every_cause_is_found_on_a_healthy_host() -> None:
     with Faults() as faults:
         for case in cause_cases():
             if not case.is_near_miss:
-                with faults.of(case.rule):
+                with faults.case(case.rule):
                     assert require(case.named_cause(CAUSES, logs)).name == case.rule

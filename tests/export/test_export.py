@@ -130,7 +130,7 @@ def test_round_trip_gives_the_same_file(tmp_path: Path) -> None:
 
 def test_parked_entries_are_moved_into_the_array(tmp_path: Path) -> None:
     start, *others = failed_run()
-    content = our_array(start, behind=others)
+    content = our_array(start, appended=others)
     (tmp_path / "job.json").write_bytes(content)
     answer = service_record("export", "--to", "array", "--from", tmp_path / "job.json")
     assert (answer.status, answer.err) == (0, "")

@@ -50,7 +50,7 @@ def _write_plain_array(entries_to_write: Entries) -> bytes:
 
 
 def _write_our_array(entries_to_write: Entries, behind: int) -> bytes:
-    return our_array(*entries_to_write[behind:], behind=entries_to_write[:behind])
+    return our_array(*entries_to_write[behind:], appended=entries_to_write[:behind])
 
 
 _LAYOUTS: list[Callable[[Entries], bytes]] = [

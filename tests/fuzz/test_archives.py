@@ -12,7 +12,7 @@ from service_record.bundle import Bundle, LeftOut, Limits, open_bundle, pack
 from service_record.bundle.contents import archive_contents
 from service_record.bundle.writing import BundleWriter
 from service_record.record.entry import Entry
-from tests.archives import COMPRESSIONS, found, record, tar
+from tests.archives import COMPRESSIONS, list_phases, record, tar
 from tests.builders import failed_run
 from tests.fuzz.command import limit_time
 from tests.fuzz.corpus import with_corpus
@@ -41,7 +41,7 @@ def test_archive_is_read_within_limits(archive: bytes, limits: Limits) -> None:
         assert len(kept) <= limits.records
         assert all(size <= limits.record_bytes for size in kept)
         assert sum(kept) <= limits.kept_bytes
-        assert set(found(bundle)) == set(bundle.records)
+        assert set(list_phases(bundle)) == set(bundle.records)
         assert all(str(part) for part in bundle.left_out)
 
 
@@ -49,7 +49,7 @@ def test_archive_is_read_within_limits(archive: bytes, limits: Limits) -> None:
 def test_hostile_members_do_not_hide_earlier_ones(name: str, hostile: list[bytes]) -> None:
     with limit_time("archives: with hostile members"):
         archive = tar(record("whole record", *failed_run()), *hostile)
-        assert found(open_archive(COMPRESSIONS[name](archive)))["whole record"] == [
+        assert list_phases(open_archive(COMPRESSIONS[name](archive)))["whole record"] == [
             each.phase for each in failed_run()
         ]
 
@@ -67,7 +67,7 @@ def test_read_archive_can_be_repacked(archive: bytes) -> None:
         assert packed.left_out == ()
         assert len(packed.records) == len(records)
         kept = sorted(sum(isinstance(piece, Entry) for piece in pieces) for pieces in records.values())
-        assert sorted(len(phases) for phases in found(packed).values()) == kept
+        assert sorted(len(phases) for phases in list_phases(packed).values()) == kept
 
 
 @with_corpus("archives", "archive", limits=Limits())

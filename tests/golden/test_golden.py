@@ -41,7 +41,7 @@ def test_output_equals_golden_file(verb: str) -> None:
     with Faults() as faults:
         for path, arguments in EXPECTED.items():
             if arguments[0] == verb:
-                with faults.of(path.relative_to(GOLDEN)):
+                with faults.case(path.relative_to(GOLDEN)):
                     changes = difference(path, said(path, arguments))
                     assert not changes, f"{changes}If that is what it should say: make golden"
 

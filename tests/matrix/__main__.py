@@ -2,9 +2,9 @@
 
 from tests.matrix.table import NAMES, minor, outcomes, path_for
 from tests.shell.scripts import every_bash
-from tests.signals import heed_all
+from tests.signals import restore_default_signals
 
-heed_all()
+restore_default_signals()
 for bash in every_bash():
     for dimension in NAMES:
         lines = [str(outcome) for outcome in outcomes(bash, dimension)]

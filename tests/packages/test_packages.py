@@ -23,7 +23,7 @@ from service_record.record.directory import Records
 from service_record.version import __version__
 from tests.programs import REPOSITORY, needs
 from tests.standalone import can_be_built
-from tests.trees import picture
+from tests.trees import read_tree
 
 pytestmark = [
     pytest.mark.xdist_group("executable"),
@@ -258,7 +258,7 @@ def inside(root: Path, *arguments: str) -> str:
 def files(root: Path) -> set[str]:
     """The files below a root, without dpkg's own and the locks of programs that it ran."""
     own = ("var/lib/dpkg/", "run/")
-    found = picture(root, with_times=False)
+    found = read_tree(root, with_times=False)
     return {path for path in found if (root / path).is_file() and not path.startswith(own)}
 
 

@@ -17,7 +17,7 @@ from service_record.diagnosis.causes import PARSED, parse_rules
 from tests.archives import extract_all
 from tests.command_line import Answer, service_record
 from tests.programs import REPOSITORY
-from tests.trees import picture
+from tests.trees import read_tree
 
 ALL_PARTS = ("--shim", "--all-services", "--array", "--reporter")
 SITE_PACKAGES = sysconfig.get_path("purelib")
@@ -115,7 +115,7 @@ def test_wheel_and_checkout_install_the_same_files(tmp_path: Path, library: Path
     wheel_files, checkout_files = (
         {
             path: facts
-            for path, facts in picture(root, with_times=False).items()
+            for path, facts in read_tree(root, with_times=False).items()
             if not path.startswith("usr/local/share")
         }
         for root in (theirs, ours)

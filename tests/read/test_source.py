@@ -23,7 +23,7 @@ from service_record.read.source import Source, SourceError, liveness_for, look_a
 from service_record.record import systemd
 from service_record.record.entry import Entry, Malformed, Phase
 from service_record.record.systemd import is_alive
-from tests.archives import SERVICES, WRITTEN, extract_all, header, record, tar
+from tests.archives import MTIME, SERVICES, extract_all, header, record, tar
 from tests.builders import entry, failed_run, require, write_array, write_lines
 from tests.command_line import PROGRAM, environment, service_record
 
@@ -142,7 +142,7 @@ def test_a_bundle_is_told_by_its_content(tmp_path: Path, name: str) -> None:
     assert source.left_out == (
         LeftOut(f"{tmp_path / name}: {SERVICES}/link.json", "refused: a symbolic link, not a plain file"),
     )
-    assert source.written == {"bootkube": WRITTEN, "earlier": WRITTEN}
+    assert source.written == {"bootkube": MTIME, "earlier": MTIME}
     assert list(read(source)) == ["bootkube", "earlier"]
 
 

@@ -25,7 +25,7 @@ from service_record.record.entry import Entry, Malformed
 from service_record.record.inbox import Inbox
 from service_record.record.line import MAX_LINE_BYTES
 from tests.builders import entry, write_lines
-from tests.waiting import side_by_side
+from tests.waiting import run_in_threads
 
 TORN = b'{"timestamp":"2026-11-21T01:05:10.000Z","stage":"fir'
 
@@ -193,7 +193,7 @@ def test_threads_sharing_a_writer_lose_nothing(records: Records) -> None:
         for count in range(100):
             writer.append(entry("stage start", stage=stage, exit_code=count))
 
-    side_by_side(*(partial(write, f"thread {number}") for number in range(4)))
+    run_in_threads(*(partial(write, f"thread {number}") for number in range(4)))
     assert len({(found.stage, found.exit_code) for found in whole(records)}) == 400
 
 

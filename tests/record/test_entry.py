@@ -234,9 +234,9 @@ LIMITS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 def test_a_value_counts_up_to_its_limit() -> None:
     with Faults() as faults:
         for taken, refused in LIMITS:
-            with faults.of(taken):
+            with faults.case(taken):
                 Entry.from_json({"phase": "stage end"} | taken)
-            with faults.of(refused), pytest.raises(EntryError):
+            with faults.case(refused), pytest.raises(EntryError):
                 Entry.from_json({"phase": "stage end"} | refused)
 
 

@@ -64,7 +64,7 @@ LAYOUTS = {
     "indented-objects": b"\n".join(json.dumps(written.to_json(), indent=4).encode() for written in FOUR),
     "array-then-lines": array(*FOUR[:2]) + b"".join(LINES[2:]),
     "our-array": our_array(*FOUR),
-    "our-array-with-entries-behind": our_array(*FOUR[:2], behind=FOUR[2:]),
+    "our-array-with-entries-behind": our_array(*FOUR[:2], appended=FOUR[2:]),
     "lines-then-array": b"".join(LINES[:2]) + array(*FOUR[2:]),
 }
 

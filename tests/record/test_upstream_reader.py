@@ -54,12 +54,12 @@ REFUSED = {
 def test_upstream_readers_read_only_closed_arrays() -> None:
     with Faults() as faults:
         for name, content in CLOSED.items():
-            with faults.of(name):
+            with faults.case(name):
                 starts = content.count(b"service start")
                 assert reader(job=content).judge("job").starts == starts
                 assert reader(job=content).count_attempts("job") == min(starts, 1)
         for name, content in REFUSED.items():
-            with faults.of(name), pytest.raises(UnreadableError):
+            with faults.case(name), pytest.raises(UnreadableError):
                 reader(job=content).judge("job")
 
 
@@ -128,7 +128,7 @@ JUDGED: dict[str, tuple[Iterable[Entry], Judgement]] = {
 def test_last_entry_decides_success_in_upstream() -> None:
     with Faults() as faults:
         for name, (entries, judgement) in JUDGED.items():
-            with faults.of(name):
+            with faults.case(name):
                 assert reader(job=array(*entries)).judge("job") == judgement
 
 

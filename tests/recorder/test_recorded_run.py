@@ -16,7 +16,7 @@ from service_record.history import build_history
 from service_record.history.outcome import Outcome, end_outcome
 from service_record.record.entry import Entry, Phase
 from tests.programs import recorded, run_program, story
-from tests.waiting import side_by_side
+from tests.waiting import run_in_threads
 
 FAILED_STAGE = ["service start", "stage start first", "stage end first failure", "service end failure"]
 
@@ -257,7 +257,7 @@ def test_threads_record_in_the_service_of_their_process(directory: Path, tmp_pat
                 pass
 
     with service_record.service("job", directory=directory):
-        side_by_side(*(partial(work, f"worker {number}") for number in range(8)))
+        run_in_threads(*(partial(work, f"worker {number}") for number in range(8)))
     entries = recorded(tmp_path)
 
     assert len(entries) == 2 + 8 * 10 * 2
@@ -306,7 +306,7 @@ def test_stages_of_threads_are_siblings(directory: Path, tmp_path: Path) -> None
             both.wait()
 
     with service_record.service("job", directory=directory):
-        side_by_side(*(partial(work, name) for name in ("first", "second")))
+        run_in_threads(*(partial(work, name) for name in ("first", "second")))
 
     assert places(recorded(tmp_path)) == {"first": None, "second": None}
 

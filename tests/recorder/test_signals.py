@@ -81,7 +81,7 @@ def test_interruption_at_any_point_leaves_the_recorder_whole(
     tmp_path: Path, layout: str, fails: str, place: str
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.interrupted", place, fails, str(tmp_path)],
+        [sys.executable, "-m", "tests.interruptions", place, fails, str(tmp_path)],
         env=environment(tmp_path, SERVICE_RECORDS_LAYOUT=layout),
         cwd=REPOSITORY,
         check=True,

@@ -53,7 +53,7 @@ def test_every_shape_is_masked_and_its_context_stays() -> None:
     """The trigger of a shape matches wherever the shape does, so that lines without one are skipped."""
     with Faults() as faults:
         for example in EXAMPLES:
-            with faults.of(example.name):
+            with faults.case(example.name):
                 given_ = redacted(example.text.encode()).decode()
                 assert [secret for secret in example.secrets if secret in given_] == []
                 assert example.kept in given_

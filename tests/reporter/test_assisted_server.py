@@ -99,7 +99,7 @@ def test_call_needs_key_of_its_authentication() -> None:
                 name: text.replace("{secret}", rules.pull_secret_auth) for name, text in rule.headers.items()
             }
             for method, path, body in CALLS:
-                with faults.of(f"{name}: {path}"):
+                with faults.case(f"{name}: {path}"):
                     told = ask(rules, method, path.format(**ids), body, key)
                     assert told.status in ({200, 201, 204} if rule.is_good else {401})
                     assert rule.is_good or json.loads(told.body)["code"] == 401
@@ -129,13 +129,13 @@ def test_simulated_service_answers_like_the_rules(knows_boots: bool) -> None:
     simulated = Answering(knows_stages=knows_boots, knows_host_boot=knows_boots)
     with Faults() as faults:
         for fact, stage in [("words", "Rebooting"), (LOCAL_IGNITION, LOCAL_IGNITION), ("late", "Installing")]:
-            with faults.of(fact):
+            with faults.case(fact):
                 answer = require_type(Answered, simulated.put(StageReport(fact=fact, stage=stage, info=fact)))
                 assert answer.status == put(rules, host, stage, fact).status
                 seen = require_type(HostView, simulated.view)
                 assert (seen.stage, seen.info) == (host.stage, host.info)
         for kind in ("host_boot", "host"):
-            with faults.of(kind):
+            with faults.case(kind):
                 shipment = Shipment(kind=kind, most=1 << 20, fingerprint="")
                 answer = require_type(Answered, simulated.upload(shipment, 1 << 20))
                 told = require_type(
@@ -161,7 +161,7 @@ UPLOADS = {
 def test_upload_answers_follow_the_rules() -> None:
     with Faults() as faults:
         for query, status in UPLOADS.items():
-            with faults.of(query):
+            with faults.case(query):
                 rules = AssistedRules()
                 assert require_type(ServiceResponse, upload(rules, rules.add_host(), query)).status == status
                 assert list(rules.objects.values()) == ([b"logs"] if status == 204 else [])

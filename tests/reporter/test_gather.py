@@ -26,7 +26,7 @@ from service_record.reporter.gather.gathering import (
 )
 from service_record.reporter.gather.sources import ProgramSource, clocks
 from tests.faults import Faults
-from tests.gathered import DirectoryBundle, DirectoryMember, Host
+from tests.gathering import DirectoryBundle, DirectoryMember, Host
 from tests.programs import REPOSITORY
 from tests.waiting import wait_for, wait_until_gone
 
@@ -91,7 +91,7 @@ ENDED: dict[str, tuple[str, dict[str, Any], GatherStatus, str | None, bytes | No
 def test_program_exit_status_is_recorded(host: Host) -> None:
     with Faults() as faults:
         for name, (body, more, status, reason, data) in ENDED.items():
-            with faults.of(name):
+            with faults.case(name):
                 host.program("lsblk", body)
                 result = host.gather(command("lsblk", "--all", **more))
                 assert (result.only.status, result.only.reason) == (status, reason)
@@ -246,10 +246,10 @@ def test_exception_of_a_row_fails_only_that_row(host: Host) -> None:
     host.program("ip", "echo address")
     result = host.gather(GatherRow("broken", "broken.txt", broken), command("ip"))
 
-    assert result.of("broken").status is GatherStatus.FAILED
-    assert result.of("broken").reason == "KeyError: 'no such thing'"
+    assert result.get("broken").status is GatherStatus.FAILED
+    assert result.get("broken").reason == "KeyError: 'no such thing'"
     assert result.data("broken.txt") == b"before\n"
-    assert result.of("ip").status is GatherStatus.GIVEN
+    assert result.get("ip").status is GatherStatus.GIVEN
 
 
 def test_thread_that_cannot_start_fails_only_its_row(host: Host) -> None:
@@ -268,9 +268,9 @@ def test_unreadable_need_fails_only_its_row(host: Host) -> None:
     too_long = "/" + "x" * 300
     result = host.gather(GatherRow("clocks", "clocks.txt", clocks, needs=(too_long,)), command("ip"))
 
-    assert result.of("clocks").status is GatherStatus.FAILED
-    assert result.of("clocks").reason == f"{too_long}: File name too long"[:299] + "…"
-    assert result.of("ip").status is GatherStatus.GIVEN
+    assert result.get("clocks").status is GatherStatus.FAILED
+    assert result.get("clocks").reason == f"{too_long}: File name too long"[:299] + "…"
+    assert result.get("ip").status is GatherStatus.GIVEN
 
 
 @pytest.mark.slow
@@ -282,10 +282,10 @@ def test_hanging_thread_is_abandoned(host: Host) -> None:
     host.program("ip", "echo address")
     result = host.gather(GatherRow("hanging", "hanging.txt", hanging, seconds=0.2), command("ip"))
 
-    assert result.of("hanging").status is GatherStatus.TIMED_OUT
-    assert result.of("hanging").seconds < MUCH
+    assert result.get("hanging").status is GatherStatus.TIMED_OUT
+    assert result.get("hanging").seconds < MUCH
     assert result.data("hanging.txt") == b"before\n"
-    assert result.of("ip").status is GatherStatus.GIVEN
+    assert result.get("ip").status is GatherStatus.GIVEN
 
 
 @pytest.mark.slow
@@ -307,7 +307,7 @@ def test_no_row_begins_after_the_time_limit(host: Host) -> None:
     result = host.gather(command("df"), command("ip"), seconds=3)
 
     assert [each.status for each in result.gathered] == [GatherStatus.TIMED_OUT] * 2
-    assert "not begun" in str(result.of("ip").reason)
+    assert "not begun" in str(result.get("ip").reason)
 
 
 class Several:
@@ -360,18 +360,18 @@ STOPPED = """
 import signal
 import sys
 from pathlib import Path
-from tests import gathered
+from tests import gathering
 from service_record.reporter.gather.gathering import GatherRow
 from service_record.reporter.gather.sources import ProgramSource
 
-class Telling(gathered.DirectoryMember):
+class Telling(gathering.DirectoryMember):
     def write(self, data):
         super().write(data)
         (host.root / "written").touch()
 
-gathered.DirectoryMember = Telling
+gathering.DirectoryMember = Telling
 signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # as `bundle` and `report` do
-host = gathered.Host(Path(sys.argv[1]))
+host = gathering.Host(Path(sys.argv[1]))
 host.program("df", f"trap '' TERM; echo $$ >{host.root}/pid; echo first; while :; do sleep 1000; done")
 host.gather(GatherRow("df", "df.txt", ProgramSource(("df",)), seconds=1000))
 """

@@ -13,7 +13,7 @@ import pytest
 from service_record.reporter.gather.gathering import GatherStatus
 from service_record.reporter.gather.network import reachability
 from service_record.reporter.gather.sources import clocks
-from tests.gathered import Host, gathered
+from tests.gathering import Host, run_collector
 from tests.running_server import QuietHandler, get_refused_url, serve
 
 
@@ -36,11 +36,11 @@ def port() -> Iterator[int]:
 
 
 def reachability_text(host: Host, *urls: str, **more: Any) -> str:
-    return gathered(host, reachability, urls=urls, **more).data("facts.txt").decode()
+    return run_collector(host, reachability, urls=urls, **more).data("facts.txt").decode()
 
 
 def test_reachability_is_absent_without_urls(host: Host) -> None:
-    assert gathered(host, reachability).only.status is GatherStatus.ABSENT
+    assert run_collector(host, reachability).only.status is GatherStatus.ABSENT
 
 
 def test_reachable_service_has_all_steps(host: Host, port: int) -> None:
@@ -163,7 +163,7 @@ def test_proxy_and_direct_connection_are_tested(host: Host, port: int) -> None:
 def test_clocks_of_the_host_are_listed(host: Host) -> None:
     host.file("/sys/class/rtc/rtc0/since_epoch", "1000000000\n")
 
-    text = gathered(host, clocks).data("facts.txt").decode()
+    text = run_collector(host, clocks).data("facts.txt").decode()
 
     assert "hardware 2001-09-09T01:46:40+00:00 (the system is " in text
     assert [line.split()[0] for line in text.splitlines()] == ["system", "hardware", "uptime"]

@@ -10,7 +10,7 @@ import pytest
 from service_record.reporter.gather.collectors import COLLECTORS
 from service_record.reporter.gather.gathering import GatherRow, GatherStatus
 from service_record.reporter.gather.sources import mask_keyfile
-from tests.gathered import Host
+from tests.gathering import Host
 from tests.name_server import NameServer, serve_names
 from tests.programs import REPOSITORY
 

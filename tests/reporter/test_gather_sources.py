@@ -23,7 +23,7 @@ from service_record.reporter.gather.journal import (
 )
 from service_record.reporter.gather.sources import ContainerLogs, File, Listing, Tree
 from tests.builders import array, entry, failed_run, upstream_entry
-from tests.gathered import Host, gathered
+from tests.gathering import Host, run_collector
 
 JOURNALCTL = """
     for argument; do
@@ -46,13 +46,13 @@ def host(tmp_path: Path) -> Host:
 def test_file_is_a_member(host: Host) -> None:
     host.file("/etc/os-release", "ID=rhcos\n")
 
-    assert gathered(host, File("/etc/os-release")).data("facts.txt") == b"ID=rhcos\n"
+    assert run_collector(host, File("/etc/os-release")).data("facts.txt") == b"ID=rhcos\n"
 
 
 def test_fallback_path_is_used(host: Host) -> None:
     host.file("/usr/lib/os-release", "ID=rhcos\n")
 
-    result = gathered(host, File("/etc/os-release", "/usr/lib/os-release"))
+    result = run_collector(host, File("/etc/os-release", "/usr/lib/os-release"))
 
     assert result.data("facts.txt") == b"ID=rhcos\n"
 
@@ -63,7 +63,7 @@ def test_only_the_end_of_a_huge_file_is_read(host: Host) -> None:
         file.seek(0, os.SEEK_END)
         file.write(b"the end\n")
 
-    result = gathered(host, File("/var/log/huge.log"), size=1000)
+    result = run_collector(host, File("/var/log/huge.log"), size=1000)
 
     assert result.only.status is GatherStatus.CUT
     assert result.only.bytes == (1 << 40) + 8
@@ -74,7 +74,7 @@ def test_only_the_end_of_a_huge_file_is_read(host: Host) -> None:
 def test_kernel_file_without_a_size_is_read(host: Host) -> None:
     host.root = Path("/")
 
-    assert b"MemTotal" in gathered(host, File("/proc/meminfo")).data("facts.txt")
+    assert b"MemTotal" in run_collector(host, File("/proc/meminfo")).data("facts.txt")
 
 
 def test_links_are_resolved_as_on_the_host(host: Host) -> None:
@@ -84,7 +84,7 @@ def test_links_are_resolved_as_on_the_host(host: Host) -> None:
     (host.root / "run" / "up").symlink_to("../../../../../etc/resolv.conf")
 
     for path in ("/etc/resolv.conf", "/run/up"):
-        assert gathered(host, File(path)).data("facts.txt") == b"nameserver 192.0.2.53\n"
+        assert run_collector(host, File(path)).data("facts.txt") == b"nameserver 192.0.2.53\n"
 
 
 def test_circular_links_lead_to_no_file(host: Host) -> None:
@@ -97,14 +97,14 @@ def test_circular_links_lead_to_no_file(host: Host) -> None:
     )
 
     assert [each.status for each in result.gathered] == [GatherStatus.FAILED] * 2
-    assert result.of("conf").reason == "/etc/resolv.conf: too many links, or links in a circle"
+    assert result.get("conf").reason == "/etc/resolv.conf: too many links, or links in a circle"
 
 
 def test_irregular_file_fails_without_blocking(host: Host) -> None:
     host.file("/var/log/other")
     os.mkfifo(host.root / "var" / "log" / "pipe")
 
-    result = gathered(host, File("/var/log/pipe"))
+    result = run_collector(host, File("/var/log/pipe"))
 
     assert result.only.status is GatherStatus.FAILED
     assert "not a regular file" in str(result.only.reason)
@@ -119,7 +119,7 @@ def test_unreadable_file_fails_with_its_name() -> None:
         host.bundles.chmod(0o777)
 
         with nobody():
-            result = gathered(host, File("/etc/shadow"))
+            result = run_collector(host, File("/etc/shadow"))
 
     assert result.only.status is GatherStatus.FAILED
     assert str(result.only.reason).endswith("etc/shadow: Permission denied")
@@ -141,7 +141,7 @@ def nobody() -> Iterator[None]:
 def test_file_on_a_failing_disk_fails(host: Host) -> None:
     host.root = Path("/")
 
-    result = gathered(host, File("/proc/self/mem"))  # which has nothing at its beginning
+    result = run_collector(host, File("/proc/self/mem"))  # which has nothing at its beginning
 
     assert (result.only.status, result.bundle.paths) == (GatherStatus.FAILED, [])
     assert str(result.only.reason).endswith("/mem: Input/output error")
@@ -153,7 +153,7 @@ def test_newest_files_of_many_are_members(host: Host) -> None:
         os.utime(path, (number, number))
 
     tree = Tree("/var/log/pods", ("/var/log/pods/*/*/*.log",), most=2)
-    result = gathered(host, tree, "pods/")
+    result = run_collector(host, tree, "pods/")
 
     assert result.bundle.paths == ["pods/a_b_4/etcd/0.log", "pods/a_b_3/etcd/0.log"]
     assert (result.only.status, result.only.reason) == (GatherStatus.CUT, "2 of 5 files")
@@ -165,7 +165,7 @@ def test_linked_files_of_a_tree_are_left_out(host: Host) -> None:
     (host.root / "var/log/agent/link.log").symlink_to(secret)
     (host.root / "var/log/agent/way").symlink_to(secret.parent)
 
-    result = gathered(
+    result = run_collector(
         host, Tree("/var/log/agent", ("/var/log/agent/*.log", "/var/log/agent/*/*.log")), "agent/"
     )
 
@@ -179,7 +179,7 @@ def test_files_of_linked_subdirectory_keep_pattern_names(host: Host) -> None:
     (host.root / "etc/kubernetes/loop").symlink_to("loop")
 
     patterns = tuple(f"/etc/kubernetes/{directory}/*.crt" for directory in ("loop", "pki", "pki/etcd"))
-    result = gathered(host, Tree("/etc/kubernetes", patterns), "kubernetes/")
+    result = run_collector(host, Tree("/etc/kubernetes", patterns), "kubernetes/")
 
     assert sorted(result.bundle.paths) == ["kubernetes/pki/ca.crt", "kubernetes/pki/etcd/ca.crt"]
     assert result.data("kubernetes/pki/etcd/ca.crt") == b"etcd\n"
@@ -191,7 +191,7 @@ def test_bad_file_is_reported_and_others_are_gathered(host: Host) -> None:
     os.mkfifo(host.root / "var/log/agent/b.log")
     host.file("/var/log/agent/c.log", "c\n")
 
-    result = gathered(host, Tree("/var/log/agent", ("/var/log/agent/*.log",)), "agent/")
+    result = run_collector(host, Tree("/var/log/agent", ("/var/log/agent/*.log",)), "agent/")
 
     assert sorted(result.bundle.paths) == ["agent/a.log", "agent/c.log"]
     assert result.only.status is GatherStatus.FAILED
@@ -203,7 +203,7 @@ def test_listing_has_names_and_digests_only(host: Host) -> None:
     os.utime(path, (0, 0))
     path.chmod(0o600)
 
-    listed = gathered(host, Listing(("/etc/machine-config-daemon/*",))).data("facts.txt").decode()
+    listed = run_collector(host, Listing(("/etc/machine-config-daemon/*",))).data("facts.txt").decode()
 
     assert listed.startswith("-rw------- 0:0" if os.geteuid() == 0 else "-rw-------")
     assert " 12 1970-01-01T00:00:00+00:00 " in listed
@@ -215,13 +215,13 @@ def test_listing_has_names_and_digests_only(host: Host) -> None:
 def test_listing_without_digests(host: Host) -> None:
     host.file("/etc/NetworkManager/system-connections/wifi.nmconnection", "psk=12345678")
 
-    listed = gathered(host, Listing(("/etc/NetworkManager/system-connections/*",), has_digests=False))
+    listed = run_collector(host, Listing(("/etc/NetworkManager/system-connections/*",), has_digests=False))
 
     assert len(listed.data("facts.txt").split()) == 5
 
 
 def test_pattern_without_matches_is_absent(host: Host) -> None:
-    result = gathered(host, Listing(("/etc/kubernetes/*", "/etc/mcs/*")))
+    result = run_collector(host, Listing(("/etc/kubernetes/*", "/etc/mcs/*")))
 
     assert result.only.status is GatherStatus.ABSENT
     assert result.only.reason == "no file /etc/kubernetes/*, nor any of 1 others"
@@ -230,7 +230,7 @@ def test_pattern_without_matches_is_absent(host: Host) -> None:
 def test_journal_without_cursor_has_the_end_of_the_boot(host: Host) -> None:
     host.program("journalctl", JOURNALCTL)
 
-    asked = gathered(host, Journal(("kubelet.service",), lines=7)).data("facts.txt").decode().split()
+    asked = run_collector(host, Journal(("kubelet.service",), lines=7)).data("facts.txt").decode().split()
 
     assert {"--unit=kubelet.service", "--boot=0", "--lines=7", "--utc"} <= set(asked)
 
@@ -238,7 +238,7 @@ def test_journal_without_cursor_has_the_end_of_the_boot(host: Host) -> None:
 def test_journal_with_cursor_has_only_newer_lines(host: Host) -> None:
     host.program("journalctl", JOURNALCTL)
 
-    asked = gathered(host, Journal(kernel=True), cursor="s=17;i=3").data("facts.txt").decode().split()
+    asked = run_collector(host, Journal(kernel=True), cursor="s=17;i=3").data("facts.txt").decode().split()
 
     assert {"--after-cursor=s=17;i=3", "_TRANSPORT=kernel"} <= set(asked)
     assert not [argument for argument in asked if argument.startswith(("--boot", "--lines"))]
@@ -247,7 +247,7 @@ def test_journal_with_cursor_has_only_newer_lines(host: Host) -> None:
 def test_unknown_cursor_is_ignored(host: Host) -> None:
     host.program("journalctl", JOURNALCTL)
 
-    result = gathered(host, Journal(), cursor="bad")
+    result = run_collector(host, Journal(), cursor="bad")
 
     assert result.only.status is GatherStatus.GIVEN
     assert b"--boot=0" in result.data("facts.txt")
@@ -256,8 +256,8 @@ def test_unknown_cursor_is_ignored(host: Host) -> None:
 def test_earlier_boots_are_left_out_after_a_cursor(host: Host) -> None:
     host.program("journalctl", "echo old")
 
-    assert gathered(host, Journal(boot=-1)).data("facts.txt") == b"old\n"
-    assert gathered(host, Journal(boot=-1), cursor="s=17;i=3").only.status is GatherStatus.EMPTY
+    assert run_collector(host, Journal(boot=-1)).data("facts.txt") == b"old\n"
+    assert run_collector(host, Journal(boot=-1), cursor="s=17;i=3").only.status is GatherStatus.EMPTY
 
 
 @pytest.mark.slow
@@ -279,7 +279,7 @@ def test_last_lines_of_a_long_journal_are_kept(host: Host, endless: str, cursor:
 def test_unknown_boot_or_unit_is_absent(host: Host, journal: Journal) -> None:
     host.program("journalctl", JOURNALCTL)
 
-    assert gathered(host, journal).only.status is GatherStatus.ABSENT
+    assert run_collector(host, journal).only.status is GatherStatus.ABSENT
 
 
 def test_newest_cursor_is_read(host: Host) -> None:
@@ -299,7 +299,7 @@ def test_records_are_arrays_beside_their_damaged_parts(host: Host) -> None:
     host.file("/var/log/openshift/kubelet.json", array(upstream_entry()))
     host.file("/var/log/openshift/kubelet.json.tmp", b"[")
 
-    result = gathered(host, service_records, "bootstrap/services/")
+    result = run_collector(host, service_records, "bootstrap/services/")
 
     names = ["bootkube.json", "bootkube.json.damaged", "kubelet.json"]
     assert result.bundle.paths == [f"bootstrap/services/{name}" for name in names]
@@ -323,7 +323,7 @@ def test_bad_damaged_file_costs_no_other_record(host: Host, kind: str) -> None:
     else:
         bad.symlink_to(host.file("/root/secret", "secret"))
 
-    result = gathered(host, service_records, "services/")
+    result = run_collector(host, service_records, "services/")
 
     assert result.bundle.paths == ["services/a.json", "services/a.json.damaged", "services/b.json"]
     assert b"torn {" in result.data("services/a.json.damaged")
@@ -336,7 +336,7 @@ def test_long_record_keeps_its_last_entries(host: Host) -> None:
     many = [entry(at=number) for number in range(1000)]
     host.file("/var/log/openshift/release-image.json", b"".join(each.to_line() for each in many))
 
-    result = gathered(host, service_records, "services/", size=10_000)
+    result = run_collector(host, service_records, "services/", size=10_000)
 
     data = result.data("services/release-image.json")
     assert result.only.status is GatherStatus.CUT
@@ -348,13 +348,15 @@ def test_long_record_keeps_its_last_entries(host: Host) -> None:
 def test_records_directory_of_the_environment_is_used(host: Host) -> None:
     host.file("/srv/records/job.json", entry().to_line())
 
-    result = gathered(host, service_records, "services/", environ={"SERVICE_RECORDS_DIR": "/srv/records"})
+    result = run_collector(
+        host, service_records, "services/", environ={"SERVICE_RECORDS_DIR": "/srv/records"}
+    )
 
     assert result.bundle.paths == ["services/job.json"]
 
 
 def test_host_without_records_is_absent(host: Host) -> None:
-    assert gathered(host, service_records, "services/").only.status is GatherStatus.ABSENT
+    assert run_collector(host, service_records, "services/").only.status is GatherStatus.ABSENT
 
 
 def test_failed_units_have_status_and_journal(host: Host) -> None:
@@ -371,7 +373,7 @@ def test_failed_units_have_status_and_journal(host: Host) -> None:
     )
     host.program("journalctl", JOURNALCTL)
 
-    result = gathered(host, failed_units, "unit-status/")
+    result = run_collector(host, failed_units, "unit-status/")
 
     units = ("kubelet.service", "foo@a-b.service")
     assert result.only.status is GatherStatus.GIVEN
@@ -394,7 +396,7 @@ def test_unit_properties_have_the_assertions_of_stopped_units(host: Host) -> Non
     )
     host.program("journalctl", "echo 'Assertion failed for job.service - The job.'")
 
-    result = gathered(host, unit_properties, "unit-properties.txt")
+    result = run_collector(host, unit_properties, "unit-properties.txt")
 
     (unit,) = read_texts({"unit-properties.txt": result.data("unit-properties.txt").decode()})
     assert (unit.name, unit.assertions) == ("job.service", ("AssertPathExists=/srv/a",))
@@ -411,7 +413,7 @@ def test_unreadable_failed_unit_costs_no_other(host: Host) -> None:
     )
     host.program("journalctl", "echo 'No journal files were found.' >&2; exit 1")
 
-    result = gathered(host, failed_units, "unit-status/")
+    result = run_collector(host, failed_units, "unit-status/")
 
     assert result.data("unit-status/kubelet.service.txt") == b"status\n"
     assert result.only.status is GatherStatus.FAILED
@@ -427,7 +429,7 @@ def test_latest_failed_run_has_its_journal(host: Host) -> None:
         host.file(f"/var/log/openshift/{service}.json", b"".join(each.to_line() for each in run))
     host.program("journalctl", JOURNALCTL)
 
-    result = gathered(host, failed_runs, "invocations/")
+    result = run_collector(host, failed_runs, "invocations/")
 
     assert result.bundle.paths == [f"invocations/bootkube-{second}.log"]
     asked = result.data(result.bundle.paths[0]).decode().split()
@@ -440,16 +442,16 @@ def test_failed_runs_without_a_journal_are_absent(host: Host) -> None:
     host.file("/var/log/openshift/a.json", b"".join(each.to_line() for each in failed_run()))
     host.program("journalctl", "echo 'No journal files were found.' >&2; exit 1")
 
-    assert gathered(host, failed_runs, "invocations/").only.status is GatherStatus.ABSENT
+    assert run_collector(host, failed_runs, "invocations/").only.status is GatherStatus.ABSENT
 
 
 def test_number_of_failed_runs_is_limited(host: Host) -> None:
-    assert gathered(host, failed_runs, "invocations/").only.status is GatherStatus.ABSENT
+    assert run_collector(host, failed_runs, "invocations/").only.status is GatherStatus.ABSENT
     for number in range(21):
         host.file(f"/var/log/openshift/{number}.json", b"".join(each.to_line() for each in failed_run()))
     host.program("journalctl", JOURNALCTL)
 
-    result = gathered(host, failed_runs, "invocations/")
+    result = run_collector(host, failed_runs, "invocations/")
 
     assert (result.only.status, result.only.reason) == (GatherStatus.CUT, "20 of 21 failed runs")
     assert len(result.bundle.paths) == 20
@@ -492,7 +494,7 @@ CRICTL = f"""
 def test_ended_containers_come_first(host: Host) -> None:
     host.program("crictl", CRICTL)
 
-    result = gathered(host, ContainerLogs("crictl"), "containers/")
+    result = run_collector(host, ContainerLogs("crictl"), "containers/")
 
     names = ("kube-apiserver-c3c", "kube-apiserver-c2b", "etcd-c1a")
     assert result.bundle.paths == [f"containers/{name}.log" for name in names]
@@ -505,7 +507,7 @@ def test_long_container_log_does_not_end_the_others(host: Host) -> None:
     endless = "exec yes"
     host.program("crictl", CRICTL.replace("echo 'container not found' >&2; exit 1", endless))
 
-    result = gathered(host, ContainerLogs("crictl"), "containers/", size=10_000)
+    result = run_collector(host, ContainerLogs("crictl"), "containers/", size=10_000)
 
     assert len(result.bundle.paths) == 3
     assert result.data("containers/etcd-c1a.log") == b"out of c1a\nerror of c1a\n"
@@ -517,7 +519,7 @@ def test_podman_container_list_is_parsed(host: Host) -> None:
     listed = '[{"Id": "f00d", "Names": ["bootkube-render"], "State": "exited", "Created": 1780000000}]'
     host.program("podman", f"[[ $1 == ps ]] && echo '{listed}' || echo said")
 
-    result = gathered(host, ContainerLogs("podman"), "pods/")
+    result = run_collector(host, ContainerLogs("podman"), "pods/")
 
     assert result.bundle.paths == ["pods/bootkube-render-f00d.log"]
 
@@ -526,7 +528,7 @@ def test_podman_container_list_is_parsed(host: Host) -> None:
 def test_invalid_container_list_raises_nothing(host: Host, listed: str) -> None:
     host.program("crictl", f"echo '{listed}'")
 
-    result = gathered(host, ContainerLogs("crictl"), "containers/")
+    result = run_collector(host, ContainerLogs("crictl"), "containers/")
 
     assert result.only.status in {GatherStatus.EMPTY, GatherStatus.FAILED}
 
@@ -534,7 +536,7 @@ def test_invalid_container_list_raises_nothing(host: Host, listed: str) -> None:
 def test_failing_container_runtime_fails_the_row(host: Host) -> None:
     host.program("crictl", "echo 'connect: connection refused' >&2; exit 1")
 
-    result = gathered(host, ContainerLogs("crictl"), "containers/")
+    result = run_collector(host, ContainerLogs("crictl"), "containers/")
 
     assert (result.only.status, result.only.reason) == (
         GatherStatus.FAILED,

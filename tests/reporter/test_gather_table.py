@@ -17,7 +17,7 @@ from service_record.reporter.gather.sources import File, Listing, ProgramSource,
 from tests.builders import BOOT_ID, entry, failed_run, timestamp
 from tests.command_line import service_record
 from tests.faults import Faults
-from tests.gathered import Host
+from tests.gathering import Host
 from tests.programs import REPOSITORY
 
 SHELLS = {"sh", "bash", "dash", "env", "sudo", "xargs", "nsenter"}
@@ -59,7 +59,7 @@ def test_names_and_members_are_unique(what: str) -> None:
 def test_rows_have_limits_and_relative_members() -> None:
     with Faults() as faults:
         for row in COLLECTORS:
-            with faults.of(row.name):
+            with faults.case(row.name):
                 assert 0 < row.seconds <= 120
                 assert 0 < row.bytes <= 256 << 20
                 assert re.fullmatch(r"[A-Za-z0-9-]+", row.name)
@@ -69,7 +69,7 @@ def test_rows_have_limits_and_relative_members() -> None:
 def test_rows_have_absolute_paths_and_no_shell() -> None:
     with Faults() as faults:
         for row in COLLECTORS:
-            with faults.of(row.name):
+            with faults.case(row.name):
                 source: object = row.source
                 if isinstance(source, ProgramSource):
                     assert "/" not in source.argv[0]
@@ -131,17 +131,17 @@ def test_rows_of_a_failing_host_have_their_status(failing: Host) -> None:
     result = failing.gather(*COLLECTORS, urls=("http://127.0.0.1:1/",))
 
     assert {
-        name: result.of(name).status for name in ("service-records", "journal", "ip-addr", "nmcli-general")
+        name: result.get(name).status for name in ("service-records", "journal", "ip-addr", "nmcli-general")
     } == {
         "service-records": GatherStatus.GIVEN,
         "journal": GatherStatus.GIVEN,
         "ip-addr": GatherStatus.GIVEN,
         "nmcli-general": GatherStatus.ABSENT,
     }
-    assert result.of("unit-times").status is GatherStatus.CUT
-    assert result.of("block-devices").reason == "exit status 32"
-    assert result.of("container-logs").status is GatherStatus.FAILED
-    assert result.of("reachability").status is GatherStatus.GIVEN
+    assert result.get("unit-times").status is GatherStatus.CUT
+    assert result.get("block-devices").reason == "exit status 32"
+    assert result.get("container-logs").status is GatherStatus.FAILED
+    assert result.get("reachability").status is GatherStatus.GIVEN
 
 
 def test_logs_of_agent_and_assisted_installer_are_gathered(host: Host) -> None:
@@ -155,7 +155,7 @@ def test_logs_of_agent_and_assisted_installer_are_gathered(host: Host) -> None:
 
     result = host.gather(*COLLECTORS)
 
-    assert result.of("agent-logs").status is GatherStatus.GIVEN
+    assert result.get("agent-logs").status is GatherStatus.GIVEN
     assert {name: result.data(f"bootstrap/agent/{name}").decode() for name in logs} == logs
 
 

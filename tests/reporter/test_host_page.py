@@ -66,7 +66,7 @@ def never_reports(scene: Scene) -> None:
 
 
 def has_no_network(scene: Scene) -> None:
-    scene.host.settle(get_refused_url())
+    scene.host.write_settings(get_refused_url())
     scene.host.fail()
     scene.round()
     assert "failed: bootkube in stage pull-image" in scene.console
@@ -77,13 +77,13 @@ def has_no_network(scene: Scene) -> None:
 
 def gets_the_network_later(scene: Scene) -> None:
     has_no_network(scene)
-    scene.host.settle(scene.server.url)
+    scene.host.write_settings(scene.server.url)
     scene.round(660)
     assert scene.page.info.startswith(FAILED)
 
 
 def cannot_resolve(scene: Scene) -> None:
-    scene.host.settle("http://assisted.invalid:8090")
+    scene.host.write_settings("http://assisted.invalid:8090")
     scene.host.fail()
     scene.round()
     assert "failed: bootkube" in scene.console
@@ -94,7 +94,7 @@ def cannot_resolve(scene: Scene) -> None:
 def distrusts_the_certificate(scene: Scene) -> None:
     certificate = Authority(scene.directory / "authority").issue("127.0.0.1")
     with AssistedServer(scene.server.rules, certificate=certificate) as server:
-        scene.host.settle(server.url)
+        scene.host.write_settings(server.url)
         scene.host.fail()
         scene.round()
     assert "failed: bootkube" in scene.console
@@ -211,7 +211,7 @@ def ships_elsewhere(scene: Scene) -> None:
     share = scene.directory / "share"
     share.mkdir()
     scene.page.logs_info = "completed"
-    scene.host.settle(scene.server.url, f'ship_to = ["{share}"]')
+    scene.host.write_settings(scene.server.url, f'ship_to = ["{share}"]')
     scene.host.fail()
     scene.round()
     assert scene.page.info.startswith(FAILED)
@@ -280,7 +280,7 @@ def has_a_damaged_record(scene: Scene) -> None:
 def hangs_unrecorded(scene: Scene) -> None:
     share = scene.directory / "share"
     share.mkdir()
-    scene.host.settle(scene.server.url, f'ship_to = ["{share}"]')
+    scene.host.write_settings(scene.server.url, f'ship_to = ["{share}"]')
     scene.round()
     assert scene.page.info == LOCAL_IGNITION
     scene.round(3000)

@@ -96,7 +96,7 @@ def test_failing_host_ships_one_bundle(host: ReportingHost, server: AssistedServ
     assert TOKEN.encode() not in b"".join(found.values())
     assert host.installed.logs_info == "completed"
     assert host.installed.info.count("/usr/local/bin/job.sh:12") == 1
-    assert host.spooled() == []
+    assert host.list_spooled() == []
     calls = server.calls()
     assert host.report().status == 0
     assert server.calls()[len(calls) :] == [GET_HOSTS]
@@ -163,7 +163,7 @@ def test_show_and_analyze_name_the_kept_bundle(
     server.fail(CannedResponse(503, headers=AT_ONCE), times=99)
     host.report()
     assert host.report("--stop").status == 0
-    (bundle,) = host.spooled()
+    (bundle,) = host.list_spooled()
     program = 'mount --bind "$1" /var/lib && shift && exec "$@"'
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", program, "sh", host.places.at("/var/lib"), *PROGRAM, "show"],
@@ -209,18 +209,18 @@ def test_stage_report_contains_no_text_of_a_record(host: ReportingHost, server: 
 def test_undelivered_bundle_is_shipped_by_a_later_round(host: ReportingHost, server: AssistedServer) -> None:
     host.fail()
     url = get_refused_url()
-    host.settle(url)
+    host.write_settings(url)
     answer = host.report()
     assert answer.status == 0
     assert "Connection refused" in answer.err
-    (spooled,) = host.spooled()
+    (spooled,) = host.list_spooled()
     assert "Not reported: " in host.places.issue.read_text()
 
     bundle = spooled.read_bytes()
-    host.settle(server.url)
+    host.write_settings(server.url)
     assert host.report().status == 0
     assert list(server.rules.objects.values()) == [bundle]
-    assert host.spooled() == []
+    assert host.list_spooled() == []
     assert "Not reported" not in host.places.issue.read_text()
 
 
@@ -229,7 +229,7 @@ def test_next_round_retries_the_deletion_of_a_bundle(host: ReportingHost, server
     assert host.report().status == 0
     host.write(str(host.places.spool_directory.relative_to(host.places.root) / "log-bundle-left.tar.gz"))
     assert host.report().status == 0
-    assert host.spooled() == []
+    assert host.list_spooled() == []
     assert server.rules.events
 
 
@@ -256,7 +256,7 @@ def test_agent_logs_are_kept_and_bundle_path_reported(
         assert host.installed.info.startswith(f"{LOCAL_IGNITION}. failed: bootkube ")
         assert host.installed.info.endswith(f". {PLACE}")
         assert f"\n{PLACE}." in host.places.issue.read_text()
-    (bundle,) = host.spooled()
+    (bundle,) = host.list_spooled()
     assert members(bundle.read_bytes())["verdict.txt"]
     told = [event for event in server.rules.events if PLACE in event.message]
     assert len(told) == 1
@@ -289,11 +289,11 @@ def test_long_verdict_keeps_the_bundle_path() -> None:
 def test_host_logs_overwrite_replaces_the_agent_logs(
     host: ReportingHost, server: AssistedServer, with_agents_logs: dict[str, bytes]
 ) -> None:
-    host.settle(server.url, 'host_logs = "overwrite"')
+    host.write_settings(server.url, 'host_logs = "overwrite"')
     assert host.report().status == 0
     (name,) = with_agents_logs
     assert members(server.rules.objects[name])["verdict.txt"]
-    assert host.spooled() == []
+    assert host.list_spooled() == []
     assert host.installed.info.startswith(f"{LOCAL_IGNITION}. failed: bootkube ")
     assert host.installed.info.endswith(". Boot logs are among the logs of this host")
 
@@ -303,11 +303,11 @@ def test_bundle_goes_to_other_destinations_if_agent_logs_exist(
 ) -> None:
     share = tmp_path / "share"
     share.mkdir()
-    host.settle(server.url, f'ship_to = ["{share}"]')
+    host.write_settings(server.url, f'ship_to = ["{share}"]')
     assert host.report().status == 0
     host.installed.status = "installed"
     answer = host.report(uptime=660)
-    (bundle,) = host.spooled()
+    (bundle,) = host.list_spooled()
     assert f"{bundle} stays: not every destination has it; remove it with: " in answer.err
     assert [path.read_bytes() for path in share.iterdir()] == [bundle.read_bytes()]
     assert server.rules.objects == with_agents_logs
@@ -315,7 +315,7 @@ def test_bundle_goes_to_other_destinations_if_agent_logs_exist(
 
 
 def test_send_always_ships_healthy_host_in_each_round(host: ReportingHost, server: AssistedServer) -> None:
-    host.settle(server.url, 'send = "always"')
+    host.write_settings(server.url, 'send = "always"')
     for number in range(3):
         assert host.report(uptime=60 + 600 * number).status == 0
         events = [event for event in server.rules.events if event.name == "host_logs_uploaded"]
@@ -361,7 +361,7 @@ def test_foreign_files_in_place_of_ours_are_reported(
 def test_bad_setting_is_one_line_and_the_round_continues(
     host: ReportingHost, server: AssistedServer, settings: str, line: str
 ) -> None:
-    host.settle(server.url, settings)
+    host.write_settings(server.url, settings)
     answer = host.report()
     assert answer.status == 0
     assert line in answer.err
@@ -387,7 +387,7 @@ def test_bundle_with_a_secret_is_not_shipped(host: ReportingHost, server: Assist
     assert answer.status == 6
     assert "a secret would have left the host" in answer.err
     assert POST_LOGS not in server.calls()
-    assert host.spooled() == []
+    assert host.list_spooled() == []
     assert not any(host.places.work_directory.glob("*"))
     assert host.report().status == 0, "it is not tried again"
 
@@ -421,7 +421,7 @@ def test_malformed_token_prevents_all_calls(
     share = tmp_path / "share"
     share.mkdir()
     host.fail()
-    host.settle(server.url, f'ship_to = ["{share}"]')
+    host.write_settings(server.url, f'ship_to = ["{share}"]')
     host.write("/etc/service-record/token", text.format(TOKEN)).chmod(0o600)
     answer = host.report()
     assert answer.status == 0
@@ -437,7 +437,7 @@ def test_malformed_token_prevents_all_calls(
 
 def test_rounds_exclude_each_other(host: ReportingHost, server: AssistedServer) -> None:
     server.fail(NoResponse(), path="/hosts")
-    with host.reporting():
+    with host.start_report():
         assert server.wait_for(1)
         answer = host.report()
     assert answer.status == 0
@@ -454,12 +454,12 @@ def test_round_that_is_ended_while_shipping_loses_nothing(
 ) -> None:
     host.fail()
     server.fail(NoResponse(), path="/logs")
-    with host.reporting() as report:
+    with host.start_report() as report:
         wait_for(lambda: POST_LOGS in server.calls())
         os.killpg(report.pid, number)
         _, errors = report.communicate(timeout=60)
     assert b"Traceback" not in errors
-    assert [path.name[:10] for path in host.spooled()] == ["log-bundle"]
+    assert [path.name[:10] for path in host.list_spooled()] == ["log-bundle"]
     assert host.report().status == 0
     assert len(server.rules.objects) == 1
 
@@ -474,14 +474,14 @@ def test_round_that_is_ended_while_gathering_leaves_nothing(
     hanging = tmp_path / "hanging"
     os.mkfifo(hanging)
     host.write("/bin/ip", f'#!/bin/sh\necho $$ >"{hanging}"\nexec sleep 1000\n').chmod(0o755)
-    with host.reporting() as report:
+    with host.start_report() as report:
         pid = int(hanging.read_text().split()[0])
         os.killpg(report.pid, number)
         _, errors = report.communicate(timeout=60)
     assert b"Traceback" not in errors
     wait_until_gone(pid)
     assert not any(host.places.work_directory.glob("*"))
-    assert host.spooled() == []
+    assert host.list_spooled() == []
 
 
 @pytest.mark.slow
@@ -501,7 +501,7 @@ def test_next_round_completes_a_round_killed_at_any_step(tmp_path: Path, server:
         assert len([event for event in told if event.message.endswith(LOCAL_IGNITION)]) == 1
         assert len([event for event in told if f"{LOCAL_IGNITION}. failed: " in event.message]) in {1, 2}
         assert len([event for event in told if event.name == "host_logs_uploaded"]) in {1, 2}
-        assert host.spooled() == []
+        assert host.list_spooled() == []
         assert not any(host.places.work_directory.glob("*"))
         assert not [name for name in host.files() if name.endswith(".new")]
         if killed.status == 0:
@@ -516,7 +516,7 @@ def test_host_without_disk_space_reports_and_ships_from_memory(
     host.fail()
     share = tmp_path / "share"
     share.mkdir()
-    host.settle(server.url, f'ship_to = ["{share}"]')
+    host.write_settings(server.url, f'ship_to = ["{share}"]')
     host.places.state_directory.mkdir(parents=True)
     before = ("unshare", "--mount", "sh", "-c", disk, "sh", str(host.places.state_directory))
     answer = host.report(before=before)
@@ -637,7 +637,7 @@ def test_directory_of_another_owner_is_not_used(
     server.fail(CannedResponse(503, headers=AT_ONCE), path="/logs", times=99)
     assert host.report().status == 0
     assert host.places.state_file.stat().st_uid == 0
-    (bundle,) = host.spooled()
+    (bundle,) = host.list_spooled()
     assert (bundle.parent.stat().st_uid, bundle.stat().st_uid) == (0, 0)
     aside = place.with_name(f"{name}.damaged")
     assert (aside.read_text() if aside.is_file() else (aside / "log-bundle-1.tar.gz").read_text()) == "theirs"
@@ -679,7 +679,7 @@ def test_service_without_its_database_costs_no_budget(host: ReportingHost, serve
 
 
 def test_outage_of_fifteen_minutes_costs_no_budget(host: ReportingHost, server: AssistedServer) -> None:
-    host.settle(server.url, 'frequency = "5m"')
+    host.write_settings(server.url, 'frequency = "5m"')
     host.fail()
     server.rules.knows_host_boot = True
     server.fail(EarlyResponse(503, headers=AT_ONCE), path="/logs", times=8)
@@ -727,22 +727,22 @@ def _prepare_answer(server: AssistedServer, host: ReportingHost, answer: str) ->
         case "the host failed or was cancelled":
             host.installed.status = "error"
         case "no answer":
-            host.settle(get_refused_url(), 'lifetime = "1m"')
+            host.write_settings(get_refused_url(), 'lifetime = "1m"')
         case "any, in the first boot":
-            host.settle(server.url, 'time_limit = "1m"')
+            host.write_settings(server.url, 'time_limit = "1m"')
             server.fail(CannedResponse(503, headers=AT_ONCE), times=99)
         case "503, in the last expected boot" | "any, in the last boot, and the bundle is delivered":
             host.write(f"{POINTER}.bak")
             host.places.at(POINTER).unlink()
             host.write("/var/lib/kubelet/cpu_manager_state")
-            host.settle(server.url, 'time_limit = "1m"')
+            host.write_settings(server.url, 'time_limit = "1m"')
             if answer.startswith("503"):
                 server.fail(CannedResponse(503, headers=AT_ONCE), times=99)
         case "any, and the bundle is delivered":
-            host.settle(server.url, 'lifetime = "1m"')
+            host.write_settings(server.url, 'lifetime = "1m"')
         case "any, and the service has the agent's logs":
             host.installed.logs_info = "completed"
-            host.settle(server.url, 'lifetime = "1m"')
+            host.write_settings(server.url, 'lifetime = "1m"')
 
 
 STOPS = {
@@ -783,7 +783,7 @@ def test_reporter_stops_as_documented(host: ReportingHost, server: AssistedServe
     assert host.places.tombstone.exists() is (what == "stops")
     assert host.places.credential_file.exists() is (what != "stops")
     assert host.places.state_file.exists() is (what != "stops")
-    assert len(host.spooled()) == (0 if is_kept == "nothing" or "ships" in what else 1)
+    assert len(host.list_spooled()) == (0 if is_kept == "nothing" or "ships" in what else 1)
     assert host.places.issue.exists() is (is_kept != "nothing")
     calls = server.calls()
     assert host.report(uptime=rounds[-1]).status == 0
@@ -813,10 +813,10 @@ def test_undelivered_bundle_is_kept_and_reported_until_purged(
     host: ReportingHost, server: AssistedServer
 ) -> None:
     host.fail()
-    host.settle(server.url, 'lifetime = "1m"')
+    host.write_settings(server.url, 'lifetime = "1m"')
     server.rules.tokens.clear()
     told = host.report().err
-    (bundle,) = host.spooled()
+    (bundle,) = host.list_spooled()
     assert f"{bundle} stays: not every destination has it; remove it with: " in told
     assert members(bundle.read_bytes())["verdict.txt"]
     assert PLACE in host.places.issue.read_text()
@@ -828,7 +828,7 @@ def test_undelivered_bundle_is_kept_and_reported_until_purged(
         assert str(bundle) in note
         assert note.endswith("remove it: service-record report --stop --purge")
     assert host.report("--stop").status == 0
-    assert host.spooled() == [bundle]
+    assert host.list_spooled() == [bundle]
     assert host.report("--stop", "--purge").status == 0
     left = {name for name in host.files() if "service-record" in name or "reporter" in name}
     assert left == {"var/lib/service-record/reporter.stopped"}
@@ -839,7 +839,7 @@ def test_denied_bundle_goes_elsewhere_and_later_to_service(
     host: ReportingHost, server: AssistedServer, tmp_path: Path
 ) -> None:
     share = tmp_path / "share"
-    host.settle(server.url, f'ship_to = ["{share}"]')
+    host.write_settings(server.url, f'ship_to = ["{share}"]')
     tokens = dict(server.rules.tokens)
     server.rules.tokens.clear()
     host.fail()
@@ -859,14 +859,14 @@ def test_manual_stop_keeps_and_reports_an_undelivered_bundle(
     host.fail()
     server.fail(CannedResponse(503, headers=AT_ONCE), times=99)
     host.report()
-    (bundle,) = host.spooled()
+    (bundle,) = host.list_spooled()
     answer = host.report("--stop")
     assert answer.status == 0
     assert f"{bundle} stays: not every destination has it" in answer.err
-    assert host.spooled() == [bundle]
+    assert host.list_spooled() == [bundle]
     assert host.places.issue.exists()
     assert host.report("--stop", "--purge").status == 0
-    assert host.spooled() == []
+    assert host.list_spooled() == []
     assert not host.places.issue.exists()
 
 
@@ -900,7 +900,7 @@ def test_automatic_stop_logs_an_undelivered_bundle_in_memory(
     host: ReportingHost, server: AssistedServer
 ) -> None:
     host.fail()
-    host.settle(server.url, 'lifetime = "1m"')
+    host.write_settings(server.url, 'lifetime = "1m"')
     host.places.state_directory.mkdir(parents=True)
     server.rules.tokens.clear()
     before = ("unshare", "--mount", "sh", "-c", FULL_DISK, "sh", str(host.places.state_directory))
@@ -914,11 +914,11 @@ def test_automatic_stop_logs_an_undelivered_bundle_in_memory(
 
 def test_manual_stop_with_purge_keeps_nothing(host: ReportingHost, server: AssistedServer) -> None:
     host.fail()
-    host.settle(server.url, 'keep_after = ["spool"]')
+    host.write_settings(server.url, 'keep_after = ["spool"]')
     server.fail(CannedResponse(503, headers=AT_ONCE), times=99)
     host.report()
     assert host.report("--stop", "--purge").status == 0
-    assert (host.spooled(), host.places.issue.exists()) == ([], False)
+    assert (host.list_spooled(), host.places.issue.exists()) == ([], False)
 
 
 def test_ca_bundle_beside_the_settings_is_removed_with_them(
@@ -926,7 +926,7 @@ def test_ca_bundle_beside_the_settings_is_removed_with_them(
 ) -> None:
     ours = host.write("/etc/service-record/ca.pem")
     row = 'ca_bundle = "/etc/service-record/ca.pem"'
-    host.settle(server.url)
+    host.write_settings(server.url)
     host.places.settings_file.write_text(f"{host.places.settings_file.read_text()}\n{row}\n")
     assert host.report("--stop").status == 0
     assert not ours.parent.exists()

@@ -36,7 +36,7 @@ from tests.assisted_server import (
 )
 from tests.builders import require, require_type
 from tests.forward_proxy import ForwardProxy
-from tests.full_disk import full_beyond
+from tests.full_disk import limit_file_size
 from tests.reporter.test_assisted_service import QUICK, TOKEN
 from tests.running_server import get_refused_url
 
@@ -178,7 +178,7 @@ def test_path_that_cannot_be_encoded_is_unreachable(tmp_path: Path, bundle: Path
 def test_full_disk_keeps_no_part_of_the_bundle(tmp_path: Path, bundle: Path) -> None:
     share = tmp_path / "share"
     share.mkdir()
-    with full_beyond(len(CONTENT) // 2):
+    with limit_file_size(len(CONTENT) // 2):
         assert copy_into(share, "h", bundle) == Unreachable(f"{share}: File too large")
     assert list(share.iterdir()) == []
 

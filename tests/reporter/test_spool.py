@@ -13,7 +13,7 @@ import pytest
 from service_record.record.atomic_write import place_by_moving, place_copy
 from service_record.reporter.spool import Spool
 from tests.builders import require
-from tests.full_disk import full_beyond
+from tests.full_disk import limit_file_size
 
 SHARED_MEMORY = Path("/dev/shm")
 """Another file system than that of tests' files, on most machines."""
@@ -121,7 +121,7 @@ def test_bundle_from_another_file_system_survives_a_full_disk(
     try:
         spool = Spool(tmp_path / "spool")
         before = spool.keep(bundle(tmp_path))
-        with full_beyond(50_000), pytest.raises(OSError, match="File too large"):
+        with limit_file_size(50_000), pytest.raises(OSError, match="File too large"):
             spool.keep(elsewhere)
         assert spool.newest() == before
         assert list(held(spool).values()) == [b"bundle"]
@@ -133,7 +133,7 @@ def test_bundle_from_another_file_system_survives_a_full_disk(
 
 def test_copy_to_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     source, target = bundle(tmp_path, content=b"x" * 100_000), tmp_path / "target.tar.gz"
-    with full_beyond(50_000), pytest.raises(OSError, match="File too large"):
+    with limit_file_size(50_000), pytest.raises(OSError, match="File too large"):
         place_copy(source, target)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["work"]
 

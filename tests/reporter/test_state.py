@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from service_record.reporter.policy.transitions import begin_round
 from service_record.reporter.state import Denial, Pause, ReporterState, SpooledBundle, Usage, load, save
-from tests.full_disk import full_beyond
+from tests.full_disk import limit_file_size
 from tests.reporter_builders import BOOT, NEXT_BOOT, evidence, seen, settings
 
 FULL = ReporterState(
@@ -127,7 +127,7 @@ while True:
 def test_state_is_unchanged_if_saving_fails(tmp_path: Path) -> None:
     path = tmp_path / "reporter.json"
     save(path, FULL)
-    with full_beyond(10), pytest.raises(OSError, match="large"):
+    with limit_file_size(10), pytest.raises(OSError, match="large"):
         save(path, ReporterState())
     assert load(path) == FULL
 

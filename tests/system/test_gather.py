@@ -24,7 +24,7 @@ from service_record.reporter.gather.collectors import COLLECTORS
 from service_record.reporter.gather.gathering import Context, gather, manifest
 from service_record.reporter.gather.journal import newest_cursor
 from service_record.record.systemd import boot_id
-from tests.gathered import AT, DirectoryBundle
+from tests.gathering import AT, DirectoryBundle
 
 bundle, cursor = DirectoryBundle(Path(sys.argv[1])), sys.argv[2] if len(sys.argv) > 2 else None
 urls = ("https://api.cluster.example:6443/readyz", "http://192.0.2.1/")

@@ -26,7 +26,7 @@ from service_record.record.appending import Writer
 from service_record.record.entry import Entry, Phase, Result
 from service_record.record.layout import read_entries
 from tests.builders import START
-from tests.full_disk import full_beyond
+from tests.full_disk import limit_file_size
 
 SERVICES: Final = ("bootkube", "kubelet")
 YEARS: Final = 10 * 365 * 86400
@@ -104,7 +104,7 @@ class RecordedHost(RuleBasedStateMachine):
         """Append an entry; `room` limits the free bytes on the disk."""
         path = self._path(service)
         size = path.stat().st_size if path.exists() else 0
-        disk = nullcontext() if room is None else full_beyond(size + room)
+        disk = nullcontext() if room is None else limit_file_size(size + room)
         with mock.patch.dict(os.environ, {"SERVICE_RECORDS_LAYOUT": self.layout}), disk:
             written = run.writer.append(entry)
         expected = replace(entry, dropped=run.lost)

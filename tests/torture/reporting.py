@@ -168,7 +168,7 @@ class Rounds:
             yield f"the bundle was shipped {shipped} times"
         if any(host.places.work_directory.glob("*")):
             yield "the working directory is not empty"
-        if host.spooled():
+        if host.list_spooled():
             yield "the spool is not empty"
         leftover = [name for name in host.files() if name.endswith((".new", ".part"))]
         if leftover:

@@ -1,4 +1,4 @@
-"""A host to gather from, in a directory, with programs of its own; and a bundle that is a directory."""
+"""Run the boot reporter's collectors on a host in a directory, and write a bundle that is a directory."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ AT: Final = datetime(2026, 11, 21, 2, tzinfo=UTC)
 
 
 class DirectoryMember:
-    """One file, of which the last lines are kept that are no more than `limit` bytes."""
+    """A file of a bundle. Of longer content it keeps the last whole lines, at most `limit` bytes."""
 
     def __init__(self, limit: int | None) -> None:
         self.written_bytes = 0
@@ -35,8 +35,6 @@ class DirectoryMember:
 
 
 class DirectoryBundle:
-    """The simplest of all bundles."""
-
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.paths: list[str] = []
@@ -66,7 +64,7 @@ class DirectoryBundle:
 
 
 class Host:
-    """A host below `root`; only the programs that a test gives it are on its PATH."""
+    """A host whose files are below `root`. Its PATH has only the programs that a test adds."""
 
     def __init__(self, directory: Path) -> None:
         self.root = directory / "root"
@@ -82,7 +80,7 @@ class Host:
         return place
 
     def program(self, name: str, body: str) -> None:
-        """Add a program in bash; what it runs itself, it finds where this host's system has it."""
+        """Add a program in bash. The program itself runs with the PATH of this machine."""
         path = self.programs / name
         path.write_text(SCRIPT_HEAD + dedent(body))
         path.chmod(0o755)
@@ -99,8 +97,6 @@ class Host:
 
 
 class Result:
-    """Result of gathering."""
-
     def __init__(self, bundle: DirectoryBundle, gathered: tuple[Gathered, ...]) -> None:
         self.bundle = bundle
         self.gathered = gathered
@@ -110,7 +106,7 @@ class Result:
         (only,) = self.gathered
         return only
 
-    def of(self, name: str) -> Gathered:
+    def get(self, name: str) -> Gathered:
         (found,) = (each for each in self.gathered if each.name == name)
         return found
 
@@ -121,8 +117,8 @@ class Result:
         return json.loads(json.dumps(manifest(self.gathered, at=AT, boot_id="b0" * 16, cursor=None)))
 
 
-def gathered(
+def run_collector(
     host: Host, take: object, member: str = "facts.txt", size: int = 1 << 20, **more: object
 ) -> Result:
-    """Return the output of one collector for a host, in one member or a directory of them."""
+    """Run one collector on a host. Its output is the file `member`, or a directory of this name."""
     return host.gather(GatherRow("facts", member, take, bytes=size), **more)  # type: ignore[arg-type]

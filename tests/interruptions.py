@@ -1,8 +1,8 @@
-"""Raise an exception, as a signal handler would, at each point at which Python could run one in the recorder.
+"""Raise an exception at each point at which Python could run a signal handler in the recorder.
 
-Run as a program, it prints for each point one line of JSON: what the service saw, and what was left behind.
-Python runs signal handlers when a function begins, when a call of C code has returned, and when a loop goes
-back; the trace function below stops at exactly these points.
+As a program, the module prints a line of JSON for each point: the service's view, and leaked resources.
+Python runs signal handlers at the start of a function, after a call of C code, and when a loop jumps back.
+The trace function stops at exactly these points.
 """
 
 import dis
@@ -22,11 +22,11 @@ PACKAGE: Final = str(Path(service_record.__file__).parent)
 
 
 class Interruption:
-    """Raises TimeoutError at the point of that number."""
+    """Raises TimeoutError at the point with this number, counted from 0."""
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.passed = 0
+        self.points = 0
         self.where: str | None = None
         self._before: dict[int, str] = {}
 
@@ -34,19 +34,19 @@ class Interruption:
         if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        if event == "call":  # of a function; or a generator goes on
-            self._pass(frame, "begin of ")
+        if event == "call":  # a function starts, or a generator resumes
+            self._count_point(frame, "begin of ")
         elif event == "opcode":
             if self._before.get(id(frame)) in POINTS:
-                self._pass(frame)
+                self._count_point(frame)
             self._before[id(frame)] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
         elif event == "return":
             self._before.pop(id(frame), None)
         return self.trace
 
-    def _pass(self, frame: FrameType, what: str = "") -> None:
-        self.passed += 1
-        if self.passed > self.number:
+    def _count_point(self, frame: FrameType, what: str = "") -> None:
+        self.points += 1
+        if self.points > self.number:
             sys.settrace(None)
             self.where = f"{what}{frame.f_code.co_name}:{frame.f_lineno}"
             raise TimeoutError("the service's own deadline")
@@ -57,7 +57,10 @@ def descriptors() -> list[str]:
 
 
 def run(interruption: Interruption, place: str, *, fails: bool) -> dict[str, object]:
-    """Record a service with a few stages, one of them interrupted, and return what the service sees of it."""
+    """Record a service with an interrupted stage, and return what the service's code observes.
+
+    Points are counted in the whole service, or in the stage only if `place` is "stage".
+    """
     reached, before = 0, descriptors()
     if place == "service":
         sys.settrace(interruption.trace)
@@ -94,7 +97,7 @@ def run(interruption: Interruption, place: str, *, fails: bool) -> dict[str, obj
 
 
 def main() -> None:
-    """Run once for each point, each in a child with a directory of its own, and print a line for each."""
+    """Interrupt at each point, in a new process with a new directory, and print the result."""
     place, fails, root = sys.argv[1], sys.argv[2] == "fails", Path(sys.argv[3])
     number = 0
     while True:
