@@ -21,7 +21,7 @@ from tests.collector.installing import Agent
 from tests.collector.serving import Client, Served, served, settings_in
 from tests.collector.test_bundles import FAILED, indexed
 from tests.command_line import PROGRAM, Answer, environment, service_record
-from tests.fuzz.raw_answers import whole
+from tests.fuzz.raw_answers import format_answer
 from tests.fuzz.raw_server import RawServer
 from tests.running_server import get_refused_url
 from tests.waiting import wait_for
@@ -166,12 +166,12 @@ def test_lost_data_of_many_services_is_sent_again(server: Served, host: str, dir
 @pytest.mark.slow
 def test_sending_ends_if_nothing_is_accepted(directory: Path) -> None:
     write_lines(directory / "job.json", entry())
-    with RawServer([whole({"host": "web1", "services": [], "files": [], "bundle": None})]) as deaf:
+    with RawServer([format_answer({"host": "web1", "services": [], "files": [], "bundle": None})]) as deaf:
         sending = Sender(CollectorClient(deaf.url, "token"), "web1", Records(directory))
         with pytest.raises(NotTaken, match="inconsistent offsets"):
             sending.send()
 
-    assert len(deaf.asked) == 1 + 8
+    assert len(deaf.request_lines) == 1 + 8
     assert sending.sent_bytes == 0
 
 
