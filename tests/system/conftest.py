@@ -1,4 +1,4 @@
-"""Machines to boot; every test of this directory needs one."""
+"""Fixtures with machines to boot. Every test in this directory is skipped where none can boot."""
 
 from pathlib import Path
 
@@ -25,5 +25,5 @@ def machine(tmp_path: Path) -> Machine:
 
 @pytest.fixture(scope="module")
 def shared_machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
-    """A machine for the tests of one module, which boot it once."""
+    """Return a machine that the tests of a module share, so that it boots once."""
     return Machine(tmp_path_factory.mktemp("machine"))

@@ -1,4 +1,4 @@
-"""A host booted from its disk with the boot reporter installed, and an assisted-service that it reaches."""
+"""A host with the boot reporter that boots from its disk and reaches an assisted-service."""
 
 import shutil
 import subprocess
@@ -40,20 +40,20 @@ class Healthz(BaseHTTPRequestHandler):
 HTTPServer(("127.0.0.1", 10248), Healthz).serve_forever()
 """
 
-# systemd-nspawn lays the machine's own boot id over the kernel's; these settings lay the kernel's over both.
-IN_A_MACHINE = ("[Service]", "ProtectKernelTunables=no", "ProtectControlGroups=no")
-# Every start is a round, and the timer is in no less of a hurry than the test.
+# systemd-nspawn mounts the machine's own boot id over the kernel's; the sandbox would undo that.
+MACHINE_SETTINGS = ("[Service]", "ProtectKernelTunables=no", "ProtectControlGroups=no")
+# Each start is a round, and the timer starts one as soon as the last has ended.
 EAGER_SERVICE = ("[Service]", "ExecStart=", "ExecStart=/usr/local/bin/service-record report")
 EAGER_TIMER = ("[Timer]", "OnUnitInactiveSec=1s", "AccuracySec=100ms")
 
-LEAKS = """
+HELPERS = """
 leaks() { grep -rlaF "$(rev <<<"{reversed}")" /etc /root /run /tmp /var 2>/dev/null || :; }
 round() { rest boot-reporter; start boot-reporter; rest boot-reporter; }
 """
 
 
 class ReporterHost:
-    """The machine: what is in its /etc and /var/lib stays over its boots."""
+    """The machine. Its /etc and /var/lib persist over boots."""
 
     def __init__(
         self,
@@ -65,40 +65,42 @@ class ReporterHost:
         eager: bool = True,
         wants: tuple[str, ...] = (),
     ) -> None:
-        """Install it below `root`; `eager`: each start is a round, and the timer starts one each second."""
+        """Install the host below `root`. If `eager`, each start of the reporter is a round, and the timer
+        starts one each second.
+        """
         wants = ("timers.target", "assisted.socket", *wants)
         self.machine = Machine(root, is_its_own_clock=True, wants=wants)
         self.observed = root / "observed"
         self.etc, self.lib = root / "etc", root / "lib"
-        for directory, inside in ((self.etc, "/etc"), (self.lib, "/var/lib")):
+        for directory, target in ((self.etc, "/etc"), (self.lib, "/var/lib")):
             directory.mkdir()
-            self.machine.bind(directory, inside)
+            self.machine.bind(directory, target)
         self.machine.program("service-record", PROGRAM)
         self.machine.program("kubelet", KUBELET)
         self.machine.unit("kubelet", "ExecStart=/usr/local/bin/kubelet")
         self.machine.unit("assisted", PROXY)
         self.machine.write_unit("assisted.socket", SOCKET)
-        self.leave(
+        self.write_file(
             "machine-id", f"{uuid.uuid4().hex}\n"
-        )  # the host was installed: presets are no more applied
-        self._enable(eager=eager)
-        self._settle(host, url, settings)
+        )  # an installed host: systemd does not apply presets
+        self._enable_reporter(eager=eager)
+        self._configure(host, url, settings)
 
-    def _enable(self, *, eager: bool) -> None:
+    def _enable_reporter(self, *, eager: bool) -> None:
         units = self.etc / "systemd/system"
         (units / "timers.target.wants").mkdir(parents=True)
         for name in ("boot-reporter.service", "boot-reporter.timer"):
             shutil.copy(UNITS / name, units)
         (units / "timers.target.wants/boot-reporter.timer").symlink_to("../boot-reporter.timer")
-        self._drop_in("boot-reporter.service.d/machine.conf", IN_A_MACHINE)
+        self._drop_in("boot-reporter.service.d/machine.conf", MACHINE_SETTINGS)
         if eager:
             self._drop_in("boot-reporter.service.d/eager.conf", EAGER_SERVICE)
             self._drop_in("boot-reporter.timer.d/eager.conf", EAGER_TIMER)
 
     def _drop_in(self, name: str, lines: Iterable[str]) -> None:
-        self.leave(f"systemd/system/{name}", "\n".join([*lines, ""]))
+        self.write_file(f"systemd/system/{name}", "\n".join([*lines, ""]))
 
-    def _settle(self, host: Host, url: str, settings: str) -> None:
+    def _configure(self, host: Host, url: str, settings: str) -> None:
         directory = self.etc / "service-record"
         directory.mkdir()
         (directory / "token").write_text(f"{TOKEN}\n")
@@ -113,24 +115,26 @@ host_id = "{host.id}"
 """)
 
     def boot(self, scenario: str, *, uptime: float = 0) -> str:
-        """Boot and run a scenario, with `round` (one more, to its end) and `leaks` (files with the token)."""
-        helpers = LEAKS.replace("{reversed}", TOKEN[::-1])
+        """Boot and run a scenario. It can use `round` (run one more round to its end) and `leaks` (list files
+        with the token).
+        """
+        helpers = HELPERS.replace("{reversed}", TOKEN[::-1])
         return self.machine.boot(helpers + scenario, uptime=uptime, seconds=180)
 
-    def leave(self, path: str, text: str = "") -> None:
-        """Put a file into the machine's /etc, as whoever installs the host would."""
+    def write_file(self, path: str, text: str = "") -> None:
+        """Write a file below the machine's /etc."""
         place = self.etc / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
 
-    def of_the_reporter(self) -> set[str]:
-        """Return the paths of the reporter that are left on the machine's disk."""
+    def list_reporter_files(self) -> set[str]:
+        """Return the paths of the reporter's files on the machine's disk."""
         names = ("*boot-reporter*", "*service-record*", "*reporter.*")
         found = {path for root in (self.etc, self.lib) for name in names for path in root.rglob(name)}
         return {str(path.relative_to(self.etc.parent)) for path in found}
 
-    def holds_the_token(self) -> bool:
-        """Return whether it is anywhere on what the machine may write to."""
+    def contains_token(self) -> bool:
+        """Return whether any directory that the machine can write to contains the token."""
         places = [self.etc, self.lib, self.machine.records.directory, self.observed]
         found = subprocess.run(["grep", "-raF", TOKEN, *places], check=False, stdout=subprocess.DEVNULL)
         return found.returncode == 0

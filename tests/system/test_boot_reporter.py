@@ -47,19 +47,19 @@ def installed(server: AssistedServer) -> Host:
 
 
 @contextmanager
-def reachable(host: ReporterHost, server: AssistedServer) -> Iterator[None]:
+def relay_server(host: ReporterHost, server: AssistedServer) -> Iterator[None]:
     with relay(host.observed / "assisted.socket", server.port):
         yield
 
 
-def with_pointer_ignition(host: ReporterHost) -> None:
+def write_pointer_ignition(host: ReporterHost) -> None:
     """Write the config of the machine config server, which is applied at the next boot."""
-    host.leave(POINTER, "{}")
+    host.write_file(POINTER, "{}")
 
 
-def with_control_plane_ignition(host: ReporterHost) -> None:
+def write_control_plane_ignition(host: ReporterHost) -> None:
     (host.etc / POINTER).rename(host.etc / f"{POINTER}.bak")
-    host.leave("machine-config-daemon/currentconfig", "{}")
+    host.write_file("machine-config-daemon/currentconfig", "{}")
 
 
 def test_reporter_reports_two_boots_and_removes_itself(
@@ -67,12 +67,12 @@ def test_reporter_reports_two_boots_and_removes_itself(
 ) -> None:
     host = ReporterHost(tmp_path, installed)
     host.machine.bash_service("bootkube", FAILING)
-    with_pointer_ignition(host)
-    with reachable(host, server):
+    write_pointer_ignition(host)
+    with relay_server(host, server):
         host.boot("round")
         assert (installed.stage, installed.info) == ("Rebooting", LOCAL_IGNITION)
 
-        with_control_plane_ignition(host)
+        write_control_plane_ignition(host)
         host.boot("start bootkube; rest bootkube; round")
         assert installed.stage == "Rebooting"
         assert installed.info.startswith(f"{CONTROL_PLANE_IGNITION}. failed: bootkube")
@@ -82,7 +82,7 @@ def test_reporter_reports_two_boots_and_removes_itself(
         assert TOKEN.encode() not in bundle
 
         installed.stage = "Joined"  # the cluster's controller reports that
-        said = host.boot("""
+        output = host.boot("""
             start kubelet
             until [[ ! -e /etc/systemd/system/boot-reporter.service ]]; do sleep 0.1; done
             rest boot-reporter
@@ -90,12 +90,12 @@ def test_reporter_reports_two_boots_and_removes_itself(
             systemctl list-units --all --no-legend 'boot-reporter*'
             systemctl list-unit-files --no-legend 'boot-reporter*'
         """)
-        assert said == ""
+        assert output == ""
         calls = server.calls()
         host.boot("")
         assert server.calls() == calls
-    assert host.of_the_reporter() == TOMBSTONE
-    assert not host.holds_the_token()
+    assert host.list_reporter_files() == TOMBSTONE
+    assert not host.contains_token()
     assert host.machine.records.services() == ["bootkube"]
 
 
@@ -105,7 +105,7 @@ def test_failure_is_explained_by_journalctl(tmp_path: Path, installed: Host) -> 
     catalog = host.observed / "tree/usr/lib/systemd/catalog"
     catalog.mkdir(parents=True)
     shutil.copy(UNITS / "service-record.catalog", catalog)
-    said = host.boot("""
+    output = host.boot("""
         journalctl --root=/observed/tree --update-catalog
         mkdir -p /var/lib/systemd/catalog
         cp /observed/tree/var/lib/systemd/catalog/database /var/lib/systemd/catalog
@@ -123,7 +123,7 @@ def test_failure_is_explained_by_journalctl(tmp_path: Path, installed: Host) -> 
     known = {kind.message_id for kind in MessageKind}
     assert messages
     assert [each["MESSAGE"] for each in messages if each.get("MESSAGE_ID") not in known] == []
-    explanation, _, entry = said.rpartition("\n{")
+    explanation, _, entry = output.rpartition("\n{")
     assert "The boot reporter found a failure: bootkube failed" in explanation
     assert "    service-record analyze bootkube\n" in explanation
     fields = msgspec.json.decode("{" + entry, type=dict[str, object])
@@ -133,7 +133,7 @@ def test_failure_is_explained_by_journalctl(tmp_path: Path, installed: Host) -> 
 
 
 def test_first_round_waits_only_for_the_disks(tmp_path: Path, installed: Host) -> None:
-    """A unit delays the boot until a round was made: a round that waits for more never runs."""
+    """early.service delays the boot until a round has ended, so a round that waits for more never runs."""
     host = ReporterHost(tmp_path, installed, eager=False, wants=("early.service",))
     host.machine.write_unit("early.service", EARLY)
     assert host.boot("systemctl show --property=Result early.service") == "Result=success\n"
@@ -142,7 +142,7 @@ def test_first_round_waits_only_for_the_disks(tmp_path: Path, installed: Host) -
 def test_long_round_does_not_delay_the_boot(tmp_path: Path, server: AssistedServer, installed: Host) -> None:
     host = ReporterHost(tmp_path, installed, eager=False)
     server.fail(NoResponse(), path="/hosts")
-    with reachable(host, server):
+    with relay_server(host, server):
         jobs = host.boot("""
             until [[ $(systemctl is-active boot-reporter) == active ]]; do sleep 0.05; done
             systemctl list-jobs --no-legend
@@ -159,55 +159,55 @@ def test_interrupted_removal_is_finished_in_the_next_boot(
     (host.lib / "service-record").mkdir()
     tombstone = Tombstone("the kubelet is up", remove=("/etc/opt/reporter",))
     (host.lib / "service-record/reporter.stopped").write_bytes(msgspec.json.encode(tombstone))
-    host.leave("opt/reporter/ca.pem", TOKEN)
-    with reachable(host, server):
+    host.write_file("opt/reporter/ca.pem", TOKEN)
+    with relay_server(host, server):
         host.boot(
             "while [[ -e /etc/systemd/system/boot-reporter.timer ]]; do sleep 0.1; done; rest boot-reporter"
         )
-    assert host.of_the_reporter() == TOMBSTONE
-    assert not host.holds_the_token()
+    assert host.list_reporter_files() == TOMBSTONE
+    assert not host.contains_token()
     assert server.calls() == []
 
 
 def test_systemd_removes_the_rest_without_a_reporter(tmp_path: Path, installed: Host) -> None:
-    """The power was lost after the links that start the units were removed, and before the units were."""
+    """Removal was interrupted by a power loss after it had removed the links that start the units."""
     host = ReporterHost(tmp_path, installed)
     units = Places(host.etc.parent).unit_directory
     paths = ["service-record", "systemd/system/boot-reporter.service", "systemd/system/boot-reporter.timer"]
     paths += ["systemd/system/boot-reporter.service.d", "systemd/system/boot-reporter.timer.d"]
     (units / "timers.target.wants/boot-reporter.timer").unlink()
     rule = "tmpfiles.d/boot-reporter.conf"
-    host.leave(rule, "".join(f"R! /etc/{path}\n" for path in [*paths, rule]))
+    host.write_file(rule, "".join(f"R! /etc/{path}\n" for path in [*paths, rule]))
     host.boot("")
-    assert host.of_the_reporter() == set()
+    assert host.list_reporter_files() == set()
 
 
 @pytest.mark.slow
 def test_host_without_network_keeps_its_last_bundle(tmp_path: Path, installed: Host) -> None:
     host = ReporterHost(tmp_path, installed, url="http://192.0.2.1")
     host.machine.bash_service("bootkube", FAILING)
-    with_pointer_ignition(host)
-    said = host.boot("""
+    write_pointer_ignition(host)
+    output = host.boot("""
         start bootkube; rest bootkube
         round
         ls /var/lib/service-record/spool
         cat /etc/issue.d/80-service-record.issue
         systemctl list-units --failed --no-legend 'boot-reporter*'
     """)
-    bundle, verdict, *more = said.splitlines()
+    bundle, verdict, *more = output.splitlines()
     assert bundle.startswith("log-bundle-")
     assert verdict.startswith("service-record: failed: bootkube in stage pull-image: ")
     assert " ".join(more).rstrip().endswith("Log in: service-record analyze"), "and no unit has failed"
     assert not (host.lib / "service-record/reporter.stopped").exists()
 
-    with_control_plane_ignition(host)
+    write_control_plane_ignition(host)
     host.boot("round; rest boot-reporter", uptime=3601)
     assert not (host.lib / "service-record/reporter.stopped").exists(), "a trouble waits for the service"
     host.boot("round; rest boot-reporter", uptime=86401)
-    assert host.of_the_reporter() == {*TOMBSTONE, "etc/issue.d/80-service-record.issue"}
+    assert host.list_reporter_files() == {*TOMBSTONE, "etc/issue.d/80-service-record.issue"}
     (kept,) = (host.lib / "service-record/spool").iterdir()
     assert kept.name.startswith("log-bundle-")
-    assert not host.holds_the_token()
+    assert not host.contains_token()
 
 
 INSTALL = """
@@ -242,11 +242,13 @@ def test_killed_reporter_does_not_delay_the_installation(
     host.machine.bash_service("bootkube", FAILING)
     for name in ("alone", "together"):
         host.machine.bash_service(name, INSTALL)
-    with_pointer_ignition(host)
-    with reachable(host, server):
+    write_pointer_ignition(host)
+    with relay_server(host, server):
         kills = host.boot(f"start bootkube; rest bootkube\n{KILLING}")
     assert int(kills) >= 3
-    alone, together = ([seconds(run) for run in host.machine.runs(name)] for name in ("alone", "together"))
+    alone, together = (
+        [get_duration(run) for run in host.machine.runs(name)] for name in ("alone", "together")
+    )
     assert len(alone) == len(together) == 3
     assert statistics.median(together) < 1.5 * statistics.median(alone) + 1
     # The verdict is reported with the fact, in a second message.
@@ -263,12 +265,12 @@ def test_killed_reporter_does_not_delay_the_installation(
     assert not any((host.lib / "service-record/work").glob("*"))
 
 
-def seconds(run: Run) -> float:
+def get_duration(run: Run) -> float:
     assert run.duration is not None
     return run.duration
 
 
-WITHOUT_EXTRA = """\
+PROGRAM_WITHOUT_EXTRA = """\
 #!/bin/sh
 exec /venv/bin/python -B -c '
 import sys
@@ -284,7 +286,10 @@ import no_such_library
 
 @pytest.mark.parametrize(
     ("program", "line"),
-    [(WITHOUT_EXTRA, "Error: the extra 'reporter' is needed"), (BROKEN_PYTHON, "ModuleNotFoundError: ")],
+    [
+        (PROGRAM_WITHOUT_EXTRA, "Error: the extra 'reporter' is needed"),
+        (BROKEN_PYTHON, "ModuleNotFoundError: "),
+    ],
     ids=["missing extra", "broken Python"],
 )
 def test_reporter_that_cannot_start_logs_why(

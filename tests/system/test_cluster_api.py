@@ -1,4 +1,4 @@
-"""The unit for Cluster API, under a real systemd: the sentinel after a success, the reason of a failure."""
+"""The unit for Cluster API under a real systemd: the sentinel after a success, the reason of a failure."""
 
 import json
 import re
@@ -57,8 +57,8 @@ systemctl stop service-record-cluster-api@daemon
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return the files that are there, by the scenario's name for the time."""
+def listings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return the listing of files for each name in the scenario."""
     machine = Machine(tmp_path_factory.mktemp("machine"))
     body = """\
     [[ -e /run/has-disk ]] || { echo 'no space left on device' >&2; exit 1; }
@@ -68,7 +68,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     machine.unit("daemon", "ExecStart=/bin/sleep 600")
     machine.unit("earlier", "Type=oneshot", "ExecStart=/bin/true")
     machine.drop_in()
-    # It succeeded in an earlier boot, and has not run in this one.
+    # This service succeeded in an earlier boot and has not run in this one.
     times = {"bootId": "3f131ec329c24f0e8db41c58554b5d38", "pid": 7}
     entries = (
         {"timestamp": "2026-11-21T01:05:10.000Z", "phase": "service start", **times},
@@ -86,9 +86,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return dict(re.findall(r"^# (\S+)\n(.*?)(?=^# |\Z)", output, re.MULTILINE | re.DOTALL))
 
 
-def test_failure_has_reason_and_no_sentinel(seen: dict[str, str]) -> None:
-    assert SENTINEL not in seen["failed"]
-    reason, log = seen["failed"].splitlines()
+def test_failure_has_reason_and_no_sentinel(listings: dict[str, str]) -> None:
+    assert SENTINEL not in listings["failed"]
+    reason, log = listings["failed"].splitlines()
     assert reason.startswith(
         "/run/cluster-api/bootstrap-failure.txt: service-record: bootkube.service failed"
     )
@@ -96,20 +96,20 @@ def test_failure_has_reason_and_no_sentinel(seen: dict[str, str]) -> None:
     assert "bootkube: the disk is full" in log
 
 
-def test_failure_is_a_message_of_the_service(seen: dict[str, str]) -> None:
+def test_failure_is_a_message_of_the_service(listings: dict[str, str]) -> None:
     where = "/run/cluster-api/bootstrap-failure.txt"
-    assert seen["message"] == f"bootkube.service failed; the reason is in {where}\n"
+    assert listings["message"] == f"bootkube.service failed; the reason is in {where}\n"
 
 
-def test_later_success_replaces_reason(seen: dict[str, str]) -> None:
-    assert f"/run/cluster-api/{SENTINEL}: success" in seen["mended"]
-    assert "bootstrap-failure.txt" not in seen["mended"]
-    assert "ended success" in seen["mended"]
+def test_later_success_replaces_reason(listings: dict[str, str]) -> None:
+    assert f"/run/cluster-api/{SENTINEL}: success" in listings["mended"]
+    assert "bootstrap-failure.txt" not in listings["mended"]
+    assert "ended success" in listings["mended"]
 
 
-def test_service_that_remains_after_exit_succeeds(seen: dict[str, str]) -> None:
-    assert f"/run/cluster-api/{SENTINEL}: success" in seen["stays"]
+def test_service_that_remains_after_exit_succeeds(listings: dict[str, str]) -> None:
+    assert f"/run/cluster-api/{SENTINEL}: success" in listings["stays"]
 
 
-def test_stopped_service_is_no_success(seen: dict[str, str]) -> None:
-    assert "/run/cluster-api" not in seen["stopped"]
+def test_stopped_service_is_no_success(listings: dict[str, str]) -> None:
+    assert "/run/cluster-api" not in listings["stopped"]

@@ -1,4 +1,4 @@
-"""The collector as its unit runs it, under a real systemd, on a real PostgreSQL."""
+"""The collector under its unit, with a real systemd and a real PostgreSQL."""
 
 import sys
 from pathlib import Path
@@ -66,7 +66,7 @@ def test_unit_on_postgresql_survives_restart_and_kill(machine: Machine) -> None:
     python = "/opt/python/bin/python3"
     if sys.base_prefix.startswith("/usr"):
         python = f"{sys.base_prefix}/bin/python3"
-    else:  # the unit has no access to homes, where this interpreter may be
+    else:  # this interpreter may be in a home directory, which the unit cannot access
         machine.bind(Path(sys.base_prefix), "/opt/python")
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     libraries = f"/venv/lib/python{version}/site-packages"

@@ -1,4 +1,4 @@
-"""Pre- and post-commands, and services that systemd starts again and again."""
+"""Pre- and post-commands, and services that systemd restarts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Services whose record and systemd disagree: what the exit helper amends, and what it leaves alone."""
+"""Services whose record and systemd disagree: the exit helper amends some ends and keeps others."""
 
 from dataclasses import dataclass
 
@@ -17,19 +17,19 @@ DAEMON = "setsid sleep infinity &\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A service, and what has to be read of it."""
+    """A service and its expected run."""
 
     body: str = DONE
     settings: tuple[str, ...] = ()
     start: str = ""
-    """`ExecStart=` where that is not the script itself."""
+    """`ExecStart=` if it does not run the script itself."""
     outcome: Outcome = FAILURE
     exit_code: int | None = None
     signal: str | None = None
     service_result: str | None = None
     stages: tuple[Outcome, ...] = (SUCCESS,)
     ends: int = 2
-    """Number of the record's `service end` entries."""
+    """Number of `service end` entries in the record."""
 
 
 CASES = {
@@ -144,14 +144,14 @@ def machine(shared_machine: Machine) -> Machine:
     return shared_machine
 
 
-def of(machine: Machine, name: str) -> Run:
-    """The run that stands for the service."""
+def get_last_run(machine: Machine, name: str) -> Run:
+    """Return the last run of the service."""
     return machine.attempts(name)[-1]
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_end_that_agrees_with_systemd_stays(machine: Machine, name: str) -> None:
-    case, run = CASES[name], of(machine, name)
+    case, run = CASES[name], get_last_run(machine, name)
     ends = [entry for entry in machine.entries(name) if entry.phase is Phase.SERVICE_END]
     (recorded,) = [run for run in machine.runs(name) if run.stages or not case.stages][:1]
 

@@ -1,4 +1,4 @@
-"""Every way in which systemd sees a recorded service end, each in a service of one boot."""
+"""Every way in which a recorded service can end for systemd, all in one boot."""
 
 import json
 from dataclasses import dataclass
@@ -15,7 +15,9 @@ FOREVER = "record_service_stage_start waiting; sleep infinity"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Death:
-    """A service, and what its record has to say of its end; the words of $SERVICE_RESULT: systemd.exec(5)."""
+    """A service and the expected end in its record. `service_result` has the values of $SERVICE_RESULT in
+    systemd.exec(5).
+    """
 
     body: str
     settings: tuple[str, ...] = ()

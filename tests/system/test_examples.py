@@ -1,4 +1,4 @@
-"""The hosts of docs/examples, run again, come to the same as when their records were kept."""
+"""The hosts of docs/examples, run again, have the same verdict as their stored records."""
 
 import json
 from pathlib import Path
@@ -13,8 +13,8 @@ TOO_LONG = {"stuck"}
 SLOW = {"restart-loop"}
 
 
-def verdict(source: str) -> dict[str, object]:
-    """Return the faults, without the parts that differ from run to run."""
+def read_verdict(source: str) -> dict[str, object]:
+    """Return the verdict without the parts that differ between runs."""
     found = json.loads(output("analyze", "--output", "json", "--from", source))
     root = found.get("root", {})
     return {
@@ -37,4 +37,4 @@ def test_remade_example_has_the_same_cause(name: str, tmp_path: Path) -> None:
     make(name, tmp_path)
 
     (made,) = tmp_path.iterdir()
-    assert verdict(str(made)) == verdict(sources()[name])
+    assert read_verdict(str(made)) == read_verdict(sources()[name])

@@ -1,4 +1,6 @@
-"""What only systemd knows of an end: which time limit, which command, which partner; and the journal."""
+"""Facts about an end that only systemd has: the time limit, the failed command, the partner that caused it,
+and journal lines.
+"""
 
 import json
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""`analyze` on a host whose systemd knows of failures that no record tells."""
+"""`analyze` on a host with failed units that have no record."""
 
 import re
 
@@ -57,7 +57,7 @@ WANTED = (
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return the output of `analyze`, and its exit code, by the scenario's name for it."""
+    """Return output and exit code of `analyze` for each name in the scenario."""
     machine = Machine(tmp_path_factory.mktemp("machine"), wants=WANTED)
     machine.bash_service("bootkube", "true", "Type=oneshot")
     machine.unit("conditional", "ConditionPathExists=/no/such/file", "ExecStart=/bin/true")

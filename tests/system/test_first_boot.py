@@ -1,4 +1,4 @@
-"""The unit of `snippet --first-boot`, run by a real systemd: once, without holding up the boot."""
+"""The unit of `snippet --first-boot` under a real systemd: it runs once and does not delay the boot."""
 
 from pathlib import Path
 
@@ -34,8 +34,8 @@ def test_systemd_runs_it_once_and_it_removes_itself(machine: Machine) -> None:
     (machine.observed / "post").write_text(post(f"http://127.0.0.1:{PORT}"))
     socket = machine.observed / "collector.socket"
     with serve_step_collector() as collector, relay(socket, int(collector.url.rpartition(":")[2])):
-        said = machine.boot(LISTEN + SETTLE)
-    first, result, *rest = said.splitlines()
+        output = machine.boot(LISTEN + SETTLE)
+    first, result, *rest = output.splitlines()
     assert (first, result) == ("enabled", "Result=success")
     assert not [line for line in rest if line.startswith("left: ")]
     assert rest[-1] != "enabled"
@@ -50,9 +50,9 @@ def test_systemd_runs_it_once_and_it_removes_itself(machine: Machine) -> None:
 
 def test_systemd_loads_the_unit(tmp_path: Path, machine: Machine) -> None:
     (machine.observed / "post").write_text(post(get_refused_url()))
-    said = machine.boot(
+    output = machine.boot(
         f"bash /observed/post\nsystemd-analyze verify --man=no /{UNIT} 2>&1\n"
         "systemctl daemon-reload\nsystemctl show --property=After service-record-first-boot.service\n"
     )
-    assert "multi-user.target" in said, "it does not hold up the boot"
-    assert "service-record-first-boot" not in said.partition("After=")[0]
+    assert "multi-user.target" in output, "the unit delays the boot"
+    assert "service-record-first-boot" not in output.partition("After=")[0]

@@ -1,4 +1,4 @@
-"""Gathering from a host under a real systemd and journald, without a network."""
+"""Gather from a host with a real systemd and journald, without a network."""
 
 import json
 from typing import Any
@@ -36,11 +36,11 @@ bundle.add("manifest.json", json.dumps(document).encode())
 """
 
 
-HELPERS = "Error: the moon is in the wrong phase"
+HELPER_OUTPUT = "Error: the moon is in the wrong phase"
 
 
-class Gathered:
-    """One bundle that a machine gathered of itself."""
+class GatheredBundle:
+    """The bundle of a machine."""
 
     def __init__(self, machine: Machine, name: str) -> None:
         self.directory = machine.observed / name
@@ -59,51 +59,51 @@ def machine(shared_machine: Machine) -> Machine:
     shared_machine.program("gather.py", GATHER)
     shared_machine.unit("kubelet", "ExecStart=sh -c 'echo the node has no address; exit 3'")
     shared_machine.bash_service("bootkube", "record_service_stage_start cvo-bootstrap\nls /no/such/file")
-    # Of one that has ended before the journal looks, nobody knows which run it was of.
-    helper = f"{{ echo {HELPERS}; journalctl --sync; }} | systemd-cat --identifier=helper"
+    # journald cannot assign the lines of a process that has already ended, so the helper waits for it.
+    helper = f"{{ echo {HELPER_OUTPUT}; journalctl --sync; }} | systemd-cat --identifier=helper"
     shared_machine.bash_service("prepared", f"{helper}\nfalse")
     shared_machine.drop_in()
     shared_machine.boot("""
         start kubelet bootkube prepared
         rest kubelet bootkube prepared
         journalctl --sync
-        cursor=$(gather.py /observed/whole)
-        echo said after the cursor | systemd-cat
+        cursor=$(gather.py /observed/full)
+        echo written after the cursor | systemd-cat
         journalctl --sync
-        gather.py /observed/news "$cursor"
+        gather.py /observed/newest "$cursor"
     """)
     return shared_machine
 
 
 @pytest.fixture(scope="module")
-def whole(machine: Machine) -> Gathered:
-    return Gathered(machine, "whole")
+def full(machine: Machine) -> GatheredBundle:
+    return GatheredBundle(machine, "full")
 
 
 @pytest.fixture(scope="module")
-def news(machine: Machine) -> Gathered:
-    return Gathered(machine, "news")
+def newest(machine: Machine) -> GatheredBundle:
+    return GatheredBundle(machine, "newest")
 
 
-@pytest.mark.parametrize("name", ["whole", "news"])
+@pytest.mark.parametrize("name", ["full", "newest"])
 def test_poor_host_causes_no_failure(machine: Machine, name: str) -> None:
-    collectors = Gathered(machine, name).collectors.values()
+    collectors = GatheredBundle(machine, name).collectors.values()
 
     assert len(collectors) == len(COLLECTORS)
     assert [each for each in collectors if each["status"] in {"failed", "timed-out", "cut"}] == []
 
 
-def test_facts_of_any_host_are_gathered(whole: Gathered) -> None:
-    of_systemd = ("failed-units", "unit-status", "unit-properties", "jobs", "units", "unit-files", "boots")
-    of_journal = ("journal-bootkube", "journal-kubelet", "journal")
-    of_network = ("reachability", "ip-addr", "sockets")
-    of_disks = ("mounts", "block-devices", "disk-space", "inodes")
+def test_facts_of_any_host_are_gathered(full: GatheredBundle) -> None:
+    systemd_facts = ("failed-units", "unit-status", "unit-properties", "jobs", "units", "unit-files", "boots")
+    journal_facts = ("journal-bootkube", "journal-kubelet", "journal")
+    network_facts = ("reachability", "ip-addr", "sockets")
+    disk_facts = ("mounts", "block-devices", "disk-space", "inodes")
     others = ("service-records", "memory", "processes", "clocks", "os-release")
 
-    assert whole.statuses(*of_systemd, *of_journal, *of_network, *of_disks, *others) == {"given"}
+    assert full.statuses(*systemd_facts, *journal_facts, *network_facts, *disk_facts, *others) == {"given"}
 
 
-def test_missing_facts_are_absent(whole: Gathered) -> None:
+def test_missing_facts_are_absent(full: GatheredBundle) -> None:
     names = (
         "crictl-ps",
         "container-logs",
@@ -113,51 +113,51 @@ def test_missing_facts_are_absent(whole: Gathered) -> None:
         "journal-boot-1",
     )
 
-    assert whole.statuses(*names) == {"absent"}
-    assert whole.statuses("journal-crio") == {"empty"}
+    assert full.statuses(*names) == {"absent"}
+    assert full.statuses("journal-crio") == {"empty"}
 
 
-def test_unfinished_boot_has_no_timings(whole: Gathered) -> None:
-    assert whole.statuses("startup", "blame", "critical-chain") == {"absent"}
-    assert whole.collectors["blame"]["reason"].startswith("Bootup is not yet finished")
-    assert "Id=kubelet.service" in whole.text("bootstrap/systemd/unit-times.txt")
+def test_unfinished_boot_has_no_timings(full: GatheredBundle) -> None:
+    assert full.statuses("startup", "blame", "critical-chain") == {"absent"}
+    assert full.collectors["blame"]["reason"].startswith("Bootup is not yet finished")
+    assert "Id=kubelet.service" in full.text("bootstrap/systemd/unit-times.txt")
 
 
-def test_failed_unit_has_status_and_journal(whole: Gathered) -> None:
-    assert "kubelet.service" in whole.text("failed-units.txt")
-    assert "status=3" in whole.text("unit-status/kubelet.service.txt")
-    assert "the node has no address" in whole.text("unit-status/kubelet.service.log")
-    assert "the node has no address" in whole.text("bootstrap/journals/kubelet.log")
-    assert "the node has no address" not in whole.text("bootstrap/journals/bootkube.log")
+def test_failed_unit_has_status_and_journal(full: GatheredBundle) -> None:
+    assert "kubelet.service" in full.text("failed-units.txt")
+    assert "status=3" in full.text("unit-status/kubelet.service.txt")
+    assert "the node has no address" in full.text("unit-status/kubelet.service.log")
+    assert "the node has no address" in full.text("bootstrap/journals/kubelet.log")
+    assert "the node has no address" not in full.text("bootstrap/journals/bootkube.log")
 
 
-def test_child_output_belongs_to_its_run(machine: Machine, whole: Gathered) -> None:
+def test_child_output_belongs_to_its_run(machine: Machine, full: GatheredBundle) -> None:
     (invocation,) = {one.invocation_id for one in machine.entries("prepared")}
     member = f"bootstrap/journals/invocations/prepared-{invocation}.log"
-    assert f"]: {HELPERS}" in whole.text(member)
-    source = open_source([str(whole.directory)])
+    assert f"]: {HELPER_OUTPUT}" in full.text(member)
+    source = open_source([str(full.directory)])
     history = build_history(source.records, liveness_for(source))
     causes = read_evidence(built_in_causes(), history, (), host_files(source) or ())
-    said = [line for line in causes.evidence.own["prepared"] if line.text == HELPERS]
-    assert [line.place.path for line in said] == [member]
+    lines = [line for line in causes.evidence.own["prepared"] if line.text == HELPER_OUTPUT]
+    assert [line.place.path for line in lines] == [member]
 
 
-def test_bundle_has_the_records_of_the_host(machine: Machine, whole: Gathered) -> None:
+def test_bundle_has_the_records_of_the_host(machine: Machine, full: GatheredBundle) -> None:
     for service in ("bootkube", "kubelet"):
-        gathered = json.loads(whole.text(f"bootstrap/services/{service}.json"))
+        gathered = json.loads(full.text(f"bootstrap/services/{service}.json"))
         assert gathered == [entry.to_json() for entry in machine.entries(service)]
 
 
-def test_missing_network_is_reported(whole: Gathered) -> None:
-    told = whole.text("bootstrap/network/reachability.txt")
+def test_missing_network_is_reported(full: GatheredBundle) -> None:
+    report = full.text("bootstrap/network/reachability.txt")
 
-    assert "https://api.cluster.example:6443\n  name     " in told
-    assert "  connect  192.0.2.1: Network is unreachable" in told
+    assert "https://api.cluster.example:6443\n  name     " in report
+    assert "  connect  192.0.2.1: Network is unreachable" in report
 
 
-def test_only_entries_after_the_cursor_are_gathered(whole: Gathered, news: Gathered) -> None:
-    assert "said after the cursor" not in whole.text("bootstrap/journals/journal.log")
-    assert "said after the cursor" in news.text("bootstrap/journals/journal.log")
-    assert "the node has no address" not in news.text("bootstrap/journals/journal.log")
-    assert news.statuses("journal-kubelet", "journal-boot-1") == {"empty"}
-    assert news.statuses("service-records", "units") == {"given"}
+def test_only_entries_after_the_cursor_are_gathered(full: GatheredBundle, newest: GatheredBundle) -> None:
+    assert "written after the cursor" not in full.text("bootstrap/journals/journal.log")
+    assert "written after the cursor" in newest.text("bootstrap/journals/journal.log")
+    assert "the node has no address" not in newest.text("bootstrap/journals/journal.log")
+    assert newest.statuses("journal-kubelet", "journal-boot-1") == {"empty"}
+    assert newest.statuses("service-records", "units") == {"given"}

@@ -1,4 +1,6 @@
-"""What is left in the inbox: by services of users, and by root's while the records could not be written."""
+"""Files in the inbox: those of services of users, and those of root's services while the records are
+read-only.
+"""
 
 import pytest
 
@@ -15,8 +17,8 @@ ExecStart=/lib/systemd/systemd --user
 Delegate=yes
 KillMode=mixed
 """
-# Two files that a service left while its record could not be written. The clock was set back in between, so
-# the second run has the earlier time.
+# Two files that a service wrote while its record was read-only. The clock was set back between them, so the
+# second run has the earlier time.
 LEFT_TWICE = r"""
 leave() { # INVOCATION MINUTE UPTIME
   printf '{"timestamp":"2026-11-21T01:%s:00.000Z","phase":"%s","invocationId":"%s","pid":7,"uptime":%s}\n' \
@@ -82,20 +84,20 @@ def machine(shared_machine: Machine) -> Machine:
     return shared_machine
 
 
-def listed(machine: Machine, name: str) -> list[str]:
+def list_services(machine: Machine, name: str) -> list[str]:
     return [file.partition(".")[0] for file in (machine.observed / name).read_text().split()]
 
 
 def test_service_of_a_user_leaves_nothing_in_the_inbox(machine: Machine) -> None:
     assert (machine.observed / "user-service-ran").exists()
-    assert listed(machine, "by-user") == []
+    assert list_services(machine, "by-user") == []
 
 
 def test_file_of_root_is_collected_at_next_end(machine: Machine) -> None:
     (run,) = machine.runs("early")
 
-    assert listed(machine, "while-read-only") == ["early", "stopped-early"]
-    assert listed(machine, "after-later") == ["stopped-early"]
+    assert list_services(machine, "while-read-only") == ["early", "stopped-early"]
+    assert list_services(machine, "after-later") == ["stopped-early"]
     assert (run.outcome, run.facts.exit_code) == (Outcome.FAILURE, 3)
     assert [stage.name for stage in run.stages] == ["work"]
 
@@ -109,14 +111,14 @@ def test_files_are_added_in_order_of_uptime(machine: Machine) -> None:
 def test_file_of_running_service_waits_for_its_end(machine: Machine) -> None:
     (run,) = machine.runs("stopped-early")
 
-    assert listed(machine, "at-the-end") == []
+    assert list_services(machine, "at-the-end") == []
     assert (run.outcome, [stage.name for stage in run.stages]) == (Outcome.STOPPED, ["work"])
 
 
 def test_next_end_collects_after_a_failed_helper(machine: Machine) -> None:
     run = ["service start", "stage start work", "stage end work", "service end"]
-    assert listed(machine, "without-helper") == ["left"]
-    assert listed(machine, "with-helper") == []
+    assert list_services(machine, "without-helper") == ["left"]
+    assert list_services(machine, "with-helper") == []
     assert machine.phases("left") == [*run, *run]
     first, second = machine.runs("left")
     assert first.first_entry is not None

@@ -1,4 +1,4 @@
-"""`install` and `uninstall` on a host whose systemd runs: it knows its units anew each time."""
+"""`install` and `uninstall` on a host with a running systemd, which reloads its units each time."""
 
 import json
 

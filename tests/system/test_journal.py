@@ -1,4 +1,4 @@
-"""Last journal lines of services that fail while journald is far behind."""
+"""The last journal lines of services that fail while journald lags behind."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The history that a real journal gives, against what systemd itself says."""
+"""The history of a real journal, compared with systemd's own facts."""
 
 import json
 import re

@@ -1,7 +1,8 @@
-"""From `service-record ignition` to the verdict on a laptop, over two boots of a host without Python.
+"""A host from `service-record ignition` to the verdict on a laptop, over two boots, without Python on the
+host.
 
-The host is a Debian with a disk of its own, its reporter the standalone executable. What the config names is
-written onto it by an applier here, and nothing else is; what the test needs beside that comes through /run.
+The host is a Debian with its own disk and the standalone executable. Only the files of the Ignition config
+are written onto the disk; other files of the test are below /run.
 """
 
 import base64
@@ -22,8 +23,8 @@ from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, 
 from tests.assisted_server import AssistedServer, create_server_with_tokens
 from tests.command_line import service_record
 from tests.standalone import can_be_built
-from tests.system.applying import Config, apply
-from tests.system.reporter_host import EAGER_SERVICE, EAGER_TIMER, IN_A_MACHINE, PROXY, SOCKET, TOKEN, URL
+from tests.system.ignition_disk import Config, apply_config
+from tests.system.reporter_host import EAGER_SERVICE, EAGER_TIMER, MACHINE_SETTINGS, PROXY, SOCKET, TOKEN, URL
 from tests.system.unix_relay import relay
 
 pytestmark = [
@@ -57,7 +58,7 @@ ExecStart=/usr/local/bin/bootkube.sh
 [Install]
 WantedBy=multi-user.target
 """
-# What is healthy answers so; see systemd.socket(5) for Accept=.
+# A healthy kubelet answers like this. For Accept=, see systemd.socket(5).
 KUBELET_SOCKET = """\
 [Socket]
 ListenStream=127.0.0.1:10248
@@ -73,13 +74,13 @@ while read -r line && [[ $line != $'\r' ]]; do :; done
 printf 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok'
 """
 ROUND = "round() { rest boot-reporter; start boot-reporter; rest boot-reporter; }"
-UNTIL_IT_REMOVES_ITSELF = f"""
+UNTIL_REMOVED = f"""
     {ROUND}; rest bootkube; round
     start kubelet.socket
     until [[ ! -e /etc/systemd/system/boot-reporter.service ]]; do sleep 0.05; done
     rest boot-reporter
 """
-OF_THE_REPORTER = {
+REPORTER_FILES = {
     "/etc/service-record/reporter.toml",
     "/etc/service-record/token",
     "/etc/systemd/system/boot-reporter.service",
@@ -94,8 +95,10 @@ def data_url(text: str) -> str:
     return "data:;base64," + base64.b64encode(text.encode()).decode()
 
 
-def of_the_installer() -> Config:
-    """The config that is there before ours: the service that bootstraps, and where the host is on its way."""
+def make_installer_config() -> Config:
+    """Return the installer's config before ours: with the bootstrap service and a file of a host during
+    installation.
+    """
     program = {
         "path": "/usr/local/bin/bootkube.sh",
         "mode": 0o755,
@@ -110,30 +113,30 @@ def of_the_installer() -> Config:
     }
 
 
-def config(directory: Path, host: Host, executable: Path) -> Config:
-    """Return the bundle that the installer team gets."""
+def make_config(directory: Path, host: Host, executable: Path) -> Config:
+    """Return the merged config for the installer."""
     token, base = directory / "token.txt", directory / "base.ign"
     token.write_text(TOKEN)
-    base.write_text(json.dumps(of_the_installer()))
-    made = service_record(
+    base.write_text(json.dumps(make_installer_config()))
+    result = service_record(
         *("ignition", "--role", "single-node", "--merge", base, "--close", "bootkube"),
         *("--url", URL, "--token-file", token, "--executable", executable),
         *("--cluster-id", host.cluster_id, "--infra-env-id", host.infra_env_id, "--host-id", host.id),
     )
-    assert made.status == 0, made.err
-    document: Config = json.loads(made.out)
+    assert result.status == 0, result.err
+    document: Config = json.loads(result.out)
     return document
 
 
 @contextmanager
-def assisted() -> Iterator[tuple[AssistedServer, Host]]:
+def serve_assisted() -> Iterator[tuple[AssistedServer, Host]]:
     with create_server_with_tokens() as server:
         yield server, server.rules.add_rebooting_host(TOKEN, single_node=True)
 
 
 @pytest.fixture
 def host(tmp_path: Path) -> DebianMachine:
-    """An installed host with nothing of ours; the units of the test are in /run/systemd/system."""
+    """Create an installed host without our files; units of the test are below /run/systemd/system."""
     root = tmp_path / "host"
     root.mkdir()
     try:
@@ -146,18 +149,18 @@ def host(tmp_path: Path) -> DebianMachine:
     machine.write_unit("kubelet.socket", KUBELET_SOCKET)
     machine.write_unit("kubelet@.service", KUBELET_SERVICE)
     (machine.observed / "kubelet").write_text(KUBELET)
-    machine.settings("boot-reporter.service", *IN_A_MACHINE, *EAGER_SERVICE)
+    machine.settings("boot-reporter.service", *MACHINE_SETTINGS, *EAGER_SERVICE)
     machine.settings("boot-reporter.timer", *EAGER_TIMER)
     return machine
 
 
-def files(root: Path) -> set[str]:
-    """The files and links of a disk, as the host names them."""
+def list_files(root: Path) -> set[str]:
+    """Return the paths of all files and links on a disk, as the host sees them."""
     walk = ((Path("/", Path(at).relative_to(root)), names) for at, _, names in os.walk(root))
     return {str(at / name) for at, names in walk for name in names}
 
 
-def on_the_disk(root: Path, text: str) -> bool:
+def disk_contains(root: Path, text: str) -> bool:
     found = subprocess.run(
         ["grep", "--recursive", "--text", "--quiet", "--fixed-strings", text, root], check=False
     )
@@ -172,26 +175,26 @@ def test_host_has_no_python(host: DebianMachine) -> None:
 
 
 def test_ignition_host_reports_both_boots(tmp_path: Path, executable: Path, host: DebianMachine) -> None:
-    bare = files(host.disk)
-    with assisted() as (server, installed):
-        brought = apply(config(tmp_path, installed, executable), host.disk)
-        assert files(host.disk) - bare == brought
+    before = list_files(host.disk)
+    with serve_assisted() as (server, installed):
+        written = apply_config(make_config(tmp_path, installed, executable), host.disk)
+        assert list_files(host.disk) - before == written
         with relay(host.observed / "assisted.socket", server.port):
             host.boot(f"{ROUND}; rest bootkube; round", seconds=300)
             assert installed.info.startswith(f"{LOCAL_IGNITION}. failed: bootkube")
             (uploaded,) = server.rules.objects.values()
 
             (host.disk / "etc" / POINTER).rename(host.disk / "etc" / f"{POINTER}.bak")
-            host.boot(UNTIL_IT_REMOVES_ITSELF, seconds=300)
+            host.boot(UNTIL_REMOVED, seconds=300)
             assert installed.info == CONTROL_PLANE_IGNITION
     assert [run.outcome for run in host.runs("bootkube")] == [Outcome.FAILURE, Outcome.SUCCESS]
 
-    left = files(host.disk)
-    assert brought - left == {*OF_THE_REPORTER, f"/etc/{POINTER}"}
-    assert {path for path in left - bare - brought if "report" in path or "service-record" in path} == {
-        TOMBSTONE
-    }
-    assert not on_the_disk(host.disk, TOKEN)
+    remaining = list_files(host.disk)
+    assert written - remaining == {*REPORTER_FILES, f"/etc/{POINTER}"}
+    assert {
+        path for path in remaining - before - written if "report" in path or "service-record" in path
+    } == {TOMBSTONE}
+    assert not disk_contains(host.disk, TOKEN)
 
     bundle = tmp_path / "upload.tar.gz"
     bundle.write_bytes(uploaded)

@@ -1,4 +1,4 @@
-"""The last lines of services at a collector, from a real journal: sent by `ship --follow` and by `run`."""
+"""Last lines of services from a real journal at a collector, sent by `ship --follow` and by `run`."""
 
 import json
 

@@ -1,7 +1,7 @@
-"""Services killed because they need more memory than they may have.
+"""Services that are killed because they exceed a memory limit.
 
-systemd hears of the kernel's kill from version 2 of the control groups. Where version 1 limits memory, the
-service enters a group of the test's own with such a limit, and systemd knows of a SIGKILL only.
+With version 2 of the control groups, systemd learns of the kernel's kill. Where version 1 limits memory, the
+service enters a group of the test with such a limit, and systemd learns only of a SIGKILL.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ filler=$(head --bytes=256M /dev/zero | tr '\\0' x)
 record_service_stage_success
 """
 
-# systemd-oomd(8) leaves its mark on a control group before it kills what is in it.
+# systemd-oomd(8) marks a control group before it kills the processes in it.
 MARKED = """
 import os, signal
 group = open("/proc/self/cgroup").read().rpartition("::")[2].strip()
@@ -32,7 +32,7 @@ with service_record.service(), service_record.stage("fill-memory"):
 
 @pytest.fixture
 def limit(machine: Machine) -> Iterator[str]:
-    """Make the limit, and say what $SERVICE_RESULT will be."""
+    """Create the limit; yield the expected $SERVICE_RESULT."""
     machine.bash_service("greedy", BODY, f"MemoryMax={LIMIT}", "MemorySwapMax=0", "OOMPolicy=continue")
     hierarchies = cgroup.limiting("memory")
     if not hierarchies and not cgroup.is_delegated("memory"):

@@ -1,4 +1,4 @@
-"""docs/openshift.md: its commands put our shim on a running host that has upstream's, and take it back."""
+"""The commands of docs/openshift.md replace upstream's shim on a running host by ours, and restore it."""
 
 import re
 import shutil
@@ -25,7 +25,7 @@ set -euo pipefail
 . /usr/local/bin/bootstrap-service-record.sh
 """
 UNIT = ("Type=oneshot", "Environment=SERVICE_NAME=%N")
-# The host's programs are somewhere that can be written to; upstream's shim is among them.
+# The host's programs, including upstream's shim, are in a writable directory.
 SET_UP = """\
 set -e
 cp -a /usr/local/bin /run/programs
@@ -71,18 +71,18 @@ def machine(shared_machine: Machine) -> Machine:
 
 
 @pytest.fixture(scope="module")
-def said(machine: Machine) -> list[str]:
+def output(machine: Machine) -> list[str]:
     return machine.boot(SCENARIO).splitlines()
 
 
 @pytest.fixture(scope="module")
-def recorded(said: list[str], shared_machine: Machine) -> Path:
-    """The records before the way back."""
+def saved_records(output: list[str], shared_machine: Machine) -> Path:
+    """Return a copy of the records from before upstream's shim was restored."""
     return shared_machine.records.directory.with_name("observed") / "recorded"
 
 
-def test_commands_replace_and_restore_upstream_shim(said: list[str]) -> None:
-    assert said == [
+def test_commands_replace_and_restore_upstream_shim(output: list[str]) -> None:
+    assert output == [
         "555 /usr/local/bin/bootstrap-service-record.sh",
         "755 /var/log/openshift",
         "644 /var/log/openshift/progress.json",
@@ -90,21 +90,21 @@ def test_commands_replace_and_restore_upstream_shim(said: list[str]) -> None:
     ]
 
 
-def test_upstream_record_stays_an_array(recorded: Path) -> None:
-    upstream = UpstreamReader.from_directory(recorded)
+def test_upstream_record_stays_an_array(saved_records: Path) -> None:
+    upstream = UpstreamReader.from_directory(saved_records)
 
     assert [upstream.judge(unit).starts for unit in ("release-image", "approve-csr")] == [2, 1]
     assert upstream.find_failure() == 'bootkube failed at stage ""'
-    assert (recorded / "progress.json").read_bytes().startswith(b'{"timestamp"')
+    assert (saved_records / "progress.json").read_bytes().startswith(b'{"timestamp"')
 
 
 def test_exit_helper_closes_run_of_upstream_shim(
-    recorded: Path,
+    saved_records: Path,
 ) -> None:
-    assert UpstreamReader.from_directory(recorded).judge("bootkube").starts == 2
+    assert UpstreamReader.from_directory(saved_records).judge("bootkube").starts == 2
 
 
-def test_upstream_shim_continues_our_records(said: list[str], machine: Machine) -> None:
+def test_upstream_shim_continues_our_records(output: list[str], machine: Machine) -> None:
     upstream = UpstreamReader.from_directory(machine.records.directory)
 
     units = ("release-image", "approve-csr", "progress")

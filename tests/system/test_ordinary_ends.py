@@ -1,6 +1,6 @@
 """Ends that need no bash: a recorded success, and the success or stop of a service that does not record.
 
-They are recorded as by the other half of the exit helper, which a program that notes its calls stands before.
+A wrapper around the part of the exit helper that needs bash notes which services it closes.
 """
 
 import pytest
@@ -104,7 +104,7 @@ def machine(shared_machine: Machine) -> Machine:
         directory.mkdir(exist_ok=True)
         (directory / program).write_text(text)
         (directory / program).chmod(0o755)
-    # Whoever starts before systemd-tmpfiles has copied the uptime is closed by bash.
+    # A service that starts before systemd-tmpfiles has copied the uptime is closed by bash.
     shared_machine.boot(r"""
         until [[ -e /dev/shm/service-record.uptime ]]; do sleep 0.05; done
         systemctl start --no-block hung-stat hung-systemctl short-of-time with-own-programs

@@ -1,4 +1,4 @@
-"""The patterns under a real systemd, which names them, hears them and ends them, as upstream reads them."""
+"""The patterns under a real systemd, which names, notifies and ends them, and as upstream reads them."""
 
 import shutil
 
@@ -117,11 +117,11 @@ def service_ends(machine: Machine, service: str) -> list[Entry]:
 
 
 def test_script_of_a_pre_command_records_as_its_unit(machine: Machine) -> None:
-    told = machine.phases("agent")
+    phases = machine.phases("agent")
 
-    assert (told[0], told[-1]) == ("service start", "service end")
-    assert "stage start pull-release-image" in told
-    assert told.count("service end") == 1
+    assert (phases[0], phases[-1]) == ("service start", "service end")
+    assert "stage start pull-release-image" in phases
+    assert phases.count("service end") == 1
 
 
 def test_entries_of_an_attempt_share_the_invocation(machine: Machine) -> None:

@@ -1,4 +1,4 @@
-"""What no helper can close: a machine that loses its power."""
+"""Runs that no helper can close because the machine lost power."""
 
 import pytest
 

@@ -1,7 +1,8 @@
-"""Services that may make no more processes, by TasksMax=: bash tries for half a minute, then ends the script.
+"""Services at their limit of processes (TasksMax=): bash retries fork for half a minute, then ends the
+script.
 
-Where version 1 of the control groups limits processes, the service enters a group of the test's own with
-such a limit, and finds it where the host has it; what systemd runs after the service is then not in it.
+Where version 1 of the control groups limits processes, the service enters a group of the test with such a
+limit. Programs that systemd runs after the service are outside it.
 """
 
 from collections.abc import Iterator
@@ -42,7 +43,7 @@ CALL = (BASH_HEAD + ENTER + FILL + FAIL).count("\n")
 
 @pytest.fixture
 def settings(machine: Machine, tmp_path: Path) -> Iterator[tuple[str, ...]]:
-    """Yield the settings that give a unit the limit."""
+    """Yield the unit settings that set the limit."""
     hierarchies = cgroup.limiting("pids")
     if not hierarchies and not cgroup.is_delegated("pids"):
         pytest.skip("limits of processes cannot be had here")
@@ -57,7 +58,7 @@ def settings(machine: Machine, tmp_path: Path) -> Iterator[tuple[str, ...]]:
         yield (f"TasksMax={LIMIT}", *(seen if groups else ()))
 
 
-def booted(machine: Machine, name: str, body: str, *settings: str) -> Run:
+def run_service(machine: Machine, name: str, body: str, *settings: str) -> Run:
     machine.bash_service(name, ENTER + body, *settings)
     machine.drop_in(name)
     machine.boot(f"start {name}; rest {name}", seconds=60)
@@ -65,7 +66,7 @@ def booted(machine: Machine, name: str, body: str, *settings: str) -> Run:
     return run
 
 
-def seconds(machine: Machine, name: str) -> float:
+def get_duration(machine: Machine, name: str) -> float:
     first, *_, last = (entry.uptime for entry in machine.entries(name))
     assert first is not None
     assert last is not None
@@ -76,16 +77,16 @@ def seconds(machine: Machine, name: str) -> float:
 def test_failure_at_process_limit_is_recorded(
     machine: Machine, settings: tuple[str, ...], layout: str
 ) -> None:
-    run = booted(machine, "full", FILL + FAIL, *settings, f"Environment=SERVICE_RECORDS_LAYOUT={layout}")
+    run = run_service(machine, "full", FILL + FAIL, *settings, f"Environment=SERVICE_RECORDS_LAYOUT={layout}")
 
     assert (run.outcome, run.facts.exit_code, run.in_stage) == (Outcome.FAILURE, 1, "work")
     assert machine.phases("full") == ["service start", "stage start work", "stage end work", "service end"]
     assert machine.entries("full")[-1].error_line == f"{CALL - 2} work /usr/local/bin/full.sh"
-    assert seconds(machine, "full") < 10
+    assert get_duration(machine, "full") < 10
 
 
 def test_entries_lost_at_process_limit_are_counted(machine: Machine, settings: tuple[str, ...]) -> None:
-    """An entry whose directory is missing needs mkdir, for which there is no process."""
+    """A writer without its directory runs mkdir, for which no process is left."""
     directory = f"Environment=SERVICE_RECORDS_DIR={DIRECTORY}"
     machine.bash_service("losing", f"{ENTER}rm -r {DIRECTORY}\n{FILL}{LOSE}", *settings, directory)
     machine.drop_in("losing")
@@ -95,4 +96,4 @@ def test_entries_lost_at_process_limit_are_counted(machine: Machine, settings: t
     (run,) = machine.runs("losing")
     assert (run.outcome, run.facts.exit_code) == (Outcome.FAILURE, 7)
     assert machine.entries("losing")[0].dropped == 1
-    assert seconds(machine, "losing") < 10
+    assert get_duration(machine, "losing") < 10

@@ -1,4 +1,4 @@
-"""The exit helper has systemd rotate a record that has grown too long, beside the service."""
+"""The exit helper has systemd rotate a record that has grown too long, in parallel with the service."""
 
 from service_record.history.outcome import Outcome
 from testing.machine import Machine

@@ -1,4 +1,4 @@
-"""A script built like the sample of upstream's document, whose third stage fails under a real systemd."""
+"""A script like the sample of upstream's document. Its third stage fails, under a real systemd."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""docs/single-node.md booted twice: the live system, whose records are in memory, then the disk.
+"""The systems of docs/single-node.md: the live system, with records in memory, and the installed one.
 
-The page's own commands make both systems' configs, which are written onto their roots as Ignition would.
-Stand-ins are bootkube, with our shim in the place of upstream's, the kubelet, and `oc`.
+The commands of the page create both configs, which are written onto the root directories as Ignition does.
+bootkube (with our shim instead of upstream's), the kubelet and `oc` are replaced by small programs.
 """
 
 import shutil
@@ -26,8 +26,8 @@ from tests.collector.serving import Served, served, settings_in
 from tests.command_line import Answer, service_record
 from tests.docs.single_node_page import REPORTER_TOKEN, USER_TOKEN, Desk
 from tests.running_server import QuietHandler, serve
-from tests.system.applying import apply
-from tests.system.reporter_host import IN_A_MACHINE, KUBELET, PROGRAM
+from tests.system.ignition_disk import apply_config
+from tests.system.reporter_host import KUBELET, MACHINE_SETTINGS, PROGRAM
 from tests.system.unix_relay import relay
 
 pytestmark = [
@@ -35,7 +35,7 @@ pytestmark = [
     pytest.mark.skipif(not shutil.which("jq"), reason="jq is not installed"),
 ]
 
-# The way to the test's servers is this machine's network: it is there until its users have stopped.
+# The sockets to the test's servers are this machine's network: they stop after the units that use them.
 NETWORK = "[Unit]\nBefore=network-online.target\n"
 SOCKET = "[Socket]\nListenStream=127.0.0.1:{port}\n"
 PROXY = "[Service]\nExecStart=/lib/systemd/systemd-socket-proxyd /observed/{name}.socket\n"
@@ -52,7 +52,7 @@ record_service_stage_success
 record_service_stage_start wait-for-ceo
 record_service_stage_success
 """
-# Its first start comes too early, as while a kubelet's configuration is not there.
+# The first start fails, like that of a kubelet whose configuration is missing.
 KUBELET_STARTS = """\
 #!/bin/sh
 [ -e /run/tried ] || { touch /run/tried; exit 1; }
@@ -85,13 +85,13 @@ rest node-joined boot-reporter
 
 
 class Node(Machine):
-    """A machine that boots from the root it is given: its /etc and /usr/local/bin, and on a disk its /var."""
+    """A machine with a replaceable root: its /etc and /usr/local/bin, and on a disk its /var."""
 
     root: Path
     is_on_disk = False
 
-    def new_root(self, root: Path, *, is_on_disk: bool) -> None:
-        """Give it another root, with what every image has."""
+    def replace_root(self, root: Path, *, is_on_disk: bool) -> None:
+        """Replace the root by a new one with the files of every image."""
         self.root, self.is_on_disk = root, is_on_disk
         for name in ("etc", "usr/local/bin", "var/lib", "var/log/openshift"):
             (root / name).mkdir(parents=True)
@@ -100,13 +100,13 @@ class Node(Machine):
             shutil.copy(program, root / "usr/local/bin")
 
     def add_program(self, name: str, text: str) -> None:
-        """Add what the image has, and nobody's config."""
+        """Add a program of the image, which no config contains."""
         path = self.root / "usr/local/bin" / name
         path.write_text(text)
         path.chmod(0o755)
 
     def settings(self, unit: str, *lines: str) -> None:
-        """Add a drop-in for the machine, in /run."""
+        """Add a drop-in below /run for a unit."""
         (self._units / f"{unit}.d").mkdir()
         (self._units / f"{unit}.d/machine.conf").write_text("\n".join([*lines, ""]))
 
@@ -125,21 +125,21 @@ class Node(Machine):
 
 
 class _Files(QuietHandler):
-    """The web server with the executable."""
+    """Serves the executable."""
 
     def do_GET(self) -> None:
         data = PROGRAM.encode() if self.path == "/service-record" else b""
         self.respond(200 if data else 404, data)
 
 
-class Journey:
-    """The machine, and what it talks to."""
+class SingleNode:
+    """The machine, and the servers that it uses."""
 
     def __init__(self, directory: Path, collector: Served, service: AssistedServer, files_port: int) -> None:
         self.collector, self.service = collector, service
-        here = {"https://files.example.com": f"http://127.0.0.1:{files_port}"}
+        urls = {"https://files.example.com": f"http://127.0.0.1:{files_port}"}
         infra_env = service.rules.add_infra_env(single_node=True)
-        self.desk = Desk(directory / "desk", collector, service, infra_env, PROGRAM.encode(), here)
+        self.desk = Desk(directory / "desk", collector, service, infra_env, PROGRAM.encode(), urls)
         (directory / "machine").mkdir()
         self.ports = {"collector": int(collector.url.rpartition(":")[2]), "assisted": service.port}
         self.ports["files"] = files_port
@@ -155,55 +155,57 @@ class Journey:
         self.token_file.write_text(self.reader.token)
 
     def make_live(self, root: Path, *settings: str) -> None:
-        """Give the machine the live system of the page; bootkube.service has these settings."""
+        """Give the machine the live system of the page; `settings` are those of bootkube.service."""
         self.desk.follow("Required files")
         self.desk.follow("Into the discovery image")
-        self.machine.new_root(root, is_on_disk=False)
-        apply(loads(self.desk.infra_env.ignition_config_override), root)
+        self.machine.replace_root(root, is_on_disk=False)
+        apply_config(loads(self.desk.infra_env.ignition_config_override), root)
         self.machine.add_program("bootkube.sh", BOOTKUBE)
         bootkube = ("ExecStart=/usr/local/bin/bootkube.sh", "Environment=SERVICE_RECORDS_LAYOUT=array")
         self.machine.unit("bootkube", *bootkube, *settings)
 
     @contextmanager
-    def booting(self, scenario: str) -> Iterator[Callable[[str], None]]:
-        """Boot in the background, until the end of the block; what it yields leaves a file in /observed."""
+    def boot(self, scenario: str) -> Iterator[Callable[[str], None]]:
+        """Boot in the background and wait for the end of the boot after the block. Yields a function that
+        creates a file in /observed.
+        """
         with ExitStack() as stack:
             for name, port in self.ports.items():
                 stack.enter_context(relay(self.machine.observed / f"{name}.socket", port))
             pool = stack.enter_context(ThreadPoolExecutor(1))
-            booted = pool.submit(self.machine.boot, scenario, seconds=100)
+            boot_result = pool.submit(self.machine.boot, scenario, seconds=100)
             ended = threading.Event()
-            booted.add_done_callback(lambda _: ended.set())
+            boot_result.add_done_callback(lambda _: ended.set())
             self._ended = ended
             yield lambda name: (self.machine.observed / name).touch()
-            self.output = booted.result()
+            self.output = boot_result.result()
 
-    def wait_for(self, is_there: Callable[[], bool], what: str) -> None:
-        """Wait until it is so, as long as the machine runs."""
+    def wait_for(self, condition: Callable[[], bool], description: str) -> None:
+        """Wait until a condition holds, at most a minute and while the machine runs."""
         until = time.monotonic() + 60
-        while not is_there():
-            assert time.monotonic() < until, f"{what}: not within a minute"
-            assert not self._ended.is_set(), f"{what}: the machine is off before"
+        while not condition():
+            assert time.monotonic() < until, f"{description}: not within a minute"
+            assert not self._ended.is_set(), f"{description}: the machine ended before"
             time.sleep(0.2)
 
-    def held(self, service: str) -> str:
+    def read_record(self, service: str) -> str:
         """Return the collector's copy of a service's record."""
         answer = self.reader.get(f"/api/v1/hosts/sno1/records/{service}")
         return answer.body.decode() if answer.status == 200 else ""
 
     def read(self, *arguments: str) -> Answer:
-        """Return the output of a verb about the host, run on somebody's laptop."""
+        """Run a reading verb on the host's records at the collector."""
         place = f"collector+http://127.0.0.1:{self.ports['collector']}/sno1"
         return service_record(*arguments, "--from", place, SERVICE_RECORD_TOKEN_FILE=str(self.token_file))
 
-    def verdict(self) -> str:
-        """The collector's own verdict on the records of the host."""
+    def read_verdict(self) -> str:
+        """Return the collector's verdict on the host."""
         self.collector.settle()
         return str(self.reader.get("/api/v1/hosts/sno1").json["summary"]["verdict"])
 
 
 @pytest.fixture
-def journey(tmp_path: Path) -> Iterator[Journey]:
+def journey(tmp_path: Path) -> Iterator[SingleNode]:
     rules = AssistedRules(auth_type="rhsso")
     rules.user_key, rules.pull_secret_auth = USER_TOKEN, REPORTER_TOKEN
     with (
@@ -211,68 +213,70 @@ def journey(tmp_path: Path) -> Iterator[Journey]:
         AssistedServer(rules) as service,
         serve(_Files) as port,
     ):
-        yield Journey(tmp_path, collector, service, port)
+        yield SingleNode(tmp_path, collector, service, port)
 
 
-def registered(journey: Journey) -> Host:
-    """The host, as the agent of the live system has made it known."""
+def register_host(journey: SingleNode) -> Host:
+    """Register the host, as the agent of the live system does."""
     service = journey.service
     return service.rules.register(journey.desk.infra_env, role="master", status="known", stage="")
 
 
-def test_single_node_is_seen_in_both_boots(journey: Journey, tmp_path: Path) -> None:
+def test_single_node_is_seen_in_both_boots(journey: SingleNode, tmp_path: Path) -> None:
     desk, machine = journey.desk, journey.machine
     journey.make_live(tmp_path / "live", "Restart=on-failure", "RestartSec=200ms")
-    with journey.booting(LIVE) as leave:
-        host = registered(journey)
+    with journey.boot(LIVE) as create_file:
+        host = register_host(journey)
         desk.follow("Onto the disk")
-        leave("discovered")
-        journey.wait_for(lambda: journey.held("bootkube").count("service start") == 2, "the second attempt")
+        create_file("discovered")
+        journey.wait_for(
+            lambda: journey.read_record("bootkube").count("service start") == 2, "the second attempt"
+        )
         failed = journey.read("show")
         assert "cvo-bootstrap" in failed.out
         assert "no such host" in failed.out
         assert "attempt 2; before: failed in stage" in journey.read("analyze").out
-        leave("repaired")
-    assert journey.output.split()[0] == "tmpfs", "the records were in memory, and are gone"
-    assert journey.held("bootkube").count('"service end"') == 2
+        create_file("repaired")
+    assert journey.output.split()[0] == "tmpfs", "the records were not in memory"
+    assert journey.read_record("bootkube").count('"service end"') == 2
 
     host.stage, host.status = "Rebooting", "installing-in-progress"
     disk = tmp_path / "disk"
-    machine.new_root(disk, is_on_disk=True)
-    apply(loads(host.ignition_config_overrides), disk)
+    machine.replace_root(disk, is_on_disk=True)
+    apply_config(loads(host.ignition_config_overrides), disk)
     machine.add_program("kubelet-stand-in", KUBELET)
     machine.add_program("kubelet.sh", KUBELET_STARTS)
     machine.add_program("oc", OC)
     kubelet = ("Type=notify", "NotifyAccess=all", "ExecStart=/usr/local/bin/kubelet.sh")
     machine.unit("kubelet", *kubelet, "Restart=always", "RestartSec=200ms")
-    machine.settings("boot-reporter.service", *IN_A_MACHINE)
-    with journey.booting(FROM_DISK) as leave:
-        journey.wait_for(lambda: '"service end"' in journey.held("node-joined"), "the node")
-        journey.wait_for(lambda: '"post-command end"' in journey.held("kubelet"), "the kubelet")
+    machine.settings("boot-reporter.service", *MACHINE_SETTINGS)
+    with journey.boot(FROM_DISK) as create_file:
+        journey.wait_for(lambda: '"service end"' in journey.read_record("node-joined"), "the node")
+        journey.wait_for(lambda: '"post-command end"' in journey.read_record("kubelet"), "the kubelet")
         journey.wait_for(lambda: bool(host.info), "the reporter")
         shown, live_boot = journey.read("show"), journey.read("show", "--boot", "1")
         analyzed = journey.read("analyze")
-        journey.wait_for(lambda: journey.verdict() == "done", "the collector's verdict")
-        leave("seen")
+        journey.wait_for(lambda: journey.read_verdict() == "done", "the collector's verdict")
+        create_file("seen")
 
     assert shown.out.startswith("3 services: 3 succeeded\n")
     assert "2 boots" in shown.out
-    assert "attempt 2, last entry" in shown.out, "the kubelet failed once, and was started again"
+    assert "attempt 2, last entry" in shown.out, "the second start of the kubelet is missing"
     assert "bootkube succeeded" in live_boot.out
     assert "node-joined" not in live_boot.out
     assert analyzed.status == 0
     assert host.info.startswith(LOCAL_IGNITION)  # and that the kubelet failed once
-    assert (disk / "var/lib/node-joined").exists(), "later boots have neither of the two services"
+    assert (disk / "var/lib/node-joined").exists(), "both services would run in later boots"
 
 
-def test_cause_survives_power_loss_of_live_system(journey: Journey, tmp_path: Path) -> None:
+def test_cause_survives_power_loss_of_live_system(journey: SingleNode, tmp_path: Path) -> None:
     journey.make_live(tmp_path / "live")
-    with journey.booting(FAILS) as leave:
-        leave("discovered")
-        journey.wait_for(lambda: '"service end"' in journey.held("bootkube"), "the failure")
-        leave("seen")
+    with journey.boot(FAILS) as create_file:
+        create_file("discovered")
+        journey.wait_for(lambda: '"service end"' in journey.read_record("bootkube"), "the failure")
+        create_file("seen")
     analyzed = journey.read("analyze")
     assert analyzed.status == 1
     assert "bootkube in stage cvo-bootstrap" in analyzed.out
     assert "dns-no-such-name" in analyzed.out
-    assert journey.verdict() == "failed"
+    assert journey.read_verdict() == "failed"

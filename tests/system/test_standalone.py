@@ -1,4 +1,4 @@
-"""The standalone executable as the boot reporter, under the unit as it is delivered, by a real systemd."""
+"""The standalone executable as the boot reporter, in its delivered unit under a real systemd."""
 
 import shutil
 from pathlib import Path
@@ -27,14 +27,14 @@ def test_reporter_works_within_its_sandbox(tmp_path: Path, executable: Path) -> 
         host = ReporterHost(tmp_path, installed)
         shutil.copy(executable, tmp_path / "programs/service-record")
         host.machine.bash_service("bootkube", "record_service_stage_start pull-image; ls /no/such/image")
-        host.leave("ignition-machine-config-encapsulated.json", "{}")
+        host.write_file("ignition-machine-config-encapsulated.json", "{}")
         with relay(host.observed / "assisted.socket", server.port):
-            said = host.boot("""
+            output = host.boot("""
                 systemctl show --property=MemoryDenyWriteExecute boot-reporter
                 start bootkube; rest bootkube; round
                 systemctl show --property=Result boot-reporter
             """)
-        assert said == "MemoryDenyWriteExecute=yes\nResult=success\n"
+        assert output == "MemoryDenyWriteExecute=yes\nResult=success\n"
         assert installed.stage == "Rebooting"
         assert installed.info.startswith(f"{LOCAL_IGNITION}. failed: bootkube")
         (bundle,) = server.rules.objects.values()

@@ -1,4 +1,4 @@
-"""Services that are stopped, restarted or rebooted, and others that time out or are killed."""
+"""Services that are stopped, restarted or rebooted, and services that time out or are killed."""
 
 import json
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ STOPS = {
     ),
     "in-an-array": Stop(settings=("Environment=SERVICE_RECORDS_LAYOUT=array",)),
     "in-a-pre-command": Stop(settings=("ExecStartPre=/usr/local/bin/prepare",), signal="unknown"),
-    # For systemd, a daemon that somebody kills with SIGTERM has ended well.
+    # For systemd, a daemon that ends by SIGTERM was successful, whoever sent the signal.
     "terminated": Stop(ended_by="kill", request=None),
     "terminated-oneshot": Stop(settings=ONESHOT, ended_by="kill", outcome=Outcome.FAILURE, request=None),
     "killed": Stop(ended_by="kill --signal=KILL", outcome=Outcome.FAILURE, request=None, signal="KILL"),
@@ -121,13 +121,13 @@ def machine(shared_machine: Machine) -> Machine:
     return shared_machine
 
 
-def first_run(machine: Machine, name: str) -> Run:
+def get_first_run(machine: Machine, name: str) -> Run:
     return machine.runs(name)[0]
 
 
 @pytest.mark.parametrize("name", STOPS)
 def test_stop_is_recorded_and_is_no_success(machine: Machine, name: str) -> None:
-    stop, run = STOPS[name], first_run(machine, name)
+    stop, run = STOPS[name], get_first_run(machine, name)
     stages = run.stages or run.commands[0].stages
     ends = [e for e in machine.entries(name) if e.invocation_id == run.invocation_id and e.phase.is_end]
 
@@ -142,7 +142,7 @@ def test_stop_is_recorded_and_is_no_success(machine: Machine, name: str) -> None
 
 @pytest.mark.parametrize("name", REBOOTED)
 def test_reboot_stops_running_services(machine: Machine, name: str) -> None:
-    run = first_run(machine, name)
+    run = get_first_run(machine, name)
 
     assert run.outcome is Outcome.STOPPED
     assert run.facts.stop_request == "shutdown"
@@ -150,11 +150,11 @@ def test_reboot_stops_running_services(machine: Machine, name: str) -> None:
 
 
 def test_service_that_does_not_record_is_stopped(machine: Machine) -> None:
-    assert first_run(machine, "unaware").outcome is Outcome.STOPPED
+    assert get_first_run(machine, "unaware").outcome is Outcome.STOPPED
 
 
 def test_stop_without_the_drop_in_is_interrupted(machine: Machine) -> None:
-    run = first_run(machine, "by-the-shim-alone")
+    run = get_first_run(machine, "by-the-shim-alone")
 
     assert (run.outcome, run.in_stage) == (Outcome.INTERRUPTED, "waiting")
     assert "stopped or killed by a signal" in machine.show("by-the-shim-alone")

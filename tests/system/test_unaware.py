@@ -1,4 +1,6 @@
-"""Services that know nothing of being recorded, with the drop-in for all services: shown while they run."""
+"""Services that do not record themselves, with the drop-in for all services: `show` lists them while they
+run.
+"""
 
 import json
 from pathlib import Path
@@ -19,7 +21,7 @@ true
 
 @pytest.fixture(scope="module")
 def shown(shared_machine: Machine) -> dict[str, Any]:
-    """Return the output of `show` on the running machine, and of each service what is running."""
+    """Return the output of `show` on the running machine."""
     machine = shared_machine
     machine.program("prepare", PRE_COMMAND)
     machine.unit("daemon", "ExecStart=/bin/sleep infinity")

@@ -1,4 +1,4 @@
-"""`analyze NAME` and `show NAME` of units that never recorded anything: systemd and its journal answer."""
+"""`analyze NAME` and `show NAME` for units without a record: systemd and its journal answer."""
 
 import re
 
@@ -104,7 +104,7 @@ ask analyze --from /observed/host.tar.gz third
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, int]]:
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, int]]:
     """Return the output and the exit code of each call."""
     machine = Machine(tmp_path_factory.mktemp("machine"), wants=("limited.service",))  # keeps it loaded
     for name, text in UNITS.items():
@@ -120,42 +120,42 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, int]]
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_analyze_answers_from_systemd(said: dict[str, tuple[str, int]], name: str) -> None:
+def test_analyze_answers_from_systemd(results: dict[str, tuple[str, int]], name: str) -> None:
     status, text = ANSWERS[name]
-    answer, code = said[f"analyze {name}"]
+    answer, code = results[f"analyze {name}"]
     assert text in answer.splitlines()[0]
     assert code == status
 
 
 @pytest.mark.parametrize("name", [name for name in ANSWERS if name != "flooding"])
-def test_show_answers_like_analyze(said: dict[str, tuple[str, int]], name: str) -> None:
-    answer, code = said[f"show {name}"]
+def test_show_answers_like_analyze(results: dict[str, tuple[str, int]], name: str) -> None:
+    answer, code = results[f"show {name}"]
     sentence = ANSWERS[name][1].removeprefix("✗ ").removeprefix("■ stopped: ").removeprefix("● running: ")
     assert sentence.removeprefix("failed: ") in answer
     assert code == (3 if name == "no-such" else 0)
 
 
-def test_analyze_without_a_name_lists_every_fault(said: dict[str, tuple[str, int]]) -> None:
-    answer, _ = said["analyze --output wide"]
+def test_analyze_without_a_name_lists_every_fault(results: dict[str, tuple[str, int]]) -> None:
+    answer, _ = results["analyze --output wide"]
     for name in ("asserted", "misspelt", "relative", "second", "third"):
         assert f"{name} did not start: " in answer
     for name in ("conditional", "veiled", "needy", "lively"):
         assert name not in answer
 
 
-def test_show_and_analyze_agree_on_the_start_limit(said: dict[str, tuple[str, int]]) -> None:
+def test_show_and_analyze_agree_on_the_start_limit(results: dict[str, tuple[str, int]]) -> None:
     for pattern in (
         "failed: limited.service: .*systemd gave up",
         "spent.service: exit 1 of ExecStart=/bin/false; .*the start limit was hit",
     ):
-        assert re.search(pattern, said["show"][0])
-        assert re.search(pattern, said["analyze --output wide"][0])
+        assert re.search(pattern, results["show"][0])
+        assert re.search(pattern, results["analyze --output wide"][0])
 
 
-def test_bundle_answers_failed_dependencies_as_the_host_does(said: dict[str, tuple[str, int]]) -> None:
-    here, there = said["analyze third"], said["analyze --from /observed/host.tar.gz third"]
-    assert (here[0].splitlines()[0], here[1]) == (there[0].splitlines()[0], there[1])
-    answer, _ = said["analyze --from /observed/host.tar.gz --output wide"]
+def test_bundle_answers_failed_dependencies_as_the_host_does(results: dict[str, tuple[str, int]]) -> None:
+    on_host, from_bundle = results["analyze third"], results["analyze --from /observed/host.tar.gz third"]
+    assert (on_host[0].splitlines()[0], on_host[1]) == (from_bundle[0].splitlines()[0], from_bundle[1])
+    answer, _ = results["analyze --from /observed/host.tar.gz --output wide"]
     for name in ("second", "third"):
         assert f"{name} did not start: it requires " in answer
     assert "prepared.service: exit 6 of ExecStartPre=/bin/sh" in answer

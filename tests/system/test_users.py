@@ -1,4 +1,4 @@
-"""Services that are not root, in every sandbox that systemd has for them: their stages reach the record."""
+"""Services of other users than root, in each of systemd's sandboxes: their stages are recorded."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ from service_record.history.outcome import Outcome
 from testing.machine import Machine
 
 STAGES = "record_service_stage_start first; record_service_stage_success; record_service_stage_start second"
-# Not that of the tests, which may be below a directory of root's.
+# Not the tests' own Python, which may be below a directory that only root can read.
 PYTHON = "/usr/bin/python3"
 PYTHON_BODY = """\
 #!/usr/bin/python3
@@ -28,7 +28,7 @@ USERS = {
     "dynamic": ("DynamicUser=yes",),
     "root-strict": ("ProtectSystem=strict",),
     "own-var": ("User=nobody", "TemporaryFileSystem=/var:ro"),
-    # The records directory is hidden: it is missing, and root cannot make it; or another one has its place.
+    # The records directory is hidden: missing where root cannot create it, or covered by another one.
     "root-no-var": ("TemporaryFileSystem=/var:ro",),
     "root-part-of-var": ("TemporaryFileSystem=/var:ro", "BindPaths=/var/lib"),
     "root-own-var": ("TemporaryFileSystem=/var",),
@@ -37,7 +37,7 @@ USERS = {
 }
 ARRAY = "Environment=SERVICE_RECORDS_LAYOUT=array"
 PHASES = ["service start", "stage start first", "stage end first", "stage start second"]
-# Whatever the service leaves in the inbox in the place of its own file, root does not follow it.
+# Root does not follow a link or open another file that the service creates in the inbox instead of its own.
 SQUATTERS = {
     "symlink": 'ln -s /etc/passwd "$file"',
     "fifo": 'mkfifo "$file"',
@@ -74,10 +74,10 @@ def machine(shared_machine: Machine) -> Machine:
             f"#!/usr/bin/env bash\nfile=/dev/shm/service-record/squat-{name}.$INVOCATION_ID.json\n{attack}\n",
         )
         shared_machine.unit(f"squat-{name}", f"ExecStart=/usr/local/bin/squat-{name}.sh", "User=nobody")
-    # Another user leaves a file for a service of somebody else, between its start and its end.
+    # Another user creates a file for this service between its start and its end.
     shared_machine.unit("victim", "ExecStart=/bin/sleep infinity", "User=daemon")
     shared_machine.drop_in()
-    every = [*all_services(), "killed", "live", "hidden", "read-only", "unaware"]
+    every = [*list_services(), "killed", "live", "hidden", "read-only", "unaware"]
     every += (f"squat-{name}" for name in SQUATTERS)
     shared_machine.boot(f"""
         start too-early; rest too-early
@@ -103,7 +103,7 @@ def machine(shared_machine: Machine) -> Machine:
     return shared_machine
 
 
-def all_services() -> list[str]:
+def list_services() -> list[str]:
     return [
         f"{language}-{user}-{layout}"
         for language in ("bash", "python")
@@ -113,7 +113,7 @@ def all_services() -> list[str]:
 
 
 def has_python() -> bool:
-    """Return whether the programs of a machine that is not root's have a Python that the library runs on."""
+    """Return whether the system's Python, which all users can run, is new enough for the library."""
     ask = [PYTHON, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"]
     try:
         return subprocess.run(ask, check=False).returncode == 0
@@ -121,7 +121,7 @@ def has_python() -> bool:
         return False
 
 
-@pytest.mark.parametrize("service", all_services())
+@pytest.mark.parametrize("service", list_services())
 def test_stages_of_an_unprivileged_service_are_recorded(machine: Machine, service: str) -> None:
     if service.startswith("python") and not has_python():
         pytest.skip("no /usr/bin/python3 of 3.11 or newer, and another may be hidden from users")

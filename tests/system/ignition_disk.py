@@ -1,4 +1,4 @@
-"""Ignition configs written onto a disk: files and units, as Ignition would write them."""
+"""Write the files and units of an Ignition config onto a disk, as Ignition does."""
 
 import base64
 import gzip
@@ -10,32 +10,34 @@ from urllib.parse import unquote_to_bytes
 Config = dict[str, Any]
 
 
-def apply(document: Config, root: Path) -> set[str]:
-    """Write files and units as Ignition would, and refuse what only Ignition could; return their paths."""
+def apply_config(document: Config, root: Path) -> set[str]:
+    """Write files and units below `root`; return their paths. Raises AssertionError for anything else in the
+    config.
+    """
     assert set(document) <= {"ignition", "storage", "systemd"}
     assert set(document["storage"]) == {"files"}
     assert set(document["systemd"]) == {"units"}
     written = {str(file["path"]) for file in document["storage"]["files"]}
     for file in document["storage"]["files"]:
         assert set(file) <= {"path", "mode", "overwrite", "contents", "user", "group"}
-        place(root, file["path"], decoded(file["contents"]), file["mode"])
+        write_file(root, file["path"], decode_contents(file["contents"]), file["mode"])
     for unit in document["systemd"]["units"]:
         assert set(unit) <= {"name", "contents", "enabled"}
         path = f"/etc/systemd/system/{unit['name']}"
-        place(root, path, unit["contents"].encode(), 0o644)
-        written |= {path, *(enabled(root, path) if unit.get("enabled") else ())}
+        write_file(root, path, unit["contents"].encode(), 0o644)
+        written |= {path, *(enable_unit(root, path) if unit.get("enabled") else ())}
     return written
 
 
-def place(root: Path, path: str, data: bytes, mode: int) -> None:
+def write_file(root: Path, path: str, data: bytes, mode: int) -> None:
     target = root / path.lstrip("/")
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(data)
     target.chmod(mode)
 
 
-def enabled(root: Path, path: str) -> Iterator[str]:
-    """Link the unit to what wants it."""
+def enable_unit(root: Path, path: str) -> Iterator[str]:
+    """Enable a unit: create the links of its WantedBy= and yield their paths."""
     unit = root / path.lstrip("/")
     for line in unit.read_text().splitlines():
         if line.startswith("WantedBy="):
@@ -45,8 +47,8 @@ def enabled(root: Path, path: str) -> Iterator[str]:
             yield f"/{link.relative_to(root)}"
 
 
-def decoded(contents: dict[str, str]) -> bytes:
+def decode_contents(contents: dict[str, str]) -> bytes:
     kind, _, text = contents["source"].partition(",")
-    assert kind.startswith("data:"), "nothing is fetched"
+    assert kind.startswith("data:"), "only data URLs are supported"
     data = base64.b64decode(text) if kind.endswith(";base64") else unquote_to_bytes(text)
     return gzip.decompress(data) if contents.get("compression") == "gzip" else data
