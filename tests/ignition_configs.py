@@ -1,7 +1,6 @@
-"""Ignition configs as others write them, and ways to damage one."""
+"""Ignition configs like those of other tools, and damaged ones with the expected messages."""
 
 import base64
-import copy
 import gzip
 import json
 from collections.abc import Callable
@@ -14,7 +13,7 @@ GZIPPED = base64.b64encode(gzip.compress(b"hello\n", mtime=0)).decode()
 
 
 def discovery(version: str = "3.1.0") -> Config:
-    """A config of an installer, with something of everything that 3.1.0 has."""
+    """Return an installer's config that uses every kind of field of version 3.1.0."""
     return {
         "ignition": {
             "version": version,
@@ -72,13 +71,13 @@ def discovery(version: str = "3.1.0") -> Config:
 
 
 DISCOVERY_SERVICES = ("agent", "selinux", "pre-network-manager-config")
-"""Services of the assisted-service's discovery image for a single node with a static address."""
+"""The services in the assisted-service's discovery image for a single node with a static address."""
 
 
-def of_the_discovery_image() -> Config:
-    """Return the config of such an image, as the SNO bootstrap document shows it.
+def make_discovery_image_config() -> Config:
+    """Return the config of a discovery image, as in the document about the bootstrap of a single node.
 
-    It has a mode written in decimal (755), which is another one to Ignition.
+    Upstream writes one mode as decimal 755, which Ignition reads as octal 1363.
     """
     files = {
         "/usr/local/bin/agent-fix-bz1964591": (755, "#!/usr/bin/sh\n"),
@@ -120,8 +119,8 @@ def of_the_discovery_image() -> Config:
     }
 
 
-def put(path: str, value: Any) -> Callable[[Config], None]:
-    """A damage: a value at a path such as `storage.files.0.mode`."""
+def set_value(path: str, value: Any) -> Callable[[Config], None]:
+    """Return a function that sets the value at a path such as `storage.files.0.mode`."""
 
     def damage(config: Config) -> None:
         place: Any = config
@@ -136,8 +135,8 @@ def put(path: str, value: Any) -> Callable[[Config], None]:
     return damage
 
 
-def drop(path: str) -> Callable[[Config], None]:
-    """A damage: what stands at a path is not there."""
+def remove_value(path: str) -> Callable[[Config], None]:
+    """Return a function that removes the value at a path."""
 
     def damage(config: Config) -> None:
         place: Any = config
@@ -149,7 +148,7 @@ def drop(path: str) -> Callable[[Config], None]:
     return damage
 
 
-def damaged(damage: Callable[[Config], None]) -> bytes:
+def damage_config(damage: Callable[[Config], None]) -> bytes:
     config = discovery()
     damage(config)
     return json.dumps(config).encode()
@@ -159,7 +158,7 @@ WHOLE = json.dumps(discovery())
 FILE = "storage.files.0"
 
 DAMAGES: dict[str, tuple[bytes, str]] = {
-    # name: the damaged config, and what the line about it says
+    # name: the damaged config, and a part of the message about it
     "nothing": (b"", "empty"),
     "blank": (b" \n\t", "empty"),
     "cut off": (WHOLE[:-40].encode(), "not valid JSON"),
@@ -174,34 +173,36 @@ DAMAGES: dict[str, tuple[bytes, str]] = {
     "nested without end": (b'{"a":' * 100_000, "nested"),
     "a field given twice": (WHOLE.replace('"mode": 420', '"mode": 420, "mode": 420').encode(), "twice"),
     "half a character": (WHOLE.replace("Do%20not", "\\ud800").encode(), "half a character"),
-    "no ignition": (damaged(drop("ignition")), "ignition: is missing"),
-    "no version": (damaged(drop("ignition.version")), "no version"),
-    "a version that is none": (damaged(put("ignition.version", "three")), "is not a version"),
-    "a version as a number": (damaged(put("ignition.version", 3.1)), "no version"),
-    "version 2": (damaged(put("ignition.version", "2.2.0")), "another specification"),
-    "a version to come": (damaged(put("ignition.version", "3.9.0")), "not known"),
+    "no ignition": (damage_config(remove_value("ignition")), "ignition: is missing"),
+    "no version": (damage_config(remove_value("ignition.version")), "no version"),
+    "a version that is none": (damage_config(set_value("ignition.version", "three")), "is not a version"),
+    "a version as a number": (damage_config(set_value("ignition.version", 3.1)), "no version"),
+    "version 2": (damage_config(set_value("ignition.version", "2.2.0")), "another specification"),
+    "a version to come": (damage_config(set_value("ignition.version", "3.9.0")), "not known"),
     "an experimental version": (
-        damaged(put("ignition.version", "3.5.0-experimental")),
+        damage_config(set_value("ignition.version", "3.5.0-experimental")),
         "not a stable version",
     ),
-    "a field of a later version": (damaged(put("kernelArguments", {"shouldExist": ["a"]})), "from 3.3.0 on"),
-    "a field in other letters": (damaged(put(f"{FILE}.Mode", 420)), "taken for mode"),
-    "a mode as text": (damaged(put(f"{FILE}.mode", "0644")), "files[0].mode: expected `int"),
-    "files that are no list": (damaged(put("storage.files", {})), "storage.files: expected `array"),
-    "a file that is no object": (damaged(put(FILE, "/etc/motd")), "files[0]: expected `object"),
-    "a path that is missing": (damaged(drop(f"{FILE}.path")), "missing required field `path`"),
-    "a path that is relative": (damaged(put(f"{FILE}.path", "etc/motd")), "relative"),
-    "a path with dots": (damaged(put(f"{FILE}.path", "/etc/../motd")), "not simple"),
-    "a path given twice": (damaged(put(f"{FILE}.path", "/etc/hello")), "given before"),
-    "a file where a directory is": (damaged(put(f"{FILE}.path", "/opt/agent")), "given before"),
-    "a file below a file": (damaged(put(f"{FILE}.path", "/etc/hello/there")), "below a file"),
-    "a file below a link": (damaged(put(f"{FILE}.path", "/etc/localtime/there")), "below a link"),
+    "a field of a later version": (
+        damage_config(set_value("kernelArguments", {"shouldExist": ["a"]})),
+        "from 3.3.0 on",
+    ),
+    "a field in other letters": (damage_config(set_value(f"{FILE}.Mode", 420)), "taken for mode"),
+    "a mode as text": (damage_config(set_value(f"{FILE}.mode", "0644")), "files[0].mode: expected `int"),
+    "files that are no list": (
+        damage_config(set_value("storage.files", {})),
+        "storage.files: expected `array",
+    ),
+    "a file that is no object": (damage_config(set_value(FILE, "/etc/motd")), "files[0]: expected `object"),
+    "a path that is missing": (damage_config(remove_value(f"{FILE}.path")), "missing required field `path`"),
+    "a path that is relative": (damage_config(set_value(f"{FILE}.path", "etc/motd")), "relative"),
+    "a path with dots": (damage_config(set_value(f"{FILE}.path", "/etc/../motd")), "not simple"),
+    "a path given twice": (damage_config(set_value(f"{FILE}.path", "/etc/hello")), "given before"),
+    "a file where a directory is": (damage_config(set_value(f"{FILE}.path", "/opt/agent")), "given before"),
+    "a file below a file": (damage_config(set_value(f"{FILE}.path", "/etc/hello/there")), "below a file"),
+    "a file below a link": (damage_config(set_value(f"{FILE}.path", "/etc/localtime/there")), "below a link"),
     "a file where a unit is": (
-        damaged(put(f"{FILE}.path", "/etc/systemd/system/agent.service")),
+        damage_config(set_value(f"{FILE}.path", "/etc/systemd/system/agent.service")),
         "written by systemd.units[0]",
     ),
 }
-
-
-def copied(config: Config) -> Config:
-    return copy.deepcopy(config)

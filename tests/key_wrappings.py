@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from service_record.redaction import Rules
-from tests.shape_examples import redacted
+from tests.shape_examples import redact
 
 _Wrap: TypeAlias = Callable[[bytes], bytes]
 _SEED: Final = "0123456789abcdef"
@@ -283,7 +283,7 @@ _BEHIND: Final = b"\nthe last line of it\n"
 def key_leaks(name: str, wrapping: str, rules: Rules) -> bool:
     """Tell whether a wrapped key can be read in part."""
     key = private_keys()[name]
-    after = redacted(rules, _BEFORE + WRAPPINGS[wrapping](key) + _BEHIND)
+    after = redact(rules, _BEFORE + WRAPPINGS[wrapping](key) + _BEHIND)
     return left_of(name, key, wrapping, after) > 0
 
 

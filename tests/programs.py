@@ -1,4 +1,4 @@
-"""Python programs that tests write, run and read the records of."""
+"""Write Python programs, run them as services, and read their records."""
 
 import os
 import shutil
@@ -16,20 +16,20 @@ REPOSITORY = Path(service_record.__file__).parents[1]
 IMPORTS = "import os, signal, sys, threading, service_record; "
 
 
-def needs(program: str) -> None:
-    """Skip the test where there is no such program."""
+def skip_without(program: str) -> None:
+    """Skip the test if the program is not installed."""
     if shutil.which(program) is None:
-        pytest.skip(f"no {program}")
+        pytest.skip(f"{program} is not installed")
 
 
 def environment(directory: Path, **more: str) -> dict[str, str]:
-    """Return the environment of a recorded service `job`; its records are below `directory`."""
+    """Return the environment of a service `job`, with its records below `directory`."""
     own = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY)}
     return own | {"SERVICE_NAME": "job", "SERVICE_RECORDS_DIR": str(directory / "records")} | more
 
 
-def program(directory: Path, source: str) -> Path:
-    """The program: IMPORTS on line 1, then the source, which begins with a newline, from line 2 on."""
+def write_program(directory: Path, source: str) -> Path:
+    """Write a program: IMPORTS on line 1, and the source, which starts with a newline, from line 2 on."""
     path = directory / "job.py"
     path.write_text(IMPORTS + textwrap.dedent(source))
     return path
@@ -37,7 +37,7 @@ def program(directory: Path, source: str) -> Path:
 
 def run_program(directory: Path, source: str, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, program(directory, source)],
+        [sys.executable, write_program(directory, source)],
         cwd=directory,
         env=environment(directory, **more),
         check=False,
@@ -47,16 +47,16 @@ def run_program(directory: Path, source: str, **more: str) -> subprocess.Complet
     )
 
 
-def recorded(directory: Path, service: str = "job") -> list[Entry]:
-    """The entries of a record in which nothing is damaged."""
+def read_entries(directory: Path, service: str = "job") -> list[Entry]:
+    """Return the entries of a record. Fails if a part of it is damaged."""
     pieces = list(Records(directory / "records").read(service))
     entries = [piece for piece in pieces if isinstance(piece, Entry)]
     assert entries == pieces
     return entries
 
 
-def story(entries: list[Entry]) -> list[str]:
-    """Each entry in a few words: `stage end first success`."""
+def summarize_entries(entries: list[Entry]) -> list[str]:
+    """Return a short text for each entry, such as `stage end first success`."""
     return [
         " ".join(filter(None, (each.phase, each.pre_command, each.post_command, each.stage, each.result)))
         for each in entries

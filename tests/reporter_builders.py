@@ -1,4 +1,4 @@
-"""Builders for tests of the reporter: settings files, evidence, views."""
+"""Build a reporter's settings files, evidence and host views."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,8 +26,8 @@ host_id = "{ID}"
 __all__ = ["ID", "settings"]
 
 
-def places_with(root: Path, text: str | bytes | None = SERVICE, token: str | None = "raw-token") -> Places:
-    """A host below a root, with this settings file and token."""
+def make_places(root: Path, text: str | bytes | None = SERVICE, token: str | None = "raw-token") -> Places:
+    """Write the settings file and the token of a host below `root`. None: the file does not exist."""
     places = Places(root)
     places.settings_file.parent.mkdir(parents=True, exist_ok=True)
     if text is not None:
@@ -39,7 +39,7 @@ def places_with(root: Path, text: str | bytes | None = SERVICE, token: str | Non
 
 
 def evidence(uptime: float = 60.0, *, wrong: bool = False, **fields: object) -> HostEvidence:
-    """Evidence of a host in its first boot, in which nothing is wrong unless told."""
+    """Return evidence of a host in its first boot. With `wrong`, the host has failed."""
     plain = HostEvidence(
         boot_id=BOOT,
         uptime=uptime,
@@ -51,13 +51,13 @@ def evidence(uptime: float = 60.0, *, wrong: bool = False, **fields: object) -> 
 
 
 def host_view(**fields: object) -> HostView:
-    """A host as the service sees it after its reboot."""
+    """Return the service's view of a host after its reboot."""
     plain = HostView(stage="Rebooting", status="installing-in-progress", role="master")
     return replace(plain, **fields)  # type: ignore[arg-type]
 
 
-def seen(*rounds: HostEvidence, state: ReporterState | None = None) -> ReporterState:
-    """The state after these rounds in which nothing was done, the last having just begun."""
+def begin_rounds(*rounds: HostEvidence, state: ReporterState | None = None) -> ReporterState:
+    """Return the state after the starts of these rounds, without any action."""
     state = state or ReporterState()
     for found in rounds:
         state = begin_round(settings(), state, found)

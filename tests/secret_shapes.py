@@ -1,8 +1,8 @@
-"""Lines with made-up secrets in every shape of docs/project/redaction.md, and what of each must not be left.
+"""Texts with made-up secrets in every shape of docs/project/redaction.md.
 
-`secret_shapes.txt` has a shape to a line: its name, and a text in which «secrets» and ⟦what has to stay⟧ are
-marked. `{14}` there is a word of so many letters and digits, `{40:URL}` one of an alphabet below. What is
-encoded is put together here. So nothing in these files looks like a secret to a scanner.
+Each line of `secret_shapes.txt` has the name of a shape and a text, which marks «secrets» and ⟦text to keep⟧.
+`{14}` stands for 14 random letters and digits, `{40:URL}` for 40 characters of an alphabet below. Encoded
+secrets are generated here. So no file of this repository looks like a secret to a scanner.
 """
 
 # ruff: noqa: UP031 - the texts are full of braces
@@ -45,34 +45,34 @@ class Example:
     text: str
     secrets: tuple[str, ...]
     kept: str = ""
-    """Of the text, what has to stay."""
+    """The part of the text that redaction must keep."""
 
     def __post_init__(self) -> None:
         assert all(secret in self.text for secret in self.secrets), self.name
 
 
-def _jwt() -> str:
+def _make_jwt() -> str:
     parts = ('{"alg":"RS256","kid":"%s"}' % draw(12), '{"iss":"assisted","sub":"%s"}' % draw(20))
     head, body = (base64.urlsafe_b64encode(part.encode()).decode().rstrip("=") for part in parts)
     return f"{head}.{body}.{draw(86, URL)}"
 
 
-def _marked() -> Iterator[Example]:
-    """Yield the examples of the file."""
+def _read_examples() -> Iterator[Example]:
+    """Yield the examples of `secret_shapes.txt`."""
     for line in Path(__file__).with_suffix(".txt").read_text().splitlines():
         name, _, text = line.partition(" | ")
         text = re.sub(
             r"\{(\d+):?(\w*)\}",
             lambda word: draw(int(word[1]), ALPHABETS[word[2]]),
-            text.replace("{JWT}", _jwt()),
+            text.replace("{JWT}", _make_jwt()),
         )
         text = text.replace("\\n", "\n").replace("\\t", "\t")
         kept = "".join(re.findall("⟦(.*?)⟧", text))
         yield Example(name, re.sub("[«»⟦⟧]", "", text), tuple(re.findall("«(.*?)»", text)), kept)
 
 
-def _encoded() -> Iterator[Example]:
-    """Yield those whose secrets are encoded, or long."""
+def _make_encoded_secrets() -> Iterator[Example]:
+    """Yield examples with encoded or long secrets."""
     basic, root, proxy = (in_base64(f"{user}:{draw(12)}") for user in ("admin", "root", "proxy"))
     yield Example("basic-auth header", f"> Authorization: Basic {basic}", (basic,), "Authorization: Basic")
     go = f"map[Accept:[*/*] Authorization:[Basic {root}]]"
@@ -95,7 +95,7 @@ def _encoded() -> Iterator[Example]:
     yield Example("data URL", f'{head}{data}"', (data,), head)
 
 
-def _pull_secrets() -> Iterator[Example]:
+def _make_pull_secrets() -> Iterator[Example]:
     secret, auths = pull_secret()
     yield Example("pull secret", secret, auths, '"auths"')
     nested = json.dumps({"pullSecret": secret, "name": "ocp"})
@@ -108,7 +108,7 @@ def _pull_secrets() -> Iterator[Example]:
     yield Example("URL-encoded pull secret", f"POST /v2?pull_secret={quoted} 201", (quoted,), "201")
 
 
-def _private_keys() -> Iterator[Example]:
+def _make_private_keys() -> Iterator[Example]:
     for kind in ("RSA ", "", "EC ", "OPENSSH ", "ENCRYPTED "):
         block, lines = pem(f"{kind}PRIVATE KEY")
         yield Example(f"PEM: {kind}", f"before\n{block}\nafter", lines, f"-----BEGIN {kind}PRIVATE KEY-----")
@@ -130,5 +130,5 @@ def _private_keys() -> Iterator[Example]:
     yield Example("service account", f'"private_key": "{escaped}"', lines)
 
 
-EXAMPLES: Final = [*_marked(), *_encoded(), *_pull_secrets(), *_private_keys()]
-"""One for every shape, always the same."""
+EXAMPLES: Final = [*_read_examples(), *_make_encoded_secrets(), *_make_pull_secrets(), *_make_private_keys()]
+"""An example for every shape, the same in every run."""

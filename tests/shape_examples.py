@@ -1,4 +1,4 @@
-"""Texts for every shape of the files of data: each positive with its secrets, in many surroundings."""
+"""Generate a text with a secret for every shape in the data files, and put it into many surroundings."""
 
 import random
 import re
@@ -21,22 +21,22 @@ _MOST_REPEATS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class ShapeExample:
-    """A shape with a text that has it, and one that has not."""
+    """A text that contains a secret of one shape, and a similar text that contains none."""
 
     name: str
     text: str
     secrets: tuple[str, ...]
     near_miss: str
     is_line: bool
-    """True when the shape needs the beginning of a line, and its end."""
+    """True if the shape matches only whole lines."""
 
 
 def shape_examples() -> Iterator[ShapeExample]:
-    """Yield one of each row, always the same."""
+    """Yield an example for each row of the data files. They are the same in every run."""
     for file in (OURS, PUBLIC, SERVICES):
         for number, row in enumerate(rows(file)):
             marked = (
-                _expanded(row["positive"]) if file == OURS else f"key «{_matching(row['positive'])}» used"
+                _expand(row["positive"]) if file == OURS else f"key «{_generate_match(row['positive'])}» used"
             )
             secrets = tuple(re.findall("«(.*?)»", marked))
             yield ShapeExample(
@@ -48,13 +48,13 @@ def shape_examples() -> Iterator[ShapeExample]:
             )
 
 
-def _expanded(text: str) -> str:
-    r"""Return a text in which `[a-z]{7}` is seven random letters, and `\n` the end of a line."""
-    return _RUN.sub(lambda run: _drawn(run[1], int(run[2])), text).replace("\\n", "\n")
+def _expand(text: str) -> str:
+    r"""Replace each `[a-z]{7}` in a text by seven random letters, and `\n` by a newline."""
+    return _RUN.sub(lambda run: _draw(run[1], int(run[2])), text).replace("\\n", "\n")
 
 
-def _drawn(characters: str, size: int) -> str:
-    """Return random characters: a digit among them, and letters of either case, where they may be."""
+def _draw(characters: str, size: int) -> str:
+    """Return random characters, with a digit, a small and a capital letter if they are allowed."""
     every = [chr(code) for code in range(33, 127) if re.match(f"[{characters}]", chr(code))]
     parts = ["0123456789", "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"]
     sure = [_RANDOM.choice(some) for part in parts if (some := [each for each in every if each in part])]
@@ -65,28 +65,28 @@ def _drawn(characters: str, size: int) -> str:
     return "".join([ends[0], *drawn[1:-1], ends[1]]) if size > len(ends) + len(sure) else "".join(drawn)
 
 
-def _matching(pattern: str) -> str:
+def _generate_match(pattern: str) -> str:
     """Return a random text that a pattern matches."""
-    return "".join(_text(kind, value) for kind, value in parser.parse(pattern))
+    return "".join(_generate_part(kind, value) for kind, value in parser.parse(pattern))
 
 
-def _text(kind: Any, value: Any) -> str:
+def _generate_part(kind: Any, value: Any) -> str:
     if kind is constants.LITERAL:
         return chr(value)
     if kind is constants.SUBPATTERN:
-        return "".join(_text(*each) for each in value[3])
+        return "".join(_generate_part(*each) for each in value[3])
     if kind is constants.BRANCH:
-        return "".join(_text(*each) for each in value[1][0])
+        return "".join(_generate_part(*each) for each in value[1][0])
     if kind is constants.IN:
-        return _drawn(_class(value), 1)
+        return _draw(_format_class(value), 1)
     least, most, repeated = value
     times = max(least, min(int(most), _MOST_REPEATS) if least else 0)
     if len(repeated) == 1 and repeated[0][0] is constants.IN:
-        return _drawn(_class(repeated[0][1]), times) if times else ""
-    return "".join(_text(*each) for _ in range(times) for each in repeated)
+        return _draw(_format_class(repeated[0][1]), times) if times else ""
+    return "".join(_generate_part(*each) for _ in range(times) for each in repeated)
 
 
-def _class(members: Any) -> str:
+def _format_class(members: Any) -> str:
     pieces = (
         f"{re.escape(chr(value[0]))}-{re.escape(chr(value[1]))}"
         if kind is constants.RANGE
@@ -96,25 +96,25 @@ def _class(members: Any) -> str:
     return "".join(pieces)
 
 
-def _plain(text: str) -> str:
+def _leave_unchanged(text: str) -> str:
     return text
 
 
-def _escaped(text: str) -> str:
-    """Return a text as a string of JSON has it."""
+def _escape_json(text: str) -> str:
+    """Escape a text for a JSON string."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 SURROUNDINGS: Final[Mapping[str, Callable[[str], str]]] = {
-    "alone": _plain,
+    "alone": _leave_unchanged,
     "behind a blank": lambda text: f"words {text}",
-    "JSON": lambda text: f'{{"a":1,"m":"{_escaped(text)}"}}',
-    "JSON, line": lambda text: f'{{"m":"a\\n{_escaped(text)}\\nb"}}',
-    "JSON, tab": lambda text: f'{{"m":"a\\t{_escaped(text)}"}}',
-    "JSON, CR LF": lambda text: f'{{"m":"a\\r\\n{_escaped(text)}\\r\\nb"}}',
-    "JSON, \\u": lambda text: f'{{"m":"a\\u2026{_escaped(text)}"}}',
+    "JSON": lambda text: f'{{"a":1,"m":"{_escape_json(text)}"}}',
+    "JSON, line": lambda text: f'{{"m":"a\\n{_escape_json(text)}\\nb"}}',
+    "JSON, tab": lambda text: f'{{"m":"a\\t{_escape_json(text)}"}}',
+    "JSON, CR LF": lambda text: f'{{"m":"a\\r\\n{_escape_json(text)}\\r\\nb"}}',
+    "JSON, \\u": lambda text: f'{{"m":"a\\u2026{_escape_json(text)}"}}',
     "JSON in JSON": lambda text: (
-        f'{{"x":"{_escaped(f"""{{"m":"a{chr(92)}n{_escaped(text)}{chr(92)}nb"}}""")}"}}'
+        f'{{"x":"{_escape_json(f"""{{"m":"a{chr(92)}n{_escape_json(text)}{chr(92)}nb"}}""")}"}}'
     ),
     "syslog": lambda text: f"Nov 21 h a[1]: it#012{text}",
     "\\x0a": lambda text: f"it\\x0a{text}",
@@ -127,25 +127,25 @@ SURROUNDINGS: Final[Mapping[str, Callable[[str], str]]] = {
     "&#10;": lambda text: f"it&#10;{text}",
     "cat -A": lambda text: f"it^I{text}",
 }
-"""Texts around a secret, each by the function that puts it there."""
+"""Name of a surrounding -> the function that puts a text into it."""
 ENDS: Final = frozenset(
     {"alone", "JSON, line", "JSON, CR LF", "JSON in JSON", "\\x0a", "octal", "%0A", "&#10;", "syslog"}
 )
-"""Those that end the line before: a shape of whole lines is in these."""
+"""The surroundings in which the text starts a line, as shapes of whole lines need."""
 
 
-def redacted(rules: Rules, text: bytes) -> bytes:
-    """Return the text as it leaves."""
+def redact(rules: Rules, text: bytes) -> bytes:
+    """Return the text with masked secrets."""
     redactor = Redactor(rules)
     return redactor.feed(text) + redactor.finish()
 
 
-def leaking(example: ShapeExample, surrounding: str, rules: Rules) -> bool:
-    """Tell whether a secret of an example can be read in surroundings."""
-    after = redacted(rules, SURROUNDINGS[surrounding](example.text).encode()).decode()
+def is_leaking(example: ShapeExample, surrounding: str, rules: Rules) -> bool:
+    """Return whether a secret is still readable after redaction in a surrounding."""
+    after = redact(rules, SURROUNDINGS[surrounding](example.text).encode()).decode()
     return any(part in after for secret in example.secrets for part in secret.split("\n"))
 
 
-def suits(example: ShapeExample, surrounding: str) -> bool:
-    """Tell whether a shape of whole lines begins one there."""
+def can_surround(example: ShapeExample, surrounding: str) -> bool:
+    """Return whether the surrounding starts a new line, if the shape needs one."""
     return surrounding in ENDS or not example.is_line

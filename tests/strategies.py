@@ -1,4 +1,4 @@
-"""Values for hypothesis to draw: entries with any field absent, present, or absurd."""
+"""Hypothesis strategies: entries with random fields, and bytes of record files."""
 
 from typing import Any
 
@@ -65,10 +65,10 @@ _WRITTEN = st.one_of(
 
 
 @st.composite
-def _torn(draw: st.DrawFn) -> bytes:
+def _truncate(draw: st.DrawFn) -> bytes:
     written = draw(_WRITTEN)
     return written[draw(st.integers(0, len(written))) :][: draw(st.integers(0, len(written)))]
 
 
-RECORD_BYTES = st.lists(_FRAGMENTS | _WRITTEN | _torn(), max_size=6).map(b"".join)
-"""The bytes of records: whole ones in either layout, torn ones, and what never was one."""
+RECORD_BYTES = st.lists(_FRAGMENTS | _WRITTEN | _truncate(), max_size=6).map(b"".join)
+"""The bytes of record files: valid ones in both layouts, truncated ones, and invalid bytes."""

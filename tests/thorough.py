@@ -1,4 +1,4 @@
-"""Tests that `make test` leaves to `make test-all`: long, or in need of more than Python and bash."""
+"""Select the tests that only `make test-all` runs: long tests, and those with special requirements."""
 
 from pathlib import Path
 from typing import Final
@@ -65,20 +65,20 @@ FILES: Final = (
     "tests/packages/test_wheel.py",
     "tests/cli/test_wrong_commands.py",
 )
-"""Files that take long, or that are about packages."""
+"""Files whose tests take long or need packages."""
 BOOTED: Final = ("tests/system/test_lives.py", "tests/system/test_users.py")
-"""The tests under a real systemd that `make test` has."""
+"""The only tests with a real systemd that `make test` runs."""
 FIXTURES: Final = frozenset({"browser", "chromium", "executable", "postgresql_settings"})
 
 
 def is_thorough_path(path: Path) -> bool:
-    """Return whether `make test` has no test of this file or folder."""
+    """Return whether `make test` skips the whole file or folder."""
     name = path.relative_to(REPOSITORY).as_posix() + ("/" if path.is_dir() else "")
     return name.startswith((*FOLDERS, *FILES))
 
 
 def is_thorough(item: pytest.Item) -> bool:
-    """Return whether `make test` leaves this test to `make test-all`."""
+    """Return whether only `make test-all` runs this test."""
     name = item.nodeid
     if item.get_closest_marker("slow") is not None or name.startswith((*FOLDERS, *FILES)):
         return True

@@ -1,4 +1,4 @@
-"""A host whose records have all that a timeline draws."""
+"""A host whose records contain everything that a timeline can show."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,13 +13,13 @@ MESSAGE: Final = 'Error: no such image\nunable to pull \x1b[31mred\x1b[0m <b tit
 
 
 def stage(name: str, start: float, end: float | None = None, **fields: object) -> list[Entry]:
-    """The entries of a stage, which succeeds; without an end it stays open."""
+    """Return the entries of a successful stage, or of an open one if `end` is None."""
     entries = [entry(Phase.STAGE_START, start, stage=name)]
     return entries if end is None else [*entries, entry(Phase.STAGE_END, end, stage=name, **fields)]
 
 
-def attempt(number: int, entries: Iterable[Entry]) -> list[Entry]:
-    """The entries as those of a run of its own."""
+def assign_run(number: int, entries: Iterable[Entry]) -> list[Entry]:
+    """Return the entries with the PID and invocation id of run `number`."""
     return [replace(one, pid=number, invocation_id=f"{number:032x}") for one in entries]
 
 
@@ -27,11 +27,11 @@ def _bootkube(number: int, at: float) -> list[Entry]:
     failure = failed_run(
         "cvo-bootstrap", at + 20, stack=("12 main /usr/local/bin/job.sh",), error_message=MESSAGE
     )
-    return attempt(number, [entry(at=at), *stage("api-bootstrap", at + 1, at + 20), *failure[1:]])
+    return assign_run(number, [entry(at=at), *stage("api-bootstrap", at + 1, at + 20), *failure[1:]])
 
 
 def host() -> Mapping[str, list[Entry]]:
-    """Services that succeed, with nested stages; restart and fail; are interrupted; and are still running."""
+    """Return services that succeed with nested stages, fail repeatedly, were interrupted, and still run."""
     wait_online = [
         entry(Phase.PRE_COMMAND_START, 12, pre_command="wait-online"),
         entry(Phase.PRE_COMMAND_END, 14, pre_command="wait-online"),
@@ -46,15 +46,15 @@ def host() -> Mapping[str, list[Entry]]:
     ]
     again = [entry(at=80), entry(Phase.SERVICE_END, 150)]
     return {
-        "approve-csr": attempt(9, [entry(at=30), *stage("wait-for-api", 35)]),
+        "approve-csr": assign_run(9, [entry(at=30), *stage("wait-for-api", 35)]),
         "bootkube": [
-            *attempt(100, wait_online),
+            *assign_run(100, wait_online),
             *_bootkube(100, 20),
             *_bootkube(101, 80),
             *_bootkube(102, 140),
         ],
         "crio-configure": configure,
-        "kubelet": [*attempt(10, [entry(at=5), *stage("start", 6)]), *attempt(11, again)],
+        "kubelet": [*assign_run(10, [entry(at=5), *stage("start", 6)]), *assign_run(11, again)],
     }
 
 

@@ -41,7 +41,7 @@ from tests.builders import (
     write_lines,
 )
 from tests.command_line import Answer, service_record
-from tests.timelines import attempt, host, stage, write_host
+from tests.timelines import assign_run, host, stage, write_host
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 LENIENT = Tolerance()
@@ -181,10 +181,10 @@ def test_failed_stage_is_shown_in_a_continuing_run() -> None:
 
 def test_failures_with_equal_signatures_are_equal() -> None:
     good = failed_run(error_message=NO_SUCH_IMAGE.format("aa11bb22cc", 1, 7))
-    bad = attempt(2, failed_run(at=100, error_message=NO_SUCH_IMAGE.format("dd33ee44ff", 2, 9)))
+    bad = assign_run(2, failed_run(at=100, error_message=NO_SUCH_IMAGE.format("dd33ee44ff", 2, 9)))
     assert not compared(good, bad).differs
     other = failed_run(at=100, error_message="no space left on device")
-    (failure,) = compared(good, [*bad, *attempt(3, other), *attempt(4, other)]).differences
+    (failure,) = compared(good, [*bad, *assign_run(3, other), *assign_run(4, other)]).differences
     assert isinstance(failure, FailureGroup)
     assert (failure.signature, failure.count) == ("no space left on device", 2)
 
@@ -197,16 +197,20 @@ def test_failure_without_message_is_compared_by_its_end() -> None:
 
 
 def test_failures_of_earlier_attempts_count() -> None:
-    bad = [*attempt(1, failed_run("a", error_message="no route")), *attempt(2, run(("a", 1), at=50))]
+    bad = [*assign_run(1, failed_run("a", error_message="no route")), *assign_run(2, run(("a", 1), at=50))]
     (failure,) = compared(run(("a", 1)), bad).differences
     assert isinstance(failure, FailureGroup)
 
 
 def test_last_finished_run_is_compared_or_the_last() -> None:
-    over = [*attempt(1, run(("a", 1))), *attempt(2, run(("a", 9), at=50)), *attempt(3, run(at=90, end=None))]
+    over = [
+        *assign_run(1, run(("a", 1))),
+        *assign_run(2, run(("a", 9), at=50)),
+        *assign_run(3, run(at=90, end=None)),
+    ]
     found = compared(GOOD, over)
     assert (found.bad and found.bad.attempt, found.bad_runs) == (2, 3)
-    running = compared(GOOD, attempt(7, run(("a", 1), end=None)))
+    running = compared(GOOD, assign_run(7, run(("a", 1), end=None)))
     assert require(running.bad).outcome is Outcome.RUNNING
 
 

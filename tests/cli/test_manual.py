@@ -17,7 +17,7 @@ from service_record.record.entry import Entry, Phase
 from service_record.version import RELEASED
 from tests.builders import entry, failed_run, write_lines
 from tests.command_line import PROGRAM, environment
-from tests.programs import REPOSITORY, needs
+from tests.programs import REPOSITORY, skip_without
 
 PAGES = [
     "man1/service-record.1",
@@ -52,7 +52,7 @@ def shown(page: Path) -> str:
 
 @pages
 def test_troff_has_nothing_to_say_against_a_page(share: Path, page: str) -> None:
-    needs("man")
+    skip_without("man")
     done = subprocess.run(
         ["man", "--warnings", "--encoding=UTF-8", "--local-file", "-Tutf8", "-Z", share / "man" / page],
         env=os.environ | {"MANWIDTH": "80", "MANROFFSEQ": "", "LC_ALL": "C.UTF-8"},
@@ -65,7 +65,7 @@ def test_troff_has_nothing_to_say_against_a_page(share: Path, page: str) -> None
 
 @pages
 def test_mandoc_has_nothing_to_say_against_a_page(share: Path, page: str) -> None:
-    needs("mandoc")
+    skip_without("mandoc")
     done = subprocess.run(
         ["mandoc", "-T", "lint", "-W", "warning", share / "man" / page], capture_output=True, check=False
     )
@@ -74,7 +74,7 @@ def test_mandoc_has_nothing_to_say_against_a_page(share: Path, page: str) -> Non
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_man_page_has_all_of_help(share: Path, verb: str) -> None:
-    needs("man")
+    skip_without("man")
     command: click.Command = importlib.import_module(f"service_record.cli.{verb}").command
     text = shown(share / "man" / "man1" / f"service-record-{verb}.1")
     options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
@@ -181,12 +181,12 @@ def test_services_of_the_given_directory_are_completed(share: Path, records: Pat
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_find_no_fault_in_their_completion(share: Path, shell: str) -> None:
-    needs(shell)
+    skip_without(shell)
     subprocess.run([shell, "-n", share / COMPLETIONS[shell]], check=True)
 
 
 def test_fish_completes_services(share: Path, records: Path) -> None:
-    needs("fish")
+    skip_without("fish")
     script = f"source {share / COMPLETIONS['fish']}; complete --do-complete 'service-record show boot'"
     done = run_with_program(["fish", "--no-config", "-c", script], records)
     assert sorted(done.stdout.split()) == ["boot-agent", "bootkube"]  # in an order of its own
@@ -194,7 +194,7 @@ def test_fish_completes_services(share: Path, records: Path) -> None:
 
 def test_zsh_completes_services(share: Path, records: Path) -> None:
     """What takes the words runs in its line editor only, so something is in the place of that."""
-    needs("zsh")
+    skip_without("zsh")
     script = """
 compdef() { :; }
 compadd() { print -l -- ${(P)@[-1]} }

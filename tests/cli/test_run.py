@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders import require
-from tests.programs import environment, recorded, story
+from tests.programs import environment, read_entries, summarize_entries
 
 RUN = [sys.executable, "-c", "from service_record.cli import main; main()", "run"]
 TRAPS = "trap 'echo {signal}; exit 9' {signal}; echo ready; while :; do sleep 0.01; done"
@@ -39,10 +39,10 @@ def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def test_command_is_a_run_of_the_service(tmp_path: Path) -> None:
     done = run(tmp_path, "--", "true")
-    entries = recorded(tmp_path)
+    entries = read_entries(tmp_path)
 
     assert done.returncode == 0
-    assert story(entries) == ["service start", "service end success"]
+    assert summarize_entries(entries) == ["service start", "service end success"]
     assert entries[0].recorder is not None
     assert entries[0].recorder.startswith("run/")
 
@@ -71,25 +71,28 @@ def test_command_is_a_run_of_the_service(tmp_path: Path) -> None:
 def test_options_say_what_the_command_is(tmp_path: Path, options: list[str], told: list[str]) -> None:
     run(tmp_path, *options, "--", "false")
 
-    assert story(recorded(tmp_path)) == told
+    assert summarize_entries(read_entries(tmp_path)) == told
 
 
 def test_command_of_a_pre_command_is_its_stage(tmp_path: Path) -> None:
     run(tmp_path, "--stage", "first", "true", PRE_COMMAND="pull")
 
-    assert story(recorded(tmp_path)) == ["stage start pull first", "stage end pull first success"]
+    assert summarize_entries(read_entries(tmp_path)) == [
+        "stage start pull first",
+        "stage end pull first success",
+    ]
 
 
 def test_without_a_service_around_the_program_names_it(tmp_path: Path) -> None:
     run(tmp_path, "/bin/true", SERVICE_NAME="")
 
-    assert story(recorded(tmp_path, "true")) == ["service start", "service end success"]
+    assert summarize_entries(read_entries(tmp_path, "true")) == ["service start", "service end success"]
 
 
 @pytest.mark.parametrize("status", [0, 1, 2, 126, 127, 255])
 def test_exit_status_is_that_of_the_command(tmp_path: Path, status: int) -> None:
     done = run(tmp_path, "--", "sh", "-c", f"exit {status}")
-    end = recorded(tmp_path)[-1]
+    end = read_entries(tmp_path)[-1]
 
     assert done.returncode == status
     assert done.stderr == ""
@@ -99,7 +102,7 @@ def test_exit_status_is_that_of_the_command(tmp_path: Path, status: int) -> None
 @pytest.mark.parametrize("name", ["KILL", "TERM", "INT", "SEGV", "PIPE", "USR1"])
 def test_run_ends_by_the_signal_of_its_command(tmp_path: Path, name: str) -> None:
     done = run(tmp_path, "--", "sh", "-c", f"ulimit -c 0; kill -{name} $$")
-    end = recorded(tmp_path)[-1]
+    end = read_entries(tmp_path)[-1]
 
     assert done.returncode == -signal.Signals[f"SIG{name}"]
     assert (end.signal, end.exit_code) == (name, None)
@@ -111,7 +114,7 @@ def test_real_time_signal_is_recorded_by_its_name(tmp_path: Path, offset: int, n
     done = run(tmp_path, "--", "sh", "-c", f"kill -{number} $$")
 
     assert done.returncode == -number
-    assert recorded(tmp_path)[-1].signal == name
+    assert read_entries(tmp_path)[-1].signal == name
 
 
 @pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "WINCH", "ALRM", "RTMIN"])
@@ -121,7 +124,7 @@ def test_signal_is_passed_to_the_command(tmp_path: Path, name: str) -> None:
     printed, _ = process.communicate(timeout=30)
 
     assert (process.returncode, printed) == (9, f"{name}\n")
-    assert recorded(tmp_path)[-1].exit_code == 9
+    assert read_entries(tmp_path)[-1].exit_code == 9
 
 
 def test_command_that_survives_a_signal_continues(tmp_path: Path) -> None:
@@ -183,7 +186,7 @@ def test_command_that_cannot_start_is_a_failure(
     tmp_path: Path, program: str, status: int, message: str
 ) -> None:
     done = run(tmp_path, "--stage", "first", "--service", "job", "--", program)
-    end = recorded(tmp_path)[-1]
+    end = read_entries(tmp_path)[-1]
 
     assert (done.returncode, done.stderr) == (status, f"service-record run: {message}\n")
     assert (end.phase, end.exit_code, end.error_message) == ("service end", status, message)
@@ -195,7 +198,7 @@ def test_missing_interpreter_is_named(tmp_path: Path, interpreter: str) -> None:
     script.write_text(f"#!{interpreter}\n")
     script.chmod(0o755)
     done = run(tmp_path, "--", str(script))
-    end = recorded(tmp_path)[-1]
+    end = read_entries(tmp_path)[-1]
     message = f"{script}: its interpreter /no/such/interpreter does not exist"
 
     assert (done.returncode, done.stderr) == (126, f"service-record run: {message}\n")
@@ -206,7 +209,7 @@ def test_options_after_the_command_are_the_command_s(tmp_path: Path) -> None:
     done = run(tmp_path, "echo", "--service", "other", "--", "-n")
 
     assert done.stdout == "--service other -- -n\n"
-    assert story(recorded(tmp_path)) == ["service start", "service end success"]
+    assert summarize_entries(read_entries(tmp_path)) == ["service start", "service end success"]
 
 
 def test_unwritable_record_does_not_stop_the_command(tmp_path: Path) -> None:
@@ -220,7 +223,7 @@ def test_killed_run_leaves_its_record_open(tmp_path: Path) -> None:
     process.kill()
     process.wait()
 
-    assert story(recorded(tmp_path)) == ["service start"]
+    assert summarize_entries(read_entries(tmp_path)) == ["service start"]
 
 
 @pytest.mark.parametrize(

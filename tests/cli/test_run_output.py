@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from service_record.cli.command_output import CommandOutput
-from tests.programs import environment, recorded
+from tests.programs import environment, read_entries
 from tests.waiting import wait_for
 
 RUN = [sys.executable, "-c", "from service_record.cli import main; main()", "run", "--"]
@@ -26,7 +26,7 @@ FAILS = "echo one; echo two >&2; echo three; exit 100"
 
 
 def message(directory: Path) -> str | None:
-    return recorded(directory)[-1].error_message
+    return read_entries(directory)[-1].error_message
 
 
 def run(directory: Path, script: str, **options: object) -> subprocess.CompletedProcess[bytes]:
@@ -345,4 +345,4 @@ def test_command_ends_with_its_terminal(tmp_path: Path) -> None:
     os.close(screen)
 
     assert ended(process) == -signal.SIGHUP
-    assert recorded(tmp_path)[-1].signal == "HUP"
+    assert read_entries(tmp_path)[-1].signal == "HUP"

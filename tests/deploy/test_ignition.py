@@ -26,7 +26,13 @@ from service_record.reporter.paths import Places
 from service_record.reporter.settings import read_settings
 from tests.builders import require
 from tests.command_line import service_record
-from tests.ignition_configs import DAMAGES, DISCOVERY_SERVICES, discovery, of_the_discovery_image, put
+from tests.ignition_configs import (
+    DAMAGES,
+    DISCOVERY_SERVICES,
+    discovery,
+    make_discovery_image_config,
+    set_value,
+)
 
 ID = "2d3f6e1c-5a77-4c0e-9d8f-0123456789ab"
 REPORTING = ["--url", "https://ai.example.com", "--cluster-id", ID, "--infra-env-id", ID, "--host-id", ID]
@@ -126,7 +132,7 @@ def test_token_from_stdin_is_only_in_its_file(token: Path) -> None:
 
 def test_bootstrap_config_sets_array_and_close_drop_ins(tmp_path: Path) -> None:
     base = discovery()
-    put("storage.files.0.path", SHIM)(base)
+    set_value("storage.files.0.path", SHIM)(base)
     path = tmp_path / "bootstrap.ign"
     path.write_text(json.dumps(base))
     refused = made("--role", "bootstrap", "--merge", path)
@@ -166,7 +172,7 @@ def test_close_options_select_drop_ins() -> None:
 def test_discovery_image_config_is_kept_and_extended(
     tmp_path: Path,
 ) -> None:
-    theirs = of_the_discovery_image()
+    theirs = make_discovery_image_config()
     path = tmp_path / "discovery.ign"
     path.write_text(json.dumps(theirs))
     close = [word for service in DISCOVERY_SERVICES for word in ("--close", service)]
@@ -300,13 +306,16 @@ def test_machine_config_has_pool_of_role(role: str, pool: str) -> None:
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (put("passwd", {"users": [{"name": "root"}]}), "no user but core"),
-        (put("passwd", {"users": [{"name": "core", "uid": 7}]}), "password and keys only"),
-        (put("passwd", {"groups": [{"name": "a"}]}), "passwd.groups"),
-        (put("storage", {"links": [{"path": "/a", "target": "/b"}]}), "storage.links"),
-        (put("storage", {"directories": [{"path": "/a"}]}), "storage.directories"),
-        (put("storage", {"files": [{"path": "/a", "append": [{"source": "data:,a"}]}]}), "append"),
-        (put("storage", {"files": [{"path": "/a", "contents": {"source": "https://a/b"}}]}), "is fetched"),
+        (set_value("passwd", {"users": [{"name": "root"}]}), "no user but core"),
+        (set_value("passwd", {"users": [{"name": "core", "uid": 7}]}), "password and keys only"),
+        (set_value("passwd", {"groups": [{"name": "a"}]}), "passwd.groups"),
+        (set_value("storage", {"links": [{"path": "/a", "target": "/b"}]}), "storage.links"),
+        (set_value("storage", {"directories": [{"path": "/a"}]}), "storage.directories"),
+        (set_value("storage", {"files": [{"path": "/a", "append": [{"source": "data:,a"}]}]}), "append"),
+        (
+            set_value("storage", {"files": [{"path": "/a", "contents": {"source": "https://a/b"}}]}),
+            "is fetched",
+        ),
     ],
 )
 def test_fields_unsupported_by_the_operator_are_refused(damage: Any, said: str, tmp_path: Path) -> None:

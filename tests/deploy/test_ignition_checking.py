@@ -17,7 +17,7 @@ from service_record.deploy.ignition.reading import (
     validate,
     validate_butane,
 )
-from tests.ignition_configs import DAMAGES, Config, discovery, drop, put
+from tests.ignition_configs import DAMAGES, Config, discovery, remove_value, set_value
 
 ONLY_OURS = {
     # what Ignition takes, and then does something else, or fails with on the host
@@ -103,7 +103,7 @@ def test_ignition_validate_finds_other_mistakes() -> None:
     config = discovery("3.3.0")
     warnings = validate(json.dumps(config | {"networkd": {}}).encode())
     assert "networkd: Unused key networkd; ignition-validate says it" in warnings
-    put("storage.files.0.mode", 4096)(config)
+    set_value("storage.files.0.mode", 4096)(config)
     with pytest.raises(BadConfigError, match=r"^storage\.files\[0\]\.mode: illegal file mode$"):
         validate(json.dumps(config).encode())
 
@@ -157,14 +157,14 @@ anything = st.recursive(
 @given(st.sampled_from(places(discovery("3.4.0"))), anything)
 def test_any_replaced_value_passes_or_is_one_error(place: str, value: object) -> None:
     config = discovery("3.4.0")
-    put(place, value)(config)
+    set_value(place, value)(config)
     judged(json.dumps(config).encode())
 
 
 @given(st.sampled_from(places(discovery("3.4.0"))))
 def test_any_missing_value_passes_or_is_one_error(place: str) -> None:
     config = discovery("3.4.0")
-    drop(place)(config)
+    remove_value(place)(config)
     judged(json.dumps(config).encode())
 
 

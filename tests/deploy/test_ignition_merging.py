@@ -13,7 +13,7 @@ from service_record.deploy.ignition.making import ROLES, DeliveryRequest, items_
 from service_record.deploy.ignition.merging import merge
 from service_record.deploy.ignition.reading import VERSIONS, BadConfigError
 from service_record.deploy.ignition.urls import compress, encode_data_url
-from tests.ignition_configs import Config, discovery, put
+from tests.ignition_configs import Config, discovery, set_value
 
 SHIM = "/usr/local/bin/bootstrap-service-record.sh"
 SETTINGS = 'ship_to = ["https://example.com/"]\n'
@@ -81,7 +81,7 @@ def test_missing_sections_of_base_are_added(absent: set[str], version: str) -> N
 )
 def test_path_in_both_configs_is_refused(path: str, value: str, said: str) -> None:
     base = discovery()
-    put(path, value)(base)
+    set_value(path, value)(base)
     with pytest.raises(BadConfigError) as caught:
         merge(base, ours())
     assert said in str(caught.value)
@@ -98,7 +98,7 @@ def test_path_in_nested_config_is_refused() -> None:
 
 def test_only_the_named_file_is_replaced() -> None:
     base = discovery()
-    put("storage.files.0.path", SHIM)(base)
+    set_value("storage.files.0.path", SHIM)(base)
     merged = merge(base, ours("bootstrap"), [SHIM])
     paths = [file["path"] for file in merged["storage"]["files"]]
     assert paths[:2] == ["/etc/hello", "/etc/hosts"]
@@ -115,7 +115,7 @@ def test_replacing_a_missing_file_is_an_error(path: str, said: str) -> None:
 
 def test_mode_changed_by_higher_version_is_refused() -> None:
     base = discovery()
-    put("storage.files.0.mode", 755)(base)
+    set_value("storage.files.0.mode", 755)(base)
     with pytest.raises(BadConfigError, match=r"files\[0\].mode: .* or make ours with --spec 3.1.0"):
         merge(base, ours())
     assert merge(base, ours(version="3.1.0"))["ignition"]["version"] == "3.1.0"

@@ -8,11 +8,11 @@ import pytest
 
 from service_record.deploy.initramfs import initramfs_archive, newc_archive
 from tests.command_line import service_record
-from tests.programs import needs
+from tests.programs import skip_without
 
 
 def unpacked(archive: bytes, directory: Path) -> dict[str, Path]:
-    needs("cpio")
+    skip_without("cpio")
     directory.mkdir()
     subprocess.run(
         ["cpio", "--quiet", "--extract", "--make-directories", "--no-absolute-filenames"],

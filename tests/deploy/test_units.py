@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from service_record.cli import VERBS, main
 from service_record.record.journal_sending import MessageKind
-from tests.programs import needs
+from tests.programs import skip_without
 
 UNITS = Path(__file__).resolve().parents[2] / "units"
 SERVICE = UNITS / "boot-reporter.service"
@@ -38,7 +38,7 @@ def settings(unit: Path) -> Iterator[tuple[str, str]]:
 
 @services
 def test_service_exposure_is_within_limit(unit: Path) -> None:
-    needs("systemd-analyze")
+    skip_without("systemd-analyze")
     threshold = f"--threshold={MOST_EXPOSURE[unit] * 10:.0f}"
     analyze = ["systemd-analyze", "security", "--offline=true", "--no-pager", threshold, str(unit)]
     done = subprocess.run(analyze, capture_output=True, text=True, check=False)
@@ -48,7 +48,7 @@ def test_service_exposure_is_within_limit(unit: Path) -> None:
 
 @services
 def test_missing_sandbox_options_are_explained(unit: Path) -> None:
-    needs("systemd-analyze")
+    skip_without("systemd-analyze")
     analyze = ["systemd-analyze", "security", "--offline=true", "--json=short", str(unit)]
     rows = json.loads(subprocess.run(analyze, capture_output=True, text=True, check=True).stdout)
     missing = {re.split("[=/]", row["name"])[0] for row in rows if float(row["exposure"] or 0) > 0}
@@ -93,7 +93,7 @@ def test_units_have_no_secrets(unit: Path) -> None:
 
 
 def test_catalog_explains_each_message(tmp_path: Path) -> None:
-    needs("journalctl")
+    skip_without("journalctl")
     catalog = tmp_path / "usr/lib/systemd/catalog"
     catalog.mkdir(parents=True)
     shutil.copy(UNITS / "service-record.catalog", catalog)

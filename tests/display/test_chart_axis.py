@@ -15,7 +15,7 @@ from service_record.history.build import latest_entry
 from service_record.record.entry import Entry, Phase
 from tests.builders import START, entry
 from tests.pages import Page, parse_page
-from tests.timelines import attempt, host
+from tests.timelines import assign_run, host
 
 DAYS = 3 * 24 * 3600
 
@@ -23,9 +23,9 @@ DAYS = 3 * 24 * 3600
 def long_and_short() -> dict[str, list[Entry]]:
     """One service that runs for three days, and two that take seconds at its start and its end."""
     return {
-        "kubelet": attempt(1, [entry(at=0), entry(Phase.SERVICE_END, DAYS)]),
-        "release-image": attempt(2, [entry(at=5), entry(Phase.SERVICE_END, 25)]),
-        "rotate-logs": attempt(3, [entry(at=DAYS - 40), entry(Phase.SERVICE_END, DAYS - 30)]),
+        "kubelet": assign_run(1, [entry(at=0), entry(Phase.SERVICE_END, DAYS)]),
+        "release-image": assign_run(2, [entry(at=5), entry(Phase.SERVICE_END, 25)]),
+        "rotate-logs": assign_run(3, [entry(at=DAYS - 40), entry(Phase.SERVICE_END, DAYS - 30)]),
     }
 
 
@@ -82,7 +82,7 @@ OFFSETS = st.floats(0, 1e7).map(lambda seconds: round(seconds, 3))
 @given(st.lists(st.tuples(OFFSETS, OFFSETS), min_size=1, max_size=6))
 def test_offsets_keep_their_order_on_any_axis(spans: list[tuple[float, float]]) -> None:
     records = {
-        f"job{number}": attempt(number, [entry(at=min(span)), entry(Phase.SERVICE_END, max(span))])
+        f"job{number}": assign_run(number, [entry(at=min(span)), entry(Phase.SERVICE_END, max(span))])
         for number, span in enumerate(spans)
     }
     chart = chart_of(records)

@@ -24,7 +24,7 @@ from service_record.record.visible import visible
 from tests.builders import START, entry, failed_run
 from tests.command_line import service_record
 from tests.pages import Page, parse_page
-from tests.timelines import attempt, host, stage, write_host
+from tests.timelines import assign_run, host, stage, write_host
 
 VIEW = View(now=START + timedelta(hours=1))
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>&lt;b&gt;'
@@ -165,7 +165,9 @@ def luminance(color: str) -> float:
 
 
 def test_page_of_thousands_of_restarts_stays_small() -> None:
-    runs = [one for n in range(3000) for one in attempt(n, failed_run(at=11.0 * n, error_message=f"try {n}"))]
+    runs = [
+        one for n in range(3000) for one in assign_run(n, failed_run(at=11.0 * n, error_message=f"try {n}"))
+    ]
     text = html({"job": runs})
     found = parse_page(text)
     assert len(text) < 100_000
@@ -177,7 +179,7 @@ def test_page_of_thousands_of_restarts_stays_small() -> None:
 def test_only_short_close_equal_bars_are_joined() -> None:
     good = [entry(at=40), entry(Phase.SERVICE_END, 41)]
     runs = [*(failed_run(at=at) for at in (0, 11, 22)), good, failed_run(at=50), failed_run(at=500)]
-    found = build_history([("job", [one for n, run in enumerate(runs) for one in attempt(n, run)])])
+    found = build_history([("job", [one for n, run in enumerate(runs) for one in assign_run(n, run)])])
     (chart,) = charts(found, latest_entry(found))
     drawn = join_bars(boot_drawing(chart, 1, {}, VIEW).rows[0].bars, 15, chart.end)
     assert [(one.bar.look, one.begin, one.end, one.count) for one in drawn] == [

@@ -20,7 +20,7 @@ from service_record.history.build import Now, latest_entry
 from service_record.record.entry import Entry, Phase, Result
 from tests.builders import BOOT_ID, START, entry, failed_run, timestamp, upstream_entry, write_lines
 from tests.command_line import service_record
-from tests.timelines import attempt, host, stage, write_host
+from tests.timelines import assign_run, host, stage, write_host
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 OTHER_BOOT = "c1" * 16
@@ -80,8 +80,8 @@ def test_outcomes_have_signs_in_any_encoding() -> None:
 
 
 def test_worst_outcome_of_a_cell_is_shown() -> None:
-    runs = [one for n in range(100) for one in attempt(n, failed_run(at=20.0 * n))[::3]]
-    good = attempt(999, [entry(at=2000), entry(Phase.SERVICE_END, 2001)])
+    runs = [one for n in range(100) for one in assign_run(n, failed_run(at=20.0 * n))[::3]]
+    good = assign_run(999, [entry(at=2000), entry(Phase.SERVICE_END, 2001)])
     row = next(line for line in drawn(history(job=[*runs, *good])).splitlines() if "job" in line)
     assert re.fullmatch(r"✓ job .101 +10\.0s  │[━✗]✗+", row)
 
@@ -154,7 +154,11 @@ def test_stage_of_a_command_is_below_it() -> None:
 
 
 def test_runs_that_ended_differently_are_apart_when_wanted() -> None:
-    runs = [*attempt(1, failed_run()), *attempt(2, failed_run(at=20)), *attempt(3, failed_run("third", 40))]
+    runs = [
+        *assign_run(1, failed_run()),
+        *assign_run(2, failed_run(at=20)),
+        *assign_run(3, failed_run("third", 40)),
+    ]
     rows = only(history(job=runs), apart=True).rows
     assert [(row.name, len(row.bars)) for row in rows] == [
         ("job", 2),

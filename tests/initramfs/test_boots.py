@@ -15,7 +15,7 @@ from testing.debian import NoDebianError
 from testing.virtual_machine import Images, boot, make_images, read_file
 from tests.collector.serving import Served, served, settings_in
 from tests.command_line import service_record
-from tests.programs import needs
+from tests.programs import skip_without
 
 pytestmark = [
     pytest.mark.xdist_group("qemu"),  # one machine runs at a time
@@ -29,8 +29,8 @@ NETWORK = ("rd.neednet=1", "ip=10.0.2.15::10.0.2.2:255.255.255.0::ens3:none")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Images:
     if os.geteuid() != 0:
         pytest.skip("needs root, to install a Debian with QEMU into a directory")
-    needs("debootstrap")
-    needs("debugfs")
+    skip_without("debootstrap")
+    skip_without("debugfs")
     try:
         return make_images(tmp_path_factory.mktemp("images"))
     except NoDebianError as error:

@@ -12,7 +12,7 @@ import pytest
 
 from service_record.deploy.delivered import source
 from tests.collector.serving import Served, served, settings_in
-from tests.programs import needs
+from tests.programs import skip_without
 
 CLUSTER, HOST_ID = "11111111-2222-4333-8444-555555555555", "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee"
 STARTING, NOT_STARTED = "7d4958e842da4a758f6c1cdc7b36dcc5", "be02cf6855d2428ba40df7e9d022f03d"
@@ -56,7 +56,7 @@ class Initramfs:
 
     def __init__(self, root: Path, shell: str, client: str) -> None:
         for program in (SHELLS[shell][0], client):
-            needs(program)
+            skip_without(program)
         self.root = root
         self.command = [*SHELLS[shell], str(root / "script.sh")]
         programs = root / "bin"

@@ -21,7 +21,7 @@ from service_record.cli import main
 from service_record.deploy.delivered import Option, choose_layout, contents
 from service_record.record.directory import Records
 from service_record.version import __version__
-from tests.programs import REPOSITORY, needs
+from tests.programs import REPOSITORY, skip_without
 from tests.standalone import can_be_built
 from tests.trees import read_tree
 
@@ -138,7 +138,7 @@ def test_debian_package_names_the_maintainer(debian: Path) -> None:
 @needs_dpkg
 @pytest.mark.parametrize("debian", BOTH, indirect=True)
 def test_lintian_passes_without_overrides(debian: Path) -> None:
-    needs("lintian")
+    skip_without("lintian")
     assert run("lintian", "--allow-root", "--no-override", "--fail-on", "error,warning", debian) == ""
 
 

@@ -29,7 +29,7 @@ from service_record.preflight.probes import measure_device
 from service_record.preflight.registry import credentials_for, read_image
 from tests.command_line import PROGRAM, Answer, environment, service_record
 from tests.name_server import serve_names
-from tests.programs import needs
+from tests.programs import skip_without
 from tests.running_server import QuietHandler, get_refused_url, serve
 
 GIB = 1 << 30
@@ -88,12 +88,12 @@ def test_memory_limits_allow_for_the_kernel(size: int, is_physical: bool, state:
     ("role", "cpus", "memory"), [("single-node", 8, 16), ("control-plane", 4, 16), ("worker", 2, 8)]
 )
 def test_role_requirements_match_openshift_docs(role: str, cpus: int, memory: int) -> None:
-    needs = ROLES[role]
+    requirements = ROLES[role]
 
-    assert (needs.cpus, needs.memory_bytes) == (cpus, memory * GIB)
-    assert judge_cpus(cpus, needs).state is CheckState.PASSED
-    assert judge_cpus(cpus - 1, needs).state is CheckState.FAILED
-    assert needs.source in judge_cpus(cpus, needs).detail
+    assert (requirements.cpus, requirements.memory_bytes) == (cpus, memory * GIB)
+    assert judge_cpus(cpus, requirements).state is CheckState.PASSED
+    assert judge_cpus(cpus - 1, requirements).state is CheckState.FAILED
+    assert requirements.source in judge_cpus(cpus, requirements).detail
 
 
 def test_line_has_detail_and_advice() -> None:
@@ -313,7 +313,7 @@ def test_subnet_checks_every_host_address() -> None:
 
 @pytest.mark.slow
 def test_disk_is_measured_and_keeps_its_content(tmp_path: Path) -> None:
-    needs("losetup")
+    skip_without("losetup")
     image = tmp_path / "disk"
     image.write_bytes(os.urandom(8 << 20))
     before = image.read_bytes()
@@ -434,7 +434,7 @@ def test_network_checks_are_skipped_without_network() -> None:
 
 @pytest.mark.slow
 def test_slow_disk_fails_and_no_file_remains(tmp_path: Path) -> None:
-    needs("strace")
+    skip_without("strace")
     slow = "fdatasync:delay_exit=15000:when=1..60"
     prefix = ["strace", "-f", "-qq", "-o", os.devnull, "-e", "trace=fdatasync", "-e", f"inject={slow}"]
     answer = in_network(prefix, "--disk", str(tmp_path))

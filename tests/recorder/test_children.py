@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from service_record import Records
-from tests.programs import recorded, run_program, story
+from tests.programs import read_entries, run_program, summarize_entries
 from tests.waiting import wait_for
 
 WORKER = """
@@ -29,11 +29,11 @@ def test_children_of_multiprocessing_join_the_run(tmp_path: Path, method: str) -
         """,
         SERVICE_NAME="",
     )
-    entries = recorded(tmp_path, "installer")
+    entries = read_entries(tmp_path, "installer")
 
     assert (done.returncode, done.stderr) == (0, "")
     assert Records(tmp_path / "records").services() == ["installer"]
-    assert story(entries) == [
+    assert summarize_entries(entries) == [
         *("service start", "stage start work 0", "stage end work 0 success"),
         *("stage start work 1", "stage end work 1 success", "service end success"),
     ]
@@ -83,7 +83,7 @@ def run_with_child(directory: Path, before: str = "", environment: str = "") -> 
 def test_child_program_joins_the_run(tmp_path: Path) -> None:
     run_with_child(tmp_path)
 
-    assert story(recorded(tmp_path, "parent")) == [
+    assert summarize_entries(read_entries(tmp_path, "parent")) == [
         *("service start", "stage start child", "stage end child success", "service end success")
     ]
 
@@ -91,15 +91,21 @@ def test_child_program_joins_the_run(tmp_path: Path) -> None:
 def test_child_with_own_service_name_records_itself(tmp_path: Path) -> None:
     run_with_child(tmp_path, environment="'SERVICE_NAME': 'child'")
 
-    assert story(recorded(tmp_path, "parent")) == ["service start", "service end success"]
-    assert story(recorded(tmp_path, "child")) == ["stage start child", "stage end child success"]
+    assert summarize_entries(read_entries(tmp_path, "parent")) == ["service start", "service end success"]
+    assert summarize_entries(read_entries(tmp_path, "child")) == [
+        "stage start child",
+        "stage end child success",
+    ]
 
 
 def test_child_of_another_systemd_unit_records_itself(tmp_path: Path) -> None:
     run_with_child(tmp_path, environment=f"'INVOCATION_ID': {'cd' * 16!r}")
 
-    assert story(recorded(tmp_path, "parent")) == ["service start", "service end success"]
-    assert story(recorded(tmp_path, "unit")) == ["stage start child", "stage end child success"]
+    assert summarize_entries(read_entries(tmp_path, "parent")) == ["service start", "service end success"]
+    assert summarize_entries(read_entries(tmp_path, "unit")) == [
+        "stage start child",
+        "stage end child success",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +123,7 @@ def test_stale_or_damaged_run_in_the_environment_is_ignored(tmp_path: Path, run:
     done = run_program(tmp_path, f"\n{CHILD}", SERVICE_RECORD_RUN=run)
 
     assert done.stderr == ""
-    assert story(recorded(tmp_path)) == ["stage start child", "stage end child success"]
+    assert summarize_entries(read_entries(tmp_path)) == ["stage start child", "stage end child success"]
 
 
 def test_environment_is_as_before_after_the_service(tmp_path: Path) -> None:
@@ -157,9 +163,9 @@ def test_daemon_ends_the_run_of_its_parent(tmp_path: Path) -> None:
                 pass
         """,
     )
-    wait_for(lambda: len(recorded(tmp_path)) > 3)
+    wait_for(lambda: len(read_entries(tmp_path)) > 3)
 
-    assert story(recorded(tmp_path)) == [
+    assert summarize_entries(read_entries(tmp_path)) == [
         *("service start", "stage start daemon", "stage end daemon success", "service end success")
     ]
 
@@ -178,9 +184,9 @@ def test_spawned_child_of_a_daemon_joins_the_run(tmp_path: Path) -> None:
             subprocess.run([sys.executable, {str(tmp_path / "child.py")!r}])
         """
     run_program(tmp_path, source)
-    wait_for(lambda: len(recorded(tmp_path, "parent")) > 3)
+    wait_for(lambda: len(read_entries(tmp_path, "parent")) > 3)
 
-    assert story(recorded(tmp_path, "parent"))[1:] == [
+    assert summarize_entries(read_entries(tmp_path, "parent"))[1:] == [
         *("stage start child", "stage end child success", "service end success")
     ]
 
@@ -198,7 +204,7 @@ def test_forked_child_whose_parent_lives_ends_nothing(tmp_path: Path) -> None:
         """,
     )
 
-    assert story(recorded(tmp_path)) == ["service start", "service end success"]
+    assert summarize_entries(read_entries(tmp_path)) == ["service start", "service end success"]
 
 
 def test_records_work_after_chroot(tmp_path: Path) -> None:
@@ -224,9 +230,13 @@ def test_records_work_after_chroot(tmp_path: Path) -> None:
     )
     if done.returncode == 77:
         pytest.skip("needs root")
-    entries = recorded(jail)
+    entries = read_entries(jail)
 
     assert "calls of <built-in function print> are not recorded" in done.stderr
-    assert story(entries)[1:] == ["stage start first", "stage end first success", "service end failure"]
+    assert summarize_entries(entries)[1:] == [
+        "stage start first",
+        "stage end first success",
+        "service end failure",
+    ]
     assert entries[-1].error_line == f"8 fail {tmp_path / 'job.py'}"
     assert len({(entry.boot_id, entry.pid) for entry in entries}) == 1

@@ -17,7 +17,7 @@ from service_record import RecentLinesHandler
 from service_record.history import build_history
 from service_record.record.line import MAX_LINE_BYTES
 from service_record.recorder.pytest_plugin import RecordedServices, service_records
-from tests.programs import environment, recorded, run_program, story
+from tests.programs import environment, read_entries, run_program, summarize_entries
 
 __all__ = ["service_records"]  # a fixture, found by its name
 SERVICE = Path(sys.executable).with_name("service-record")
@@ -37,7 +37,7 @@ def test_decorated_function_is_recorded_at_each_call(service_records: RecordedSe
     assert double.__doc__ == "Return a multiple."
     entries = service_records.entries("job")
     stages = ["stage start double", "stage end double success"]
-    assert story(entries) == ["service start", *stages, *stages, "service end success"]
+    assert summarize_entries(entries) == ["service start", *stages, *stages, "service end success"]
     assert entries[1].attributes == {"by": 2}
 
 
@@ -54,7 +54,7 @@ def test_failure_of_a_decorated_function_has_its_own_line(tmp_path: Path) -> Non
         main()
         """,
     )
-    end = recorded(tmp_path)[-1]
+    end = read_entries(tmp_path)[-1]
     file = tmp_path / "job.py"
 
     assert done.stderr.splitlines()[-1] == "OSError: no disk"
@@ -111,7 +111,10 @@ def test_decorated_generator_takes_values_and_exceptions(service_records: Record
         assert generator.throw(ValueError("caught")) == "caught"
         with pytest.raises(StopIteration, match="done"):
             generator.send("end")
-    assert story(service_records.entries("job"))[1:3] == ["stage start echo", "stage end echo success"]
+    assert summarize_entries(service_records.entries("job"))[1:3] == [
+        "stage start echo",
+        "stage end echo success",
+    ]
 
 
 def test_decorated_async_generator_takes_values_and_exceptions(service_records: RecordedServices) -> None:
@@ -162,7 +165,10 @@ def test_stage_joins_the_service_that_it_is_entered_in(service_records: Recorded
             pass
 
     expected = ["service start", "stage start pull", "stage end pull success", "service end success"]
-    assert [story(service_records.entries(name)) for name in ("first", "second")] == [expected, expected]
+    assert [summarize_entries(service_records.entries(name)) for name in ("first", "second")] == [
+        expected,
+        expected,
+    ]
 
 
 def test_attributes_are_on_the_start_and_the_end(service_records: RecordedServices) -> None:
@@ -216,7 +222,7 @@ def test_invalid_attribute_does_not_lose_the_entry(tmp_path: Path) -> None:
             pull.set("big", 2**70).set("none", None).set("nan", float("nan")).set("kept", True)
         """,
     )
-    end = recorded(tmp_path)[2]
+    end = read_entries(tmp_path)[2]
 
     assert done.returncode == 0
     assert end.attributes == {"big": str(2**70), "nan": "nan", "kept": True}

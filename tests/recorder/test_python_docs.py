@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import REPOSITORY, recorded, run_program
+from tests.programs import REPOSITORY, read_entries, run_program
 
 PAGE = (REPOSITORY / "docs" / "python.md").read_text()
 PROGRAMS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -23,7 +23,7 @@ def test_programs_of_the_page_run(tmp_path: Path, source: str) -> None:
 def test_entry_of_the_page_is_the_recorded_entry(tmp_path: Path) -> None:
     failing = next(source for source in PROGRAMS if FAILING in source)
     run_program(tmp_path, f"\n{failing}")
-    end = recorded(tmp_path, "release-image")[-1]
+    end = read_entries(tmp_path, "release-image")[-1]
 
     assert f'"errorMessage": "{end.error_message}"' in PAGE
     assert [f'"{name}"' in PAGE for name in end.to_json()] == [True] * len(end.to_json())

@@ -15,7 +15,7 @@ from service_record import Result
 from service_record.history import build_history
 from service_record.history.outcome import Outcome, end_outcome
 from service_record.record.entry import Entry, Phase
-from tests.programs import recorded, run_program, story
+from tests.programs import read_entries, run_program, summarize_entries
 from tests.waiting import run_in_threads
 
 FAILED_STAGE = ["service start", "stage start first", "stage end first failure", "service end failure"]
@@ -40,7 +40,7 @@ def test_nested_stages_are_recorded_in_order(tmp_path: Path) -> None:
         """,
     )
 
-    assert story(recorded(tmp_path)) == [
+    assert summarize_entries(read_entries(tmp_path)) == [
         *("service start", "stage start first", "stage start inner", "stage end inner success"),
         *("stage end first success", "stage start second"),
         *("stage end second success", "service end success"),
@@ -57,7 +57,7 @@ def test_entries_have_identity_and_time(tmp_path: Path) -> None:
         """,
         INVOCATION_ID=invocation,
     )
-    entries = recorded(tmp_path)
+    entries = read_entries(tmp_path)
 
     assert {entry.invocation_id for entry in entries} == {invocation}
     assert len({(entry.pid, entry.boot_id) for entry in entries}) == 1
@@ -75,11 +75,11 @@ def test_exception_fails_stage_and_service_with_its_line(tmp_path: Path) -> None
             pull()
         """,
     )
-    entries = recorded(tmp_path)
+    entries = read_entries(tmp_path)
     file = tmp_path / "job.py"
 
     assert done.returncode == 1
-    assert story(entries) == FAILED_STAGE
+    assert summarize_entries(entries) == FAILED_STAGE
     for end in entries[2:]:
         assert end.error_line == f"3 pull {file}"
         assert end.stack == (f"3 pull {file}", f"5 main {file}")
@@ -100,7 +100,7 @@ def test_caught_exception_fails_only_its_stage(tmp_path: Path) -> None:
         """,
     )
 
-    assert story(recorded(tmp_path)) == [*FAILED_STAGE[:3], "service end success"]
+    assert summarize_entries(read_entries(tmp_path)) == [*FAILED_STAGE[:3], "service end success"]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_end_of_the_program_is_recorded_and_unchanged(
     tmp_path: Path, ending: str, status: int, end: tuple[Result, int | None, str | None]
 ) -> None:
     done = run_program(tmp_path, f"\nwith service_record.service():\n    {ending}\n")
-    entry = recorded(tmp_path)[-1]
+    entry = read_entries(tmp_path)[-1]
 
     assert done.returncode == status
     assert (entry.result, entry.exit_code, entry.signal) == end
@@ -132,7 +132,7 @@ def test_end_of_the_program_is_recorded_and_unchanged(
 def test_unnoticed_end_leaves_the_run_open(tmp_path: Path, ending: str) -> None:
     run_program(tmp_path, f"\nwith service_record.service():\n    {ending}\n")
 
-    assert story(recorded(tmp_path)) == ["service start"]
+    assert summarize_entries(read_entries(tmp_path)) == ["service start"]
 
 
 def test_exception_passes_unchanged(directory: Path) -> None:
@@ -224,7 +224,7 @@ def test_exception_without_text_is_recorded_and_passes(tmp_path: Path) -> None:
     )
 
     assert done.returncode == 7
-    assert story(recorded(tmp_path)) == FAILED_STAGE
+    assert summarize_entries(read_entries(tmp_path)) == FAILED_STAGE
 
 
 def test_journal_lines_precede_the_exception(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_journal_lines_precede_the_exception(tmp_path: Path) -> None:
     )
     asked = (tmp_path / "asked").read_text().splitlines()
 
-    assert {end.error_message for end in recorded(tmp_path)[2:]} == {
+    assert {end.error_message for end in read_entries(tmp_path)[2:]} == {
         "older\nnewer\nRuntimeError: no such image"
     }
     assert [line.split()[0] for line in asked] == ["--sync", "--quiet"]
@@ -258,11 +258,11 @@ def test_threads_record_in_the_service_of_their_process(directory: Path, tmp_pat
 
     with service_record.service("job", directory=directory):
         run_in_threads(*(partial(work, f"worker {number}") for number in range(8)))
-    entries = recorded(tmp_path)
+    entries = read_entries(tmp_path)
 
     assert len(entries) == 2 + 8 * 10 * 2
     assert {entry.stage for entry in entries[1:-1]} == {f"worker {number}" for number in range(8)}
-    assert story(entries)[-1] == "service end success"
+    assert summarize_entries(entries)[-1] == "service end success"
 
 
 def places(entries: list[Entry]) -> dict[str, str | None]:
@@ -288,7 +288,7 @@ def test_concurrent_stages_name_their_parent(directory: Path, tmp_path: Path) ->
 
     asyncio.run(serve())
 
-    assert places(recorded(tmp_path)) == {
+    assert places(read_entries(tmp_path)) == {
         "outer": None,
         "first": "outer",
         "second": "outer",
@@ -308,7 +308,7 @@ def test_stages_of_threads_are_siblings(directory: Path, tmp_path: Path) -> None
     with service_record.service("job", directory=directory):
         run_in_threads(*(partial(work, name) for name in ("first", "second")))
 
-    assert places(recorded(tmp_path)) == {"first": None, "second": None}
+    assert places(read_entries(tmp_path)) == {"first": None, "second": None}
 
 
 def test_stage_in_an_unidentified_stage_has_no_id(directory: Path, tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_stage_in_an_unidentified_stage_has_no_id(directory: Path, tmp_path: Pat
         with service_record.stage("behind") as behind:
             pass
         behind.start().end()
-    named = [(entry.stage, bool(entry.stage_id)) for entry in recorded(tmp_path) if entry.stage]
+    named = [(entry.stage, bool(entry.stage_id)) for entry in read_entries(tmp_path) if entry.stage]
 
     assert dict(named[:6]) == {"started": False, "within": False, "innermost": False}
     assert named[6:] == [("behind", True), ("behind", True), ("behind", False), ("behind", False)]
@@ -341,7 +341,7 @@ def test_tasks_record_in_the_service_that_created_them(directory: Path, tmp_path
     asyncio.run(both())
 
     for service in ("one", "two"):
-        assert sorted(story(recorded(tmp_path, service))[1:-1]) == [
+        assert sorted(summarize_entries(read_entries(tmp_path, service))[1:-1]) == [
             "stage end first success",
             "stage end second success",
             "stage start first",
@@ -359,7 +359,7 @@ def test_cancelled_stage_is_stopped(directory: Path, tmp_path: Path) -> None:
             await asyncio.wait_for(wait(), timeout=0.01)
 
     asyncio.run(give_up())
-    stage_end, service_end = recorded(tmp_path)[2:]
+    stage_end, service_end = read_entries(tmp_path)[2:]
 
     assert stage_end.result is Result.FAILURE
     assert stage_end.stop_request == "cancel"
@@ -384,7 +384,7 @@ def test_orderly_stop_of_asyncio_is_stopped(tmp_path: Path) -> None:
             sys.exit(0)
         """,
     )
-    (service,) = build_history([("job", recorded(tmp_path))]).services
+    (service,) = build_history([("job", read_entries(tmp_path))]).services
 
     assert done.returncode == 0
     assert service.runs[0].outcome is Outcome.STOPPED
@@ -401,7 +401,7 @@ def test_generator_closed_early_is_stopped(directory: Path, tmp_path: Path) -> N
         next(lines)
         lines.close()  # type: ignore[attr-defined]  # a generator
 
-    assert [entry.stop_request for entry in recorded(tmp_path)] == [None, None, "cancel", None]
+    assert [entry.stop_request for entry in read_entries(tmp_path)] == [None, None, "cancel", None]
 
 
 def test_forked_child_records_only_its_own_stages(tmp_path: Path) -> None:
@@ -417,9 +417,9 @@ def test_forked_child_records_only_its_own_stages(tmp_path: Path) -> None:
             os.waitpid(child, 0)
         """,
     )
-    entries = recorded(tmp_path)
+    entries = read_entries(tmp_path)
 
-    assert story(entries) == [
+    assert summarize_entries(entries) == [
         *("service start", "stage start parent", "stage start child", "stage end child success"),
         *("stage end parent success", "service end success"),
     ]

@@ -10,14 +10,14 @@ import service_record
 from service_record import Failure
 from service_record.history import build_history
 from service_record.history.outcome import Outcome
-from tests.programs import REPOSITORY, environment, recorded, run_program, story
+from tests.programs import REPOSITORY, environment, read_entries, run_program, summarize_entries
 
 
 def test_child_program_records_stages_of_its_service(tmp_path: Path) -> None:
     done = run_program(tmp_path, "\nwith service_record.stage('helper'):\n    pass\n")
 
     assert done.stderr == ""
-    assert story(recorded(tmp_path)) == ["stage start helper", "stage end helper success"]
+    assert summarize_entries(read_entries(tmp_path)) == ["stage start helper", "stage end helper success"]
 
 
 def test_stage_outside_a_service_is_recorded_with_a_complaint(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_stage_outside_a_service_is_recorded_with_a_complaint(tmp_path: Path) ->
 
     assert done.stderr.count("\n") == 1
     assert "stage 'alone' is outside any service" in done.stderr
-    assert len(recorded(tmp_path)) == 2
+    assert len(read_entries(tmp_path)) == 2
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_service_with_a_command_variable_is_that_command(tmp_path: Path, variabl
         **{variable: "pull"},
     )
 
-    assert story(recorded(tmp_path)) == [
+    assert summarize_entries(read_entries(tmp_path)) == [
         f"{kind} start pull",
         "stage start pull first",
         "stage end pull first success",
@@ -57,7 +57,7 @@ def test_commands_are_recorded_in_a_service_and_alone(tmp_path: Path) -> None:
         """,
     )
 
-    assert story(recorded(tmp_path)) == [
+    assert summarize_entries(read_entries(tmp_path)) == [
         *("service start", "pre-command start pull", "stage start pull layers"),
         *("stage end pull layers success", "pre-command end pull success", "service end success"),
         *("post-command start tidy", "post-command end tidy success"),
@@ -76,9 +76,9 @@ def test_plain_functions_record_entries(tmp_path: Path) -> None:
         service_record.end_service()
         """,
     )
-    entries = recorded(tmp_path)
+    entries = read_entries(tmp_path)
 
-    assert story(entries) == [
+    assert summarize_entries(entries) == [
         *("service start", "stage start first", "stage end first success", "stage start second"),
         *("stage end second failure", "service end success"),
     ]
@@ -90,9 +90,9 @@ def test_failure_with_details_is_recorded(tmp_path: Path) -> None:
     run = service_record.start_service("job", directory=tmp_path / "records")
     run.stage("first").start()
     run.end(Failure(message="podman failed", exit_code=125))
-    entries = recorded(tmp_path)
+    entries = read_entries(tmp_path)
 
-    assert story(entries)[2:] == ["stage end first failure", "service end failure"]
+    assert summarize_entries(entries)[2:] == ["stage end first failure", "service end failure"]
     assert [(end.error_message, end.exit_code) for end in entries[2:]] == [("podman failed", 125)] * 2
 
 
@@ -113,7 +113,7 @@ def test_end_is_recorded_whatever_the_cause(
     tmp_path: Path, cause: str, result: str, exit_code: int | None, message: str | None
 ) -> None:
     done = run_program(tmp_path, f"\nservice_record.start_service()\nservice_record.end_service({cause})\n")
-    end = recorded(tmp_path)[-1]
+    end = read_entries(tmp_path)[-1]
 
     assert done.returncode == 0
     assert (end.phase, end.result) == ("service end", result)
@@ -127,7 +127,7 @@ def test_uncaught_exception_fails_the_started_service(tmp_path: Path) -> None:
         tmp_path, "\nservice_record.start_service()\nservice_record.start_stage('first')\n1 / 0\n"
     )
 
-    assert story(recorded(tmp_path))[2:] == ["stage end first failure", "service end failure"]
+    assert summarize_entries(read_entries(tmp_path))[2:] == ["stage end first failure", "service end failure"]
     assert "ZeroDivisionError" in done.stderr.splitlines()[-1]
     assert "service-record" not in done.stderr
 
@@ -149,11 +149,11 @@ def test_end_without_end_service_has_no_result(tmp_path: Path, last: str, status
         tmp_path,
         f"\nimport code\nservice_record.start_service()\nservice_record.start_stage('first')\n{last}\n",
     )
-    (run,) = build_history([("job", recorded(tmp_path))]).services[0].runs
+    (run,) = build_history([("job", read_entries(tmp_path))]).services[0].runs
 
     assert done.returncode == status
     assert done.stderr.splitlines()[-1].startswith("service-record: the service was started and never ended")
-    assert story(recorded(tmp_path))[2:] == ["service end"]
+    assert summarize_entries(read_entries(tmp_path))[2:] == ["service end"]
     assert (run.outcome, run.in_stage) == (Outcome.INTERRUPTED, "first")
 
 
@@ -173,7 +173,7 @@ def test_exit_helper_adds_the_unknown_result(
         env=environment(tmp_path, INVOCATION_ID="ab" * 16, **ended),
         check=True,
     )
-    (run,) = build_history([("job", recorded(tmp_path))]).services[0].runs
+    (run,) = build_history([("job", read_entries(tmp_path))]).services[0].runs
 
     assert (run.outcome, run.facts.exit_code) == (outcome, int(status))
     assert [stage.outcome for stage in run.stages] == [outcome]
@@ -199,7 +199,7 @@ def test_exit_helper_does_not_take_attributes_for_members(tmp_path: Path) -> Non
         check=True,
     )
 
-    entries = [entry.to_json() for entry in recorded(tmp_path)]
+    entries = [entry.to_json() for entry in read_entries(tmp_path)]
     start = next(entry for entry in entries if entry["phase"] == "stage start" and entry["stage"] == "push")
     end = next(entry for entry in entries if entry["phase"] == "stage end" and entry["stage"] == "push")
     assert (end["stageId"], end.get("parent")) == (start["stageId"], None)
@@ -221,7 +221,7 @@ def test_started_service_leaves_exits_alone(tmp_path: Path) -> None:
     )
 
     assert done.stdout == "True\nTrue\n", done.stderr
-    assert story(recorded(tmp_path)) == ["service start", "service end success"]
+    assert summarize_entries(read_entries(tmp_path)) == ["service start", "service end success"]
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_misuse_prints_one_line(tmp_path: Path, misuse: str, said: str) -> None:
     )
 
     assert (done.returncode, done.stderr) == (0, f"service-record: {said}\n")
-    assert story(recorded(tmp_path))[-1] == "service end success"
+    assert summarize_entries(read_entries(tmp_path))[-1] == "service end success"
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_default_name_is_the_program(tmp_path: Path, file: str, arguments: list[
         [sys.executable, *arguments], cwd=tmp_path, env=environment(tmp_path, SERVICE_NAME=""), check=True
     )
 
-    assert story(recorded(tmp_path, name)) == ["service start", "service end success"]
+    assert summarize_entries(read_entries(tmp_path, name)) == ["service start", "service end success"]
 
 
 def test_import_loads_all_that_recording_needs(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from service_record import Entry, Records
-from tests.programs import REPOSITORY, environment, recorded, run_program, story
+from tests.programs import REPOSITORY, environment, read_entries, run_program, summarize_entries
 
 
 def test_each_alarm_reaches_the_service(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_each_alarm_reaches_the_service(tmp_path: Path) -> None:
     )
 
     assert (done.stdout, done.stderr) == ("0\n", "")
-    assert story(recorded(tmp_path))[-1] == "service end success"
+    assert summarize_entries(read_entries(tmp_path))[-1] == "service end success"
 
 
 def test_deadline_ends_the_wait_for_the_journal(tmp_path: Path) -> None:
@@ -68,10 +68,10 @@ def test_deadline_ends_the_wait_for_the_journal(tmp_path: Path) -> None:
 
     assert done.stderr.splitlines()[-1] == "TimeoutError: the service's own deadline"
     assert time.monotonic() - begun < 30
-    assert story(recorded(tmp_path)) == [
+    assert summarize_entries(read_entries(tmp_path)) == [
         *("service start", "stage start first", "stage end first failure", "service end failure")
     ]
-    assert recorded(tmp_path)[2].error_line == f"9 main {tmp_path / 'job.py'}"
+    assert read_entries(tmp_path)[2].error_line == f"9 main {tmp_path / 'job.py'}"
 
 
 @pytest.mark.parametrize("layout", ["lines", pytest.param("array", marks=pytest.mark.slow)])
@@ -109,7 +109,7 @@ def read_record_of_interrupted(directory: Path, place: str, context: str) -> Non
         assert place == "service", context
         return
     entries = [piece for piece in Records(directory).read("job") if isinstance(piece, Entry)]
-    told = story(entries)
+    told = summarize_entries(entries)
     if not told and place == "service":
         return
     assert [each for each in told if each.startswith("service")][1:] in (
@@ -141,7 +141,7 @@ def test_interrupt_key_is_not_swallowed(tmp_path: Path) -> None:
     )
 
     assert done.returncode == -signal.SIGINT
-    assert len(recorded(tmp_path)) == 4
+    assert len(read_entries(tmp_path)) == 4
 
 
 @pytest.mark.parametrize("error", ["SystemExit(3)", "KeyboardInterrupt", "ValueError"])
@@ -161,8 +161,8 @@ def test_text_of_an_exception_may_raise_anything(tmp_path: Path, error: str) -> 
     )
 
     assert done.returncode == 7
-    entries = recorded(tmp_path)
-    assert story(entries)[2:] == ["stage end first failure", "service end failure"]
+    entries = read_entries(tmp_path)
+    assert summarize_entries(entries)[2:] == ["stage end first failure", "service end failure"]
     assert entries[-1].error_line == f"7 main {tmp_path / 'job.py'}"
 
 

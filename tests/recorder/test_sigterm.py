@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import REPOSITORY, recorded, run_program, story
+from tests.programs import REPOSITORY, read_entries, run_program, summarize_entries
 
 TERMINATE_ITSELF = "os.kill(os.getpid(), signal.SIGTERM)"
 STARTED = ["service start", "stage start wait"]
@@ -29,15 +29,15 @@ def test_sigterm_is_untouched_by_default(tmp_path: Path) -> None:
     done = run_terminated(tmp_path, "")
 
     assert done.returncode == -signal.SIGTERM
-    assert story(recorded(tmp_path)) == STARTED
+    assert summarize_entries(read_entries(tmp_path)) == STARTED
 
 
 def test_sigterm_is_recorded_and_kills(tmp_path: Path) -> None:
     done = run_terminated(tmp_path, "record_sigterm=True")
-    stage_end, service_end = recorded(tmp_path)[2:]
+    stage_end, service_end = read_entries(tmp_path)[2:]
 
     assert done.returncode == -signal.SIGTERM
-    assert story([stage_end, service_end]) == ["stage end wait failure", "service end failure"]
+    assert summarize_entries([stage_end, service_end]) == ["stage end wait failure", "service end failure"]
     assert stage_end.signal == service_end.signal == "TERM"
     assert service_end.error_line == f"5 main {tmp_path / 'job.py'}"
     assert service_end.command == TERMINATE_ITSELF
@@ -66,7 +66,7 @@ def test_ignored_sigterm_stays_ignored(tmp_path: Path) -> None:
     )
 
     assert done.returncode == 0
-    assert story(recorded(tmp_path)) == ["service start", "service end success"]
+    assert summarize_entries(read_entries(tmp_path)) == ["service start", "service end success"]
 
 
 def test_default_handler_is_restored_after_the_service(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_terminated_child_does_not_end_the_run(tmp_path: Path) -> None:
     )
 
     assert done.stdout == f"{-signal.SIGTERM}\n"
-    assert story(recorded(tmp_path)) == ["service start", "service end success"]
+    assert summarize_entries(read_entries(tmp_path)) == ["service start", "service end success"]
 
 
 def test_record_sigterm_has_no_effect_in_a_thread(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_interrupted_library_leaves_line_of_service(tmp_path: Path) -> None:
         """,
         PYTHONPATH=f"{REPOSITORY}:{library.parent}",
     )
-    end = recorded(tmp_path)[-1]
+    end = read_entries(tmp_path)[-1]
 
     assert done.returncode == -signal.SIGTERM
     assert end.error_line == f"4 work {tmp_path / 'job.py'}"

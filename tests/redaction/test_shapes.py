@@ -15,7 +15,7 @@ from service_record.redaction.secrets import OURS, PUBLIC, SERVICES, expand_part
 from service_record.redaction.types import compile_pattern, unescaped_views
 from testing.made_up import pem
 from tests.key_wrappings import BYTES, WRAPPINGS, key_leaks, private_keys
-from tests.shape_examples import SURROUNDINGS, leaking, redacted, shape_examples, suits
+from tests.shape_examples import SURROUNDINGS, can_surround, is_leaking, redact, shape_examples
 
 RULES = Rules()
 EXAMPLES = list(shape_examples())
@@ -36,9 +36,9 @@ needs_openssl = pytest.mark.skipif(
 
 @pytest.mark.parametrize("surrounding", SURROUNDINGS)
 def test_every_shape_is_masked_in_each_surrounding(surrounding: str) -> None:
-    suited = [example for example in EXAMPLES if suits(example, surrounding)]
+    suited = [example for example in EXAMPLES if can_surround(example, surrounding)]
     assert len(SURROUNDINGS) >= LEAST_SURROUNDINGS
-    assert [example.text for example in suited if leaking(example, surrounding, RULES)] == []
+    assert [example.text for example in suited if is_leaking(example, surrounding, RULES)] == []
 
 
 def test_shapes_have_source_positive_and_near_miss() -> None:
@@ -47,7 +47,7 @@ def test_shapes_have_source_positive_and_near_miss() -> None:
         assert row.get("source") or row.get("name"), row
     assert [example.name for example in EXAMPLES if not example.secrets] == []
     near = [example.near_miss for example in EXAMPLES]
-    assert [text for text in near if redacted(RULES, text.encode()) != text.encode()] == []
+    assert [text for text in near if redact(RULES, text.encode()) != text.encode()] == []
 
 
 @needs_openssl
@@ -67,7 +67,7 @@ def test_known_key_is_masked_in_output_of_openssl(kind: str) -> None:
     ).stdout
     name = b"privateExponent:" if kind == "RSA 2048" else b"priv:"
     first = text.partition(name)[2].strip().partition(b"\n")[0].strip()
-    after = redacted(Rules([Secret("private-key", key)]), text)
+    after = redact(Rules([Secret("private-key", key)]), text)
     assert len(first) >= 40
     assert first[6:40] in text
     assert first[6:40] not in after
@@ -123,7 +123,7 @@ def test_leak_scan_refuses_keys_behind_any_prefix(wrapping: str) -> None:
     ],
 )
 def test_text_that_resembles_a_secret_stays(text: bytes) -> None:
-    assert redacted(RULES, text) == text
+    assert redact(RULES, text) == text
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_text_that_resembles_a_secret_stays(text: bytes) -> None:
     ],
 )
 def test_value_is_masked_in_every_syntax(text: str, secret: str) -> None:
-    after = redacted(RULES, text.encode()).decode()
+    after = redact(RULES, text.encode()).decode()
     assert secret not in after
     assert after.count("\n") == text.count("\n")
     assert ("user: root" in after) == ("user: root" in text)
@@ -194,14 +194,14 @@ def test_value_is_masked_in_every_syntax(text: str, secret: str) -> None:
 
 @pytest.mark.parametrize("line", ORDINARY)
 def test_ordinary_installer_line_stays(line: bytes) -> None:
-    assert redacted(RULES, line) == line
+    assert redact(RULES, line) == line
 
 
 @needs_openssl
 @pytest.mark.parametrize("wrapping", BYTES)
 def test_bytes_of_a_certificate_stay(wrapping: str) -> None:
     text = WRAPPINGS[wrapping](pem("CERTIFICATE")[0].encode())
-    assert redacted(RULES, text) == text
+    assert redact(RULES, text) == text
 
 
 def test_random_base64_stays() -> None:
@@ -211,14 +211,14 @@ def test_random_base64_stays() -> None:
         body = base64.b64encode(chance.randbytes(1200))
         lines = [body[at : at + 64] for at in range(0, len(body), 64)]
         text = b"-----BEGIN CERTIFICATE-----\n" + b"\n".join(lines) + b"\n-----END CERTIFICATE-----\n"
-        assert redacted(RULES, text) == text
-        assert redacted(RULES, base64.b64encode(text)) == base64.b64encode(text)
+        assert redact(RULES, text) == text
+        assert redact(RULES, base64.b64encode(text)) == base64.b64encode(text)
 
 
 def test_dump_of_a_key_ends_before_other_dumps() -> None:
     key = WRAPPINGS["hexdump -C"](pem()[0].encode())
     other = WRAPPINGS["hexdump -C"](b"GET /healthz HTTP/1.1\r\nHost: api-int:6443\r\n")
-    after = redacted(RULES, key + b"\nkernel: all is well\n" + other)
+    after = redact(RULES, key + b"\nkernel: all is well\n" + other)
     assert after.endswith(b"\nkernel: all is well\n" + other)
     assert after.count(b"\n") == (key + b"\nkernel: all is well\n" + other).count(b"\n")
 
@@ -240,7 +240,7 @@ def test_dump_of_a_key_ends_before_other_dumps() -> None:
     ],
 )
 def test_ambiguous_secrets_are_masked(text: bytes, secret: bytes) -> None:
-    assert secret not in redacted(RULES, text)
+    assert secret not in redact(RULES, text)
 
 
 def bare(text: str) -> str:

@@ -25,7 +25,7 @@ from service_record.reporter.stopping import (
     undelivered_bundle,
 )
 from tests.builders import entry, require, write_lines
-from tests.programs import REPOSITORY, needs
+from tests.programs import REPOSITORY, skip_without
 
 TOKEN = "canary-7f3a-token"
 EXTRA = Path("/opt/reporter")
@@ -237,7 +237,7 @@ def hosts_with_ever_later_kills(directory: Path) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def found_after_kills(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Hosts on which the reporter was killed before its first change of a kind, the second, and so on."""
-    needs("strace")
+    skip_without("strace")
     return list(hosts_with_ever_later_kills(tmp_path_factory.mktemp("killed")))
 
 
@@ -277,7 +277,7 @@ def test_token_is_removed_first_and_units_last(killed: list[Places]) -> None:
 
 
 def test_next_boot_removes_files_left_by_a_kill(killed: list[Places]) -> None:
-    needs("systemd-tmpfiles")
+    skip_without("systemd-tmpfiles")
     cut_short = [
         places
         for places in killed

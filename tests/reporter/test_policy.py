@@ -41,7 +41,7 @@ from service_record.reporter.policy.transitions import (
 from service_record.reporter.settings import HostLogsPolicy, Send, Settings, Stages
 from service_record.reporter.state import BootSeen, Denial, Pause, ReporterState, Usage
 from tests.builders import require
-from tests.reporter_builders import APPLIED, BOOT, NEXT_BOOT, evidence, host_view, seen, settings
+from tests.reporter_builders import APPLIED, BOOT, NEXT_BOOT, begin_rounds, evidence, host_view, settings
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = (DOCS / "boot-reporter-rules.md", DOCS / "boot-reporter-requests.md")
@@ -50,7 +50,7 @@ SECOND = evidence(boot_id=NEXT_BOOT, **APPLIED)
 LOST = Unreachable("no connection")
 SMALL = 1 << 20
 BASELINE_SENT = {"assisted-service": Usage(bundle_boot=BOOT)}
-OLD_STATE = replace(seen(FIRST), stages_known=False, usage=BASELINE_SENT)
+OLD_STATE = replace(begin_rounds(FIRST), stages_known=False, usage=BASELINE_SENT)
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Case:
 
 
 def second_boot(**fields: object) -> ReporterState:
-    return replace(seen(FIRST, SECOND), stages_known=False, **fields)  # type: ignore[arg-type]
+    return replace(begin_rounds(FIRST, SECOND), stages_known=False, **fields)  # type: ignore[arg-type]
 
 
 def asks(state: ReporterState, found: HostEvidence, chosen: Settings | None = None) -> bool:
@@ -168,7 +168,7 @@ def test_reporter_continues(case: Case) -> None:
 def test_fact_is_reported_before_stopping_for_the_kubelet() -> None:
     service = Answering()
     up = replace(SECOND, kubelet_healthy=True)
-    _, plan = whole_round(settings(), replace(seen(FIRST), stages_known=False), up, service, SMALL)
+    _, plan = whole_round(settings(), replace(begin_rounds(FIRST), stages_known=False), up, service, SMALL)
     assert [(found.stage, found.info) for found in service.accepted] == [("Rebooting", Fact.CONTROL_PLANE)]
     assert require(plan.stop).name == "kubelet-up"
     assert not service.uploads
@@ -198,12 +198,12 @@ def test_undelivered_bundle_is_offered_less_and_less_often() -> None:
 
 def test_first_boot_beyond_its_limit_waits_for_a_second() -> None:
     long = evidence(uptime=3700.0)
-    case = Case(state=seen(FIRST, long), evidence=long)
+    case = Case(state=begin_rounds(FIRST, long), evidence=long)
     plan = case.plan()
     assert plan == RoundPlan(why=plan.why)
     assert not asks(case.state, long)
     later = replace(SECOND, uptime=30.0)
-    assert asks(seen(later, state=case.state), later)
+    assert asks(begin_rounds(later, state=case.state), later)
 
 
 def test_new_failure_is_shipped_after_first_boot_limit() -> None:
@@ -227,14 +227,14 @@ def test_send_always_ships_after_first_boot_limit() -> None:
 
 def test_first_round_beyond_the_limit_ships_a_last_bundle() -> None:
     long = evidence(uptime=3700.0, wrong=True)
-    plan = Case(state=seen(long), evidence=long).plan()
+    plan = Case(state=begin_rounds(long), evidence=long).plan()
     assert [found.near_limit for found in plan.ship] == [BOOT]
 
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_refused_token_stops_requests(status: int) -> None:
     bad = evidence(wrong=True)
-    plan = Case(view=Refused(status), evidence=bad, state=seen(bad)).plan()
+    plan = Case(view=Refused(status), evidence=bad, state=begin_rounds(bad)).plan()
     assert (plan.ship, plan.report, plan.gather, plan.stop) == ((), None, True, None)
 
 
@@ -428,7 +428,7 @@ def test_fact_of_a_host_in_installation_is_reported(status: str) -> None:
     ],
 )  # fmt: skip
 def test_files_on_the_disk_distinguish_boots(rounds: list[HostEvidence], fact: Fact) -> None:
-    state = replace(seen(*rounds), stages_known=False)
+    state = replace(begin_rounds(*rounds), stages_known=False)
     report = require(Case(state=state, evidence=rounds[-1]).plan().report)
     assert report.fact is fact
 
@@ -580,7 +580,7 @@ def test_fact_that_the_service_has_is_recorded() -> None:
 
 WRONG = evidence(wrong=True)
 NO_BASELINE = replace(
-    seen(WRONG), reported=(str(Fact.LOCAL),), refused={"host_boot": 400}, stages_known=False
+    begin_rounds(WRONG), reported=(str(Fact.LOCAL),), refused={"host_boot": 400}, stages_known=False
 )
 TOLD = replace(NO_BASELINE, usage=BASELINE_SENT)
 
@@ -1085,9 +1085,9 @@ def test_bundle_with_a_secret_is_not_made_again() -> None:
 def test_interruption_by_a_reboot_counts_in_the_second_round() -> None:
     bad = replace(WRONG, verdict=Verdict.INTERRUPTED, is_only_reboot=True)
     base = replace(TOLD, boots=())
-    assert Case(state=seen(bad, state=base), evidence=bad).plan().ship == ()
+    assert Case(state=begin_rounds(bad, state=base), evidence=bad).plan().ship == ()
     later = replace(bad, uptime=660.0)
-    assert Case(state=seen(bad, later, state=base), evidence=later).plan().ship
+    assert Case(state=begin_rounds(bad, later, state=base), evidence=later).plan().ship
 
 
 def test_refused_host_boot_logs_are_uploaded_as_host_logs() -> None:
@@ -1189,18 +1189,18 @@ def test_retry_after_delays_no_other_destination() -> None:
 
 
 def test_no_service_is_queried_without_settings() -> None:
-    assert not asks(seen(FIRST), FIRST, Settings())
+    assert not asks(begin_rounds(FIRST), FIRST, Settings())
 
 
 @pytest.mark.parametrize(
     ("state", "uptime", "due"),
     [
         pytest.param(ReporterState(), 1.0, True, id="first"),
-        pytest.param(seen(evidence(20.0)), 80.0, False, id="a minute later"),
-        pytest.param(seen(evidence(20.0)), 680.0, True, id="with all jitter"),
-        pytest.param(seen(evidence(20.0), evidence(640.0)), 1234.0, False, id="not again yet"),
-        pytest.param(seen(evidence(20.0), evidence(640.0)), 1236.0, True, id="again, woken early"),
-        pytest.param(seen(replace(SECOND, uptime=500.0)), 20.0, True, id="another boot"),
+        pytest.param(begin_rounds(evidence(20.0)), 80.0, False, id="a minute later"),
+        pytest.param(begin_rounds(evidence(20.0)), 680.0, True, id="with all jitter"),
+        pytest.param(begin_rounds(evidence(20.0), evidence(640.0)), 1234.0, False, id="not again yet"),
+        pytest.param(begin_rounds(evidence(20.0), evidence(640.0)), 1236.0, True, id="again, woken early"),
+        pytest.param(begin_rounds(replace(SECOND, uptime=500.0)), 20.0, True, id="another boot"),
     ],
 )
 def test_rounds_are_due_at_boot_and_then_by_frequency(state: ReporterState, uptime: float, due: bool) -> None:
@@ -1210,14 +1210,14 @@ def test_rounds_are_due_at_boot_and_then_by_frequency(state: ReporterState, upti
 def test_state_lists_the_last_sixteen_boots() -> None:
     boots = [f"{number:032x}" for number in range(20)]
     rounds = [evidence(uptime, boot_id=boot_id) for boot_id in boots for uptime in (0.5, 30.0, 20.0)]
-    state = seen(*rounds, evidence(0.25, boot_id=NEXT_BOOT))
+    state = begin_rounds(*rounds, evidence(0.25, boot_id=NEXT_BOOT))
     earlier = tuple(BootSeen(boot_id=boot_id, rounds=3, uptime=30.0) for boot_id in boots[5:])
     latest = BootSeen(boot_id=NEXT_BOOT, rounds=1, uptime=0.25)
     assert state == ReporterState(boots=(*earlier, latest), earlier_boots=5, earlier_uptime=150.0)
 
 
 def test_jitter_separates_hosts_that_boot_together() -> None:
-    state = seen(evidence(20.0))
+    state = begin_rounds(evidence(20.0))
     service = require(settings().service)
     times = set()
     for number in range(8):

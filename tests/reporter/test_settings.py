@@ -18,7 +18,7 @@ from service_record.reporter.settings import (
     read_settings,
 )
 from tests.builders import require
-from tests.reporter_builders import ID, SERVICE, places_with
+from tests.reporter_builders import ID, SERVICE, make_places
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "boot-reporter-settings.md"
 PULL_SECRET = json.dumps({"auths": {"cloud.openshift.com": {"auth": "c2VjcmV0", "email": "a@b"}}})
@@ -31,7 +31,7 @@ VARIABLES = {
 
 
 def test_configured_host_has_no_faults(tmp_path: Path) -> None:
-    settings = read_settings(places_with(tmp_path), {})
+    settings = read_settings(make_places(tmp_path), {})
     assert settings.faults == ()
     assert settings.service is not None
     assert settings.service.url == "https://assisted.example:8090"
@@ -42,7 +42,7 @@ def test_configured_host_has_no_faults(tmp_path: Path) -> None:
 def test_credential_has_precedence_over_the_file_only(tmp_path: Path) -> None:
     credential = tmp_path / "reporter.toml"
     credential.write_text('jitter = 7\nuploads = 2\nfrequency = "often"\n')
-    places = places_with(tmp_path / "root", "jitter = 9\nlifetime = 120\n" + SERVICE)
+    places = make_places(tmp_path / "root", "jitter = 9\nlifetime = 120\n" + SERVICE)
     environ = {"CREDENTIALS_DIRECTORY": str(tmp_path), "LOG_SEND_FREQUENCY_IN_MINUTES": "4"}
     settings = read_settings(places, environ)
     assert (settings.jitter, settings.uploads, settings.lifetime, settings.frequency) == (7, 2, 120, 240)
@@ -76,7 +76,7 @@ no_proxy = ["localhost", ".example"]
 [assisted_service]
 ca_bundle = "/etc/ca.crt"
 """
-    settings = read_settings(places_with(tmp_path, text + SERVICE.replace("[assisted_service]\n", "")), {})
+    settings = read_settings(make_places(tmp_path, text + SERVICE.replace("[assisted_service]\n", "")), {})
     assert settings.faults == ()
     assert settings.ship_to[2] == "collector+http://collector.example"
     assert settings.records_to == ("collector+https://collector.example/web1",)
@@ -92,7 +92,7 @@ ca_bundle = "/etc/ca.crt"
 
 
 def test_environment_has_precedence_over_the_file(tmp_path: Path) -> None:
-    places = places_with(tmp_path, 'frequency = "20m"\ntime_limit = "2h"\n' + SERVICE)
+    places = make_places(tmp_path, 'frequency = "20m"\ntime_limit = "2h"\n' + SERVICE)
     environ = VARIABLES | {"LOG_SEND_FREQUENCY_IN_MINUTES": "5", "SERVICE_TIMEOUT_MINUTES": "30"}
     settings = read_settings(places, environ)
     assert settings.faults == ()
@@ -101,13 +101,13 @@ def test_environment_has_precedence_over_the_file(tmp_path: Path) -> None:
 
 
 def test_empty_variable_counts_as_unset(tmp_path: Path) -> None:
-    settings = read_settings(places_with(tmp_path), {"CLUSTER_ID": "", "HTTP_PROXY": " "})
+    settings = read_settings(make_places(tmp_path), {"CLUSTER_ID": "", "HTTP_PROXY": " "})
     assert settings.faults == ()
     assert settings.service is not None
 
 
 def test_invalid_variable_leaves_the_value_of_the_file(tmp_path: Path) -> None:
-    settings = read_settings(places_with(tmp_path), {"CLUSTER_ID": "nonsense"})
+    settings = read_settings(make_places(tmp_path), {"CLUSTER_ID": "nonsense"})
     assert settings.service is not None
     assert settings.faults == (
         (
@@ -119,7 +119,7 @@ def test_invalid_variable_leaves_the_value_of_the_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy"])
 def test_proxy_variables_work_in_either_case(tmp_path: Path, name: str) -> None:
-    settings = read_settings(places_with(tmp_path), {name: "http://proxy:1", "no_proxy": "a, b"})
+    settings = read_settings(make_places(tmp_path), {name: "http://proxy:1", "no_proxy": "a, b"})
     assert (settings.proxies.http, settings.proxies.no_proxy) == ("http://proxy:1", ("a", "b"))
 
 
@@ -150,7 +150,7 @@ def test_proxy_variables_work_in_either_case(tmp_path: Path, name: str) -> None:
     ],
 )  # fmt: skip
 def test_invalid_setting_gets_one_line_with_its_place(tmp_path: Path, line: str, fault: str) -> None:
-    places = places_with(tmp_path, f"# settings\n{line}\n{SERVICE}")
+    places = make_places(tmp_path, f"# settings\n{line}\n{SERVICE}")
     settings = read_settings(places, {})
     (fault_line,) = [found for found in settings.faults if " no assisted_service" not in found]
     assert fault_line.startswith(f"{places.settings_file}:2: ")
@@ -169,7 +169,7 @@ def test_invalid_setting_gets_one_line_with_its_place(tmp_path: Path, line: str,
 )
 def test_invalid_service_setting_is_not_also_missing(tmp_path: Path, name: str, value: str) -> None:
     text = re.sub(rf'(?m)^{name} = ".*"', f'{name} = "{value}"', SERVICE)
-    places = places_with(tmp_path, text)
+    places = make_places(tmp_path, text)
     settings = read_settings(places, {})
     assert settings.service is None
     (fault_line,) = settings.faults
@@ -180,7 +180,7 @@ def test_invalid_service_setting_is_not_also_missing(tmp_path: Path, name: str, 
 
 def test_invalid_proxy_is_reported_without_its_password(tmp_path: Path) -> None:
     environ = {"HTTPS_PROXY": "http://user:ge heim@proxy:1"}
-    settings = read_settings(places_with(tmp_path), environ)
+    settings = read_settings(make_places(tmp_path), environ)
     assert settings.proxies.https is None
     (fault_line,) = settings.faults
     assert fault_line.startswith("environment:HTTPS_PROXY: the URL has a blank in it")
@@ -196,7 +196,7 @@ def test_missing_settings_are_named(tmp_path: Path) -> None:
 
 
 def test_destination_alone_needs_no_service(tmp_path: Path) -> None:
-    assert read_settings(places_with(tmp_path, 'ship_to = ["/mnt"]'), {}).faults == ()
+    assert read_settings(make_places(tmp_path, 'ship_to = ["/mnt"]'), {}).faults == ()
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_destination_alone_needs_no_service(tmp_path: Path) -> None:
 def test_invalid_file_gets_one_line_and_the_environment_applies(
     tmp_path: Path, text: str | bytes, line: int, fault: str
 ) -> None:
-    places = places_with(tmp_path, text)
+    places = make_places(tmp_path, text)
     settings = read_settings(places, VARIABLES)
     (fault_line,) = settings.faults
     assert fault_line.startswith(f"{places.settings_file}:{line}: ")
@@ -221,7 +221,7 @@ def test_invalid_file_gets_one_line_and_the_environment_applies(
 
 
 def test_pipe_in_place_of_a_file_does_not_block(tmp_path: Path) -> None:
-    places = places_with(tmp_path, text=None, token=None)
+    places = make_places(tmp_path, text=None, token=None)
     os.mkfifo(places.settings_file)
     os.mkfifo(places.credential_file)
     faults = read_settings(places, VARIABLES).faults
@@ -230,19 +230,19 @@ def test_pipe_in_place_of_a_file_does_not_block(tmp_path: Path) -> None:
 
 def test_token_credential_has_precedence_over_the_file(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("from-systemd\n")
-    settings = read_settings(places_with(tmp_path / "root"), {"CREDENTIALS_DIRECTORY": str(tmp_path)})
+    settings = read_settings(make_places(tmp_path / "root"), {"CREDENTIALS_DIRECTORY": str(tmp_path)})
     assert require(settings.service).token == "from-systemd"
 
 
 def test_empty_credential_counts_as_missing(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(" ")
-    settings = read_settings(places_with(tmp_path / "root"), {"CREDENTIALS_DIRECTORY": str(tmp_path)})
+    settings = read_settings(make_places(tmp_path / "root"), {"CREDENTIALS_DIRECTORY": str(tmp_path)})
     assert require(settings.service).token == "raw-token"
 
 
 @pytest.mark.parametrize("text", [PULL_SECRET, f"\n{PULL_SECRET}\n", "c2VjcmV0\n"])
 def test_token_is_read_from_a_pull_secret(tmp_path: Path, text: str) -> None:
-    settings = read_settings(places_with(tmp_path, token=text), {})
+    settings = read_settings(make_places(tmp_path, token=text), {})
     assert settings.faults == ()
     assert require(settings.service).token == "c2VjcmV0"
 
@@ -264,7 +264,7 @@ def test_token_is_read_from_a_pull_secret(tmp_path: Path, text: str) -> None:
     ],
 )
 def test_invalid_token_is_not_sent_and_not_shown(tmp_path: Path, text: str, fault: str) -> None:
-    settings = read_settings(places_with(tmp_path, token=text), {})
+    settings = read_settings(make_places(tmp_path, token=text), {})
     assert settings.service is not None
     assert (settings.service.token, settings.service.is_usable) == (None, False)
     (line,) = settings.faults
@@ -275,7 +275,7 @@ def test_invalid_token_is_not_sent_and_not_shown(tmp_path: Path, text: str, faul
 
 @pytest.mark.parametrize("kind", ["directory", "pipe", "socket", "link to nothing"])
 def test_irregular_token_file_disables_the_service(tmp_path: Path, kind: str) -> None:
-    places = places_with(tmp_path, token=None)
+    places = make_places(tmp_path, token=None)
     place = places.credential_file
     match kind:
         case "directory":
@@ -294,20 +294,20 @@ def test_irregular_token_file_disables_the_service(tmp_path: Path, kind: str) ->
 
 
 def test_service_is_called_without_a_token_file(tmp_path: Path) -> None:
-    settings = read_settings(places_with(tmp_path, token=None), {})
+    settings = read_settings(make_places(tmp_path, token=None), {})
     assert settings.service is not None
     assert (settings.service.token, settings.service.is_usable) == (None, True)
 
 
 def test_valid_token_is_used_after_an_invalid_one(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("Bearer geheim")
-    settings = read_settings(places_with(tmp_path / "root"), {"CREDENTIALS_DIRECTORY": str(tmp_path)})
+    settings = read_settings(make_places(tmp_path / "root"), {"CREDENTIALS_DIRECTORY": str(tmp_path)})
     assert settings.service is not None
     assert (settings.service.token, settings.service.is_usable) == ("raw-token", True)
 
 
 def test_invalid_collector_token_disables_collectors(tmp_path: Path) -> None:
-    places = places_with(tmp_path, 'ship_to = ["/mnt", "collector+https://c"]\n' + SERVICE)
+    places = make_places(tmp_path, 'ship_to = ["/mnt", "collector+https://c"]\n' + SERVICE)
     places.collector_credential_file.write_text("two\nlines")
     settings = read_settings(places, {})
     assert settings.ship_to == ("/mnt",)
@@ -315,7 +315,7 @@ def test_invalid_collector_token_disables_collectors(tmp_path: Path) -> None:
 
 
 def test_readable_token_is_used_with_a_warning(tmp_path: Path) -> None:
-    places = places_with(tmp_path)
+    places = make_places(tmp_path)
     places.credential_file.chmod(0o644)
     settings = read_settings(places, {})
     assert require(settings.service).token == "raw-token"
@@ -326,7 +326,7 @@ def test_readable_token_is_used_with_a_warning(tmp_path: Path) -> None:
 
 
 def test_token_in_the_environment_is_ignored(tmp_path: Path) -> None:
-    settings = read_settings(places_with(tmp_path, token=None), {"PULL_SECRET_TOKEN": "geheim"})
+    settings = read_settings(make_places(tmp_path, token=None), {"PULL_SECRET_TOKEN": "geheim"})
     assert require(settings.service).token is None
     assert "write it into /etc/service-record/token (0600)" in settings.faults[0]
     assert "geheim" not in repr(settings)
@@ -334,13 +334,13 @@ def test_token_in_the_environment_is_ignored(tmp_path: Path) -> None:
 
 def test_repr_of_settings_has_no_secret(tmp_path: Path) -> None:
     environ = {"HTTPS_PROXY": "http://user:geheim@proxy:1"}
-    settings = read_settings(places_with(tmp_path, token="geheim"), environ)
+    settings = read_settings(make_places(tmp_path, token="geheim"), environ)
     assert settings.proxies.https == "http://user:geheim@proxy:1"
     assert "geheim" not in repr(settings)
 
 
 def test_ca_bundle_at_the_default_path_is_used(tmp_path: Path) -> None:
-    places = places_with(tmp_path)
+    places = make_places(tmp_path)
     places.ca_bundle.parent.mkdir(parents=True)
     places.ca_bundle.write_text("PEM")
     settings = read_settings(places, {})

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from service_record.reporter.policy.transitions import begin_round
 from service_record.reporter.state import Denial, Pause, ReporterState, SpooledBundle, Usage, load, save
 from tests.full_disk import limit_file_size
-from tests.reporter_builders import BOOT, NEXT_BOOT, evidence, seen, settings
+from tests.reporter_builders import BOOT, NEXT_BOOT, begin_rounds, evidence, settings
 
 FULL = ReporterState(
     reported=("a",),
@@ -41,7 +41,7 @@ def test_missing_state_file_gives_a_new_state(tmp_path: Path) -> None:
 
 def test_saved_state_is_loaded_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "reporter.json"
-    state = seen(evidence(), evidence(70.0, wrong=True), state=FULL)
+    state = begin_rounds(evidence(), evidence(70.0, wrong=True), state=FULL)
     save(path, state)
     assert load(path) == state
     assert path.stat().st_mode & 0o777 == 0o600
@@ -168,7 +168,7 @@ def test_repeated_directories_in_place_of_the_state_are_limited(tmp_path: Path) 
 
 
 def test_boots_are_counted_in_order() -> None:
-    state = seen(evidence(20.0), evidence(600.0), evidence(15.0, boot_id=NEXT_BOOT))
+    state = begin_rounds(evidence(20.0), evidence(600.0), evidence(15.0, boot_id=NEXT_BOOT))
     assert [(boot.boot_id, boot.rounds, boot.uptime) for boot in state.boots] == [
         (BOOT, 2, 600.0),
         (NEXT_BOOT, 1, 15.0),

@@ -23,7 +23,7 @@ from tests.bootstrap_host import (
     read_as_upstream,
 )
 from tests.builders import array, require, upstream_entry
-from tests.programs import story
+from tests.programs import summarize_entries
 from tests.shell.scripts import Bash, bashes
 from tests.upstream_reader import Judgement, UpstreamReader
 
@@ -78,7 +78,7 @@ def place(entry: Entry) -> tuple[int, str, str]:
 def test_bootkube_sourcing_twice_is_one_attempt(host: BootstrapHost) -> None:
     assert host.run("bootkube") == 0
 
-    assert story(host.entries("bootkube")) == [
+    assert summarize_entries(host.entries("bootkube")) == [
         "service start",
         *("stage start etcd-bootstrap", "stage end etcd-bootstrap success"),
         *("stage start api-bootstrap", "stage end api-bootstrap success"),
@@ -107,7 +107,7 @@ def test_second_bootkube_attempt_skips_done_stages(host: BootstrapHost) -> None:
 
     assert host.run("bootkube") == 0
 
-    assert story(host.entries("bootkube")).count("stage start etcd-bootstrap") == 1
+    assert summarize_entries(host.entries("bootkube")).count("stage start etcd-bootstrap") == 1
     upstream = host.read_as_upstream()
     judgement = upstream.judge("bootkube")
     assert (judgement.starts, judgement.successful) == (2, True)
@@ -120,7 +120,7 @@ def test_stage_left_open_fails_with_the_script(
     """And its message is what was said last: what the script gathers before it exits."""
     assert host.run("bootkube", FAIL_AT="start-cluster") == FAILED
 
-    assert story(host.entries("bootkube"))[-3:] == [
+    assert summarize_entries(host.entries("bootkube"))[-3:] == [
         "stage start cluster-bootstrap",
         "stage end cluster-bootstrap failure",
         "service end failure",
@@ -157,7 +157,7 @@ def test_gathered_own_record_ends_in_open_stage(host: BootstrapHost, tmp_path: P
 def test_retry_loop_has_a_stage_per_try(host: BootstrapHost) -> None:
     assert host.run("release-image", "release-image-download", FAIL_AT="pull", FAIL_TIMES="20") == 0
 
-    told = story(host.entries("release-image"))
+    told = summarize_entries(host.entries("release-image"))
     assert told.count("stage end pull-release-image failure") == 20
     assert told.count("stage end pull-release-image success") == 1
     upstream = host.read_as_upstream()
@@ -188,7 +188,7 @@ def test_pre_command_and_service_share_a_record(host: BootstrapHost) -> None:
     assert host.run("kubelet", "kubelet-pause-image") == 0
     assert host.run("kubelet") == 0
 
-    assert story(host.entries("kubelet")) == [
+    assert summarize_entries(host.entries("kubelet")) == [
         "pre-command start kubelet-pause-image",
         "pre-command end kubelet-pause-image success",
         "service start",
@@ -222,14 +222,14 @@ def test_service_ends_like_its_foreground_child(host: BootstrapHost) -> None:
 def test_ignored_failures_are_not_recorded(host: BootstrapHost) -> None:
     assert host.run("approve-csr", FAIL_AT="clusterversion", FAIL_TIMES="3") == 0
 
-    assert story(host.entries("approve-csr")) == ["service start", "service end success"]
+    assert summarize_entries(host.entries("approve-csr")) == ["service start", "service end success"]
     assert host.read_as_upstream().judge("approve-csr") == SUCCEEDED
 
 
 def test_stages_within_functions_are_recorded(host: BootstrapHost) -> None:
     assert host.run("progress", "report-progress", FAIL_AT="get", FAIL_TIMES="5") == 0
 
-    assert story(host.entries("progress")) == [
+    assert summarize_entries(host.entries("progress")) == [
         "service start",
         *("stage start wait-for-bootstrap-complete", "stage end wait-for-bootstrap-complete success"),
         *("stage start report-bootstrap-complete", "stage end report-bootstrap-complete success"),

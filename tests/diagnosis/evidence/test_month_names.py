@@ -11,7 +11,7 @@ from packages.months import LOCALES, PLACE
 from service_record.diagnosis.evidence.log_lines import JOURNAL, Era, LogStream, log_line
 from service_record.record.recognition import FileForm, recognise
 from tests.command_line import service_record
-from tests.programs import needs
+from tests.programs import skip_without
 
 ERA = Era(last=datetime(2026, 12, 31, tzinfo=UTC))
 
@@ -74,7 +74,7 @@ def test_runs_are_read_from_a_journal_in_russian(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_months_of_the_system_are_read(locale: str, tmp_path: Path) -> None:
     """The C library formats the times, as it does for journalctl."""
-    needs("localedef")
+    skip_without("localedef")
     if not (LOCALES / locale).exists():
         pytest.skip(f"no source of {locale}: the package locales is not installed")
     subprocess.run(
