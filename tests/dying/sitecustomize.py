@@ -1,6 +1,6 @@
-"""Kills the program that it is loaded into before a rename, the one that $DIES_AT_RENAME counts to from 1.
+"""Kills the Python process that loads it before its n-th rename, where n is $DIES_AT_RENAME.
 
-Python loads it where its directory is on PYTHONPATH. https://docs.python.org/3/library/site.html
+Python loads this module if its directory is on PYTHONPATH; see https://docs.python.org/3/library/site.html.
 """
 
 import itertools
@@ -11,10 +11,10 @@ import sys
 _renames = itertools.count(1)
 
 
-def _die(event: str, _arguments: object) -> None:
-    """Take note of an audit event, as https://docs.python.org/3/library/audit_events.html lists them."""
+def _kill_before_rename(event: str, _arguments: object) -> None:
+    """Handle an audit event; see https://docs.python.org/3/library/audit_events.html."""
     if event == "os.rename" and next(_renames) == int(os.environ["DIES_AT_RENAME"]):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-sys.addaudithook(_die)
+sys.addaudithook(_kill_before_rename)

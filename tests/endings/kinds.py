@@ -1,13 +1,13 @@
-"""The kinds of ending, read from the text files in table/, and the doubtful ones in table/doubtful.
+"""The kinds of ending, read from the text files in table/ and the doubtful ones in table/doubtful/.
 
-In a doubtful kind another command looks as if it had failed: bash does not report the one that did, or the
-same text appears twice. Its line may be approximate or absent, but never wrong.
+In a doubtful kind, another command appears to have failed: bash does not report the failing one, or the same
+text occurs twice. Its recorded line may be approximate or absent, but never wrong.
 
-A kind begins with `=== TITLE`. Lines that begin with `@` are settings: `@run -c` or `@run stdin` (the
-script is not in a file), `@name` (the file name), `@last` (nothing follows the failing line), `@unrecorded`
-(bash runs no EXIT trap). Then comes the script, and after each `--- NAME` another file. `# HERE function`
-marks the line that fails; `# HERE on the next line` marks a line that cannot have a comment. A kind without
-a mark has no line.
+A kind begins with `=== TITLE`. Lines that begin with `@` are settings: `@run -c` or `@run stdin` (the script
+is not in a file), `@name` (the file name), `@last` (nothing follows the failing line), `@unrecorded` (bash
+runs no EXIT trap). The script follows, and after each `--- NAME` another file. `# HERE function` marks the
+failing line; `# HERE on the next line` marks a line that cannot have a comment. A kind without a mark has no
+line.
 """
 
 import re
@@ -50,19 +50,19 @@ class Kind:
         """The script's file name."""
         return self.settings.get("name", "service.sh")
 
-    def text(self, options: str) -> str:
+    def get_text(self, options: str) -> str:
         """Return the whole script, with the options set and the shim sourced before it."""
         after = "" if "last" in self.settings else "echo reached the end\n"
         return f'{OPTIONS[options]}\n. "$SHIM"\n{self.script}{after}'
 
-    def place(self, options: str) -> Place | None:
+    def find_place(self, options: str) -> Place | None:
         """Return the marked place; None if bash has no line for this kind."""
         if self.fails_at is not None:
             line, function, file = self.fails_at
             if file == self.name:
                 return Place(line=line + 2, function=function, file=file)
             return Place(line=line, function=function, file=f"./{file}")
-        for file, text in ({self.name: self.text(options)} | self.others).items():
+        for file, text in ({self.name: self.get_text(options)} | self.others).items():
             if found := HERE.search(text):
                 line = text.count("\n", 0, found.start()) + 1 + bool(found[1])
                 path = file if file == self.name else f"./{file}"
@@ -71,7 +71,7 @@ class Kind:
 
 
 @cache
-def kinds() -> tuple[Kind, ...]:
+def read_kinds() -> tuple[Kind, ...]:
     """Return every kind of the table, the doubtful ones last."""
     paths = [*sorted(TABLE.glob("*.txt")), *sorted(TABLE.glob("doubtful/*.txt"))]
     return tuple(kind for path in paths for kind in parse(path))

@@ -29,9 +29,9 @@ ENDS: Final = {
 }
 """Ways to end a service: the options of the script, and its last lines."""
 
-# Options that make bash run nothing, or that print what is run: tests/shell/surroundings.bats has those two.
-_NOT_TO_BE_COMPARED: Final = {"noexec", "onecmd", "verbose", "xtrace"}
-_SHOWN: Final = """if (exit 5); then :; else echo "$?"; fi
+# Options that make bash run nothing, or print what it runs; tests/shell/surroundings.bats tests the latter.
+_SKIPPED_OPTIONS: Final = {"noexec", "onecmd", "verbose", "xtrace"}
+_PRINTED_STATE: Final = """if (exit 5); then :; else echo "$?"; fi
 true | true
 echo "$? ${PIPESTATUS[*]} $own $* $-"
 set +o
@@ -59,20 +59,22 @@ STATES: Final = {
 """Commands that run when the signal arrives. The FIFO `over` has no writer until the command is released."""
 
 
-def recorded(before: str, after: str, ending: str) -> str:
+def compose_script(before: str, after: str, ending: str) -> str:
     """Return a script with code before and after sourcing, a stage, and an end."""
     options, last = ENDS[ending]
     lines = [options, before, '. "$SHIM"', after, "record_service_stage_start one", "echo working"]
     return "\n".join([*filter(None, lines), "record_service_stage_success", last, ""])
 
 
-def settings(bash: Bash) -> Iterator[str]:
+def list_settings(bash: Bash) -> Iterator[str]:
     """Yield a command for each option of `set` and `shopt` that changes its default."""
     for listing in ("set -o", "shopt"):
-        asked = [str(bash.path), "-c", listing]
-        printed = subprocess.run(asked, check=True, capture_output=True, text=True, env=NO_LOOKUP).stdout
-        for name, value in (line.split() for line in printed.splitlines()):
-            if name in _NOT_TO_BE_COMPARED:
+        command = [str(bash.path), "-c", listing]
+        listing_output = subprocess.run(
+            command, check=True, capture_output=True, text=True, env=NO_LOOKUP
+        ).stdout
+        for name, value in (line.split() for line in listing_output.splitlines()):
+            if name in _SKIPPED_OPTIONS:
                 continue
             if listing == "shopt":
                 yield f"shopt {'-u' if value == 'on' else '-s'} {name}"
@@ -81,26 +83,26 @@ def settings(bash: Bash) -> Iterator[str]:
     yield from (f"BASH_COMPAT={level}" for level in COMPATIBILITY)
 
 
-def options(bash: Bash) -> Iterator[Case]:
+def list_option_cases(bash: Bash) -> Iterator[Case]:
     """Yield every option and compatibility level of this bash, with a success and with `exit`."""
-    for setting in settings(bash):
+    for setting in list_settings(bash):
         for ending in ("ends", "exits 3"):
-            script = recorded(f"own='its own'\n{setting}", "", ending)
-            yield Case(title=f"{setting}; {ending}", script=script.replace("echo working\n", _SHOWN))
+            script = compose_script(f"own='its own'\n{setting}", "", ending)
+            yield Case(title=f"{setting}; {ending}", script=script.replace("echo working\n", _PRINTED_STATE))
 
 
-def traps(_: Bash) -> Iterator[Case]:
+def list_trap_cases(_: Bash) -> Iterator[Case]:
     """Yield a trap for every event, set before and after sourcing, with every way to end."""
     for event in EVENTS:
-        for what, action in ACTIONS.items():
+        for action_name, action in ACTIONS.items():
             for ending in ENDS:
                 trap = f"trap '{action}' {event}"
-                title = f"{event} {what}"
-                yield Case(title=f"{title}, set before; {ending}", script=recorded(trap, "", ending))
-                yield Case(title=f"{title}, set after; {ending}", script=recorded("", trap, ending))
+                title = f"{event} {action_name}"
+                yield Case(title=f"{title}, set before; {ending}", script=compose_script(trap, "", ending))
+                yield Case(title=f"{title}, set after; {ending}", script=compose_script("", trap, ending))
 
 
-def signals(_: Bash) -> Iterator[Case]:
+def list_signal_cases(_: Bash) -> Iterator[Case]:
     """Yield every signal, to the shell and to its process group, during every activity."""
     for state, code in STATES.items():
         for name in SIGNALS:
@@ -118,7 +120,7 @@ record_service_stage_success
 
 
 DIMENSIONS: Final[dict[str, Callable[[Bash], Iterator[Case]]]] = {
-    "options": options,
-    "traps": traps,
-    "signals": signals,
+    "options": list_option_cases,
+    "traps": list_trap_cases,
+    "signals": list_signal_cases,
 }

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from tests.endings.judge import run_table
 from tests.matrix.cases import DIMENSIONS
-from tests.matrix.running import results
+from tests.matrix.runner import run_cases
 from tests.shell.scripts import Bash
 
 RESULTS: Final = Path(__file__).with_name("results")
@@ -14,35 +14,35 @@ NAMES: Final = (*DIMENSIONS, "endings")
 
 
 class Outcome(Protocol):
-    """Outcome of one case; prints as its line of the table."""
+    """Outcome of one case. Its string is its line of the table."""
 
     @property
     def complaints(self) -> list[str]:
-        """Return the faults that no case may have."""
+        """Return the false or harmful results, which are errors even if the table has them."""
 
 
-def outcomes(bash: Bash, dimension: str) -> list[Outcome]:
+def run_dimension(bash: Bash, dimension: str) -> list[Outcome]:
     """Run every case of a dimension under a bash."""
     if dimension == "endings":
         return list(run_table(bash))
-    return list(results(bash, DIMENSIONS[dimension](bash)))
+    return list(run_cases(bash, DIMENSIONS[dimension](bash)))
 
 
-def minor(bash: Bash) -> str:
+def get_minor_version(bash: Bash) -> str:
     """Return the version of a bash without its patch level: `5.2`."""
     return bash.version.rpartition(".")[0]
 
 
-def path_for(version: str, dimension: str) -> Path:
+def get_path(version: str, dimension: str) -> Path:
     return RESULTS / version / f"{dimension}.txt"
 
 
 def read_table(version: str, dimension: str) -> list[str] | None:
-    """Return the lines of the table; None for a version that it does not have."""
-    path = path_for(version, dimension)
+    """Return the lines of the table; None if it does not have the version."""
+    path = get_path(version, dimension)
     return path.read_text().splitlines() if path.exists() else None
 
 
-def versions() -> Iterator[str]:
+def list_versions() -> Iterator[str]:
     """Yield the versions that the table has, oldest first."""
     yield from sorted(path.name for path in RESULTS.iterdir())

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.endings.kinds import OPTIONS, kinds
-from tests.matrix.table import NAMES, minor, outcomes, read_table, versions
+from tests.endings.kinds import OPTIONS, read_kinds
+from tests.matrix.table import NAMES, get_minor_version, list_versions, read_table, run_dimension
 from tests.shell.scripts import Bash, bashes, every_bash
 
 PAGE = Path(__file__).parents[2] / "docs/project/shim-matrix.md"
@@ -20,18 +20,20 @@ PAGE = Path(__file__).parents[2] / "docs/project/shim-matrix.md"
 )
 def test_cases_are_recorded_as_in_the_table(bash: Bash, dimension: str) -> None:
     """A version of bash that the table does not have is checked for false records only."""
-    found = outcomes(bash, dimension)
+    found = run_dimension(bash, dimension)
     lines = list(map(str, found))
 
     assert [complaint for outcome in found for complaint in outcome.complaints] == []
-    assert read_table(minor(bash), dimension) in (lines, None), "python -m tests.matrix rewrites the table"
+    assert read_table(get_minor_version(bash), dimension) in (lines, None), (
+        "python -m tests.matrix rewrites the table"
+    )
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("version", list(versions()))
+@pytest.mark.parametrize("version", list(list_versions()))
 def test_most_lines_are_exact(version: str, options: str) -> None:
     lines = read_table(version, "endings") or []
-    usual = {kind.title for kind in kinds() if not kind.doubtful}
+    usual = {kind.title for kind in read_kinds() if not kind.doubtful}
     verdicts = [
         line.rpartition("line ")[2]
         for line in lines
@@ -44,7 +46,7 @@ def test_most_lines_are_exact(version: str, options: str) -> None:
 
 def test_page_has_the_number_of_cases() -> None:
     rows = [
-        f"| {name} | {' | '.join(str(len(read_table(version, name) or ())) for version in versions())} |"
+        f"| {name} | {' | '.join(str(len(read_table(version, name) or ())) for version in list_versions())} |"
         for name in NAMES
     ]
     assert "\n".join(rows) in PAGE.read_text()

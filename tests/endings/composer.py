@@ -1,9 +1,9 @@
-"""Compose scripts at random: commands whose failure is handled, and one failure whose line is known.
+"""Compose scripts at random from commands whose failure is handled and one failure on a known line.
 
-The commands come from a small pool, so the text of the failing command also stands on other lines, and a
-handled command is often the last one that bash reported. Templates have `{C}` for a command, `{B}` for a
-block, `{N}` for the name of a function, doubled braces for braces, and `HERE` behind the line that fails.
-` => NAME` says that the true line is in that helper.
+The commands come from a small pool, so the text of the failing command also occurs on other lines, and a
+handled command is often the last one that bash reported. In templates, `{C}` is a command, `{B}` a block and
+`{N}` the name of a function; braces are doubled. `HERE` follows the failing line. ` => NAME` means that the
+failing line is in that helper.
 """
 
 import random
@@ -24,7 +24,7 @@ COMMANDS: Final = (
     "cd /nowhere",
     'test "$one" = two',
 )
-"""Commands that fail, most of them with status 1."""
+"""Commands that fail, mostly with status 1."""
 
 HANDLED: Final = (
     "true",
@@ -154,7 +154,7 @@ FUNCTIONS: Final = (
     "{N}() {{\n  {C}\n}}\n{N} || :\n{N}() {{\n{B}\n}}\n{N}",
     "{N}() {{\n  local one=2 NOPE\n  unset NOPE\n{B}\n}}\n{N}",
 )
-PREPARED: Final = """one=1
+PREAMBLE: Final = """one=1
 TIMEFORMAT=
 call=loud
 readonly fixed=1
@@ -165,20 +165,20 @@ leave() {{ true; exit 4 HERE; }}
 return_three() {{ true; return 3 HERE; }}
 wait_for_it() {{ exit 3; }}
 """
-QUIET: Final = (
+QUIET_HELPERS: Final = (
     "quiet() {{\n  {C} HERE\n}}\n",
     "quiet() {{\n  true\n  {C} HERE\n  return 1\n}}\n",
     "quiet() {{\n  true\n  {C} && echo unreached\n  false HERE\n}}\n",
     "quiet() {{ {C}; }} HERE\n",
 )
-LOUD: Final = (
+LOUD_HELPERS: Final = (
     "loud() {{\n  {C} HERE\n}}\n",
     "loud() {{\n  {C} || return HERE\n}}\n",
     "loud() {{\n  (exit 3) HERE\n}}\n",
     "loud() {{\n  {{ true; }} >/nowhere/x HERE\n  return 1\n}}\n",
     "loud() {{\n  [[ -e /nowhere ]] HERE\n}}\n",
 )
-LIBRARY: Final = ("{C} HERE\n", "true\n{C} HERE\n", "(exit 3) HERE\n", "quiet || :\nfalse HERE\n")
+SOURCED_FILES: Final = ("{C} HERE\n", "true\n{C} HERE\n", "(exit 3) HERE\n", "quiet || :\nfalse HERE\n")
 MARK: Final = " HERE"
 
 
@@ -190,54 +190,54 @@ class Composer:
         self._pool = self._random.sample(COMMANDS, self._random.choice((1, 1, 2, 4)))
         self._title = f"composed {number}"
 
-    def kind(self) -> Kind:
+    def compose(self) -> Kind:
         """Return the script and its failing line as a kind of ending."""
-        failure, _, where = self._random.choice(FAILURES).partition(" => ")
+        failure, _, helper = self._random.choice(FAILURES).partition(" => ")
         name = self._random.choice(("work", "work", "main", "source_it"))
         block = self._block(failure)
-        if "exit" in failure:  # the function is not one that only prints and exits
+        if "exit" in failure:  # so that the function does more than print and exit
             block = f"cd .\n{block}"
         script, function = block, ""
         if self._random.random() < 0.6:
-            script = self._fill(self._random.choice(FUNCTIONS)).replace("<B>", indented(block))
+            script = self._fill(self._random.choice(FUNCTIONS)).replace("<B>", indent(block))
             script, function = script.replace("<N>", name), name
         script = "\n".join([*self._quiet_statements(), script, *self._quiet_statements()]) + "\n"
 
         readonly = "readonly -f fixed" if failure.startswith("fixed()") else "true"
         pieces = {
             "": script,
-            "prepared": self._fill(PREPARED).replace("{ readonly -f fixed; }", readonly),
-            "quiet": self._fill(self._random.choice(QUIET)),
-            "loud": self._fill(self._random.choice(LOUD)),
-            "source": self._fill(self._random.choice(LIBRARY)),
+            "prepared": self._fill(PREAMBLE).replace("{ readonly -f fixed; }", readonly),
+            "quiet": self._fill(self._random.choice(QUIET_HELPERS)),
+            "loud": self._fill(self._random.choice(LOUD_HELPERS)),
+            "source": self._fill(self._random.choice(SOURCED_FILES)),
         }
-        true_piece = {"leave": "prepared", "return_three": "prepared"}.get(where, where)
+        failing_piece = {"leave": "prepared", "return_three": "prepared"}.get(helper, helper)
         for piece, text in pieces.items():
-            pieces[piece] = text if piece == true_piece else text.replace(MARK, "")
-        if true_piece == "prepared":  # it has a mark for each of two functions
-            other = "leave" if where == "return_three" else "return_three"
+            pieces[piece] = text if piece == failing_piece else text.replace(MARK, "")
+        if failing_piece == "prepared":  # it has two marks
+            other = "leave" if helper == "return_three" else "return_three"
             lines = pieces["prepared"].split("\n")
             pieces["prepared"] = "\n".join(
                 line.replace(MARK, "") if line.startswith(other) else line for line in lines
             )
         text = pieces["prepared"] + pieces["quiet"] + pieces["loud"] + pieces[""]
-        others = {"quiet.inc": self._fill("true\n{C}\n"), "loud.inc": pieces["source"]}
+        other_files = {"quiet.inc": self._fill("true\n{C}\n"), "loud.inc": pieces["source"]}
         if self._random.random() < 0.2:
-            others["all.inc"], text = text, ". ./all.inc\n"
+            other_files["all.inc"], text = text, ". ./all.inc\n"
             function = function or "source"
-        return self._kind(text, others, where or function or "main")
+        return self._make_kind(text, other_files, helper or function or "main")
 
-    def _kind(self, text: str, others: dict[str, str], function: str) -> Kind:
+    def _make_kind(self, text: str, other_files: dict[str, str], function: str) -> Kind:
         """Return the kind of ending: the script without its mark, and the place of the mark."""
-        file, marked = next(
-            (name, each) for name, each in {"service.sh": text, **others}.items() if MARK in each
+        file, failing_text = next(
+            (name, each) for name, each in {"service.sh": text, **other_files}.items() if MARK in each
         )
-        line = marked.count("\n", 0, marked.index(MARK)) + 1
-        assert marked.count(MARK) == 1, marked
+        line = failing_text.count("\n", 0, failing_text.index(MARK)) + 1
+        assert failing_text.count(MARK) == 1, failing_text
         return Kind(
             title=self._title,
             script=text.replace(MARK, ""),
-            others={name: each.replace(MARK, "") for name, each in others.items()},
+            others={name: each.replace(MARK, "") for name, each in other_files.items()},
             doubtful=True,
             fails_at=(line, function, file),
         )
@@ -247,7 +247,7 @@ class Composer:
         statements = [*self._quiet_statements(), self._fill(failure), *self._quiet_statements()]
         block = "\n".join(statements)
         for _ in range(self._random.choice((0, 0, 1, 2))):
-            block = self._fill(self._random.choice(BODIES)).replace("<B>", indented(block))
+            block = self._fill(self._random.choice(BODIES)).replace("<B>", indent(block))
             block = "\n".join([*self._quiet_statements(), block, *self._quiet_statements()])
         return block
 
@@ -263,12 +263,12 @@ class Composer:
         return text
 
 
-def indented(block: str) -> str:
+def indent(block: str) -> str:
     """Indent a block, except where a line belongs to a here-document or a string."""
     return block if re.search(r"<<END|\n.*'$|\"\n", block) else re.sub(r"(?m)^(?=.)", "  ", block)
 
 
 @cache
-def composed(first: int, count: int) -> tuple[Kind, ...]:
+def compose_scripts(first: int, count: int) -> tuple[Kind, ...]:
     """Return `count` scripts, starting from a number."""
-    return tuple(Composer(number).kind() for number in range(first, first + count))
+    return tuple(Composer(number).compose() for number in range(first, first + count))
