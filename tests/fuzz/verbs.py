@@ -45,7 +45,7 @@ COMMANDS = st.one_of(
 
 
 class Terminal(NamedTuple):
-    """Width and encoding of a terminal; an empty width is none."""
+    """Width and encoding of a terminal; an empty width is unknown."""
 
     columns: str
     encoding: str

@@ -42,7 +42,7 @@ HTTPServer(("127.0.0.1", 10248), Healthz).serve_forever()
 
 # systemd-nspawn mounts the machine's own boot id over the kernel's; the sandbox would undo that.
 MACHINE_SETTINGS = ("[Service]", "ProtectKernelTunables=no", "ProtectControlGroups=no")
-# Each start is a round, and the timer starts one as soon as the last has ended.
+# Each start is a round, and the timer starts one a second after the last has ended.
 EAGER_SERVICE = ("[Service]", "ExecStart=", "ExecStart=/usr/local/bin/service-record report")
 EAGER_TIMER = ("[Timer]", "OnUnitInactiveSec=1s", "AccuracySec=100ms")
 

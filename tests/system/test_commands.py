@@ -122,7 +122,7 @@ def test_failure_has_lines_of_its_attempt(machine: Machine) -> None:
         assert run.facts.message.count("/no/such/file") == 1
 
 
-def test_show_says_that_the_attempts_were_alike(machine: Machine) -> None:
+def test_show_states_identical_attempts(machine: Machine) -> None:
     shown = machine.show("again")
 
     assert "work" in shown

@@ -30,7 +30,7 @@ def post(url: str) -> str:
     return shell_of("kickstart", snippet_of("kickstart", "--first-boot", "--url", url, "--host", "web1"))[1]
 
 
-def test_systemd_runs_it_once_and_it_removes_itself(machine: Machine) -> None:
+def test_unit_runs_once_and_removes_itself(machine: Machine) -> None:
     (machine.observed / "post").write_text(post(f"http://127.0.0.1:{PORT}"))
     socket = machine.observed / "collector.socket"
     with serve_step_collector() as collector, relay(socket, int(collector.url.rpartition(":")[2])):

@@ -87,7 +87,7 @@ def test_doctor_finds_the_host_armed(machine: Machine, output: list[str]) -> Non
     assert states["boot reporter"] == "failed"  # its settings are empty
 
 
-def test_uninstall_collects_what_root_left_in_the_inbox(machine: Machine, output: list[str]) -> None:
+def test_uninstall_collects_files_of_root_in_the_inbox(machine: Machine, output: list[str]) -> None:
     (entry,) = machine.entries("left")
 
     assert entry.pid == 9

@@ -23,7 +23,7 @@ def machine(shared_machine: Machine) -> Machine:
 
 
 @pytest.mark.parametrize("kind", LAST_WORDS)
-def test_slow_journal_loses_no_last_words(machine: Machine, kind: str) -> None:
+def test_slow_journal_loses_no_last_lines(machine: Machine, kind: str) -> None:
     runs = [run for number in range(SERVICES) for run in machine.runs(f"{kind}-{number}")]
 
     assert len(runs) == SERVICES

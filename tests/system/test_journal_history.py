@@ -80,7 +80,7 @@ def test_record_and_journal_are_one_run(answers: dict[str, str]) -> None:
     assert derived["invocationId"] == run["invocationId"]
 
 
-def test_starts_take_as_long_as_systemd_says(answers: dict[str, str]) -> None:
+def test_start_durations_match_systemd(answers: dict[str, str]) -> None:
     blocks = [
         dict(line.split("=", 1) for line in each.splitlines()) for each in answers["systemd"].split("\n\n")
     ]
@@ -101,6 +101,6 @@ def test_starts_take_as_long_as_systemd_says(answers: dict[str, str]) -> None:
     assert compared > 3
 
 
-def test_chain_has_what_the_start_up_waited_for(answers: dict[str, str]) -> None:
+def test_critical_chain_has_units_that_delayed_startup(answers: dict[str, str]) -> None:
     chain = [link["service"] for link in json.loads(answers["drawn"])["boots"][-1]["criticalChain"]]
     assert [name for name in chain if name in {"early", "slow", "short", "late"}] == ["early", "slow", "late"]

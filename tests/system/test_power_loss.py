@@ -24,7 +24,7 @@ def machine(shared_machine: Machine) -> Machine:
     return shared_machine
 
 
-def test_verdict_names_it_before_any_record(machine: Machine) -> None:
+def test_verdict_names_power_loss_before_new_records(machine: Machine) -> None:
     program = "/venv/bin/python /venv/bin/service-record"
 
     found = machine.boot(f"""

@@ -82,7 +82,7 @@ def test_exception_has_line_and_journal(machine: Machine) -> None:
         ("vanished", Outcome.FAILURE, None, 4),
     ],
 )
-def test_systemd_closes_what_python_cannot(
+def test_systemd_closes_ended_python_services(
     machine: Machine, service: str, outcome: Outcome, signal: str | None, exit_code: int | None
 ) -> None:
     (run,) = machine.runs(service)

@@ -160,7 +160,7 @@ def test_stop_without_the_drop_in_is_interrupted(machine: Machine) -> None:
     assert "stopped or killed by a signal" in machine.show("by-the-shim-alone")
 
 
-def test_stopped_services_are_no_trouble(machine: Machine) -> None:
+def test_stopped_services_are_not_failures(machine: Machine) -> None:
     stopped = [name for name, stop in STOPS.items() if stop.outcome is Outcome.STOPPED]
     services = [*stopped, *REBOOTED, "unaware"]
 
@@ -172,7 +172,7 @@ def test_stopped_services_are_no_trouble(machine: Machine) -> None:
     machine.show("--fail", *services)
 
 
-def test_restarts_without_the_drop_in_are_no_loop(machine: Machine) -> None:
+def test_restarts_without_the_drop_in_are_not_a_loop(machine: Machine) -> None:
     found = json.loads(machine.analyze("again-by-the-shim-alone", "--output", "json", status=1))
 
     assert found["verdict"] == "interrupted"

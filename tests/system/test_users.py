@@ -138,7 +138,7 @@ def test_end_is_recorded_where_the_unit_hides_the_records(machine: Machine) -> N
     assert machine.phases("unaware") == ["service start", "service end"]
 
 
-def test_systemd_closes_what_a_user_could_not(machine: Machine) -> None:
+def test_systemd_closes_killed_service_of_user(machine: Machine) -> None:
     (run,) = machine.runs("killed")
 
     assert (run.outcome, run.in_stage, run.facts.signal) == (Outcome.FAILURE, "second", "KILL")

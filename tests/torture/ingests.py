@@ -119,7 +119,7 @@ INGESTS: Final = (
 
 
 class Collectors:
-    """Starts collectors on copies of a data folder with some data, which was not closed cleanly."""
+    """Starts collectors on copies of a data folder that has some data and was left by a killed collector."""
 
     def __init__(self, start: Starter, place: Path) -> None:
         self._start = start

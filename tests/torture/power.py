@@ -23,7 +23,9 @@ LAYOUTS: Final = ("lines", "array")
 SECTOR: Final = 512
 PAGE: Final = 4096
 _BASH_INTERVAL: Final = 4
-"""Every how many losses the next writer is bash, each bash in turn: bash takes ten times as long."""
+"""One of this many losses is followed by a writer in bash, each bash in turn; the others by Python, which is
+ten times as fast.
+"""
 
 
 @dataclass(frozen=True, slots=True)
