@@ -5,15 +5,16 @@ of the journal belongs to the failure only if the unit, a name or a thing in bot
 """
 
 import re
-from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property, lru_cache
 from typing import Final
 
 import msgspec
 
+from service_record.diagnosis.evidence.host_evidence import Evidence
 from service_record.diagnosis.evidence.log_lines import JOURNAL, LogLine, is_own_line, program_names
-from service_record.diagnosis.evidence.named_things import normalize_device
+from service_record.diagnosis.evidence.named_things import find_device, normalize_device
+from service_record.diagnosis.findings import TroubleFacts
 
 _THING: Final = r"""(?xa)
       (?<![\w/]) (?: /[\w.+@:-]*\w ){2,}                                # a path, but no single directory
@@ -27,20 +28,29 @@ _EVERYWHERE: Final = (
 """Things that lines name without being about the same problem."""
 
 
+CLOCK_SLACK: Final = timedelta(seconds=2)
+"""Tolerance between the times of a record and those of the journal."""
 _OF_HOST: Final = frozenset({"boot", "kernel"})
 """Failures of the whole host, which consoles and journals show: the emergency shell, a panic."""
 
 
 class FailureContext(msgspec.Struct, frozen=True, dict=True):
-    """A service in trouble, the start and end of its run, and its own lines."""
+    """A service in trouble, the start and end of its run, and its own lines.
+
+    `make_failure_context` makes it; times are true times, which the clock of a record may be ahead of.
+    """
 
     service: str
     started: datetime | None = None
     ended: datetime | None = None
     meanwhile: tuple[LogLine, ...] = ()
     """Lines that the service's programs probably logged (see `Evidence.meanwhile`)."""
-    own_text: str = ""
-    """The message of the failure and the other lines of the run."""
+    lines: tuple[LogLine, ...] = ()
+    """The lines of the run, latest first: of the service, then of its programs (`meanwhile`)."""
+    message: str = ""
+    """The last lines of the service in its record."""
+    device: str = ""
+    """The device that the failed unit needs; empty if it needs none, or if it is not known."""
 
     def connects(self, line: LogLine) -> bool:
         """Return True if a line can belong to the failure.
@@ -59,6 +69,11 @@ class FailureContext(msgspec.Struct, frozen=True, dict=True):
         if any(_is_named(name, self.own_text) for name in {line.name, line.unit} if name):
             return True
         return not self._things.isdisjoint(find_things(line.text))
+
+    @cached_property
+    def own_text(self) -> str:
+        """Return the message of the failure and the other lines of the run."""
+        return "\n".join([self.device, self.message, *(line.text for line in self.lines)])
 
     @cached_property
     def _things(self) -> frozenset[str]:
@@ -83,6 +98,25 @@ def find_things(text: str) -> frozenset[str]:
     return frozenset(normalize_device(one) for one in found if re.fullmatch(_EVERYWHERE, one) is None)
 
 
-def join_lines(message: str | None, lines: Iterable[LogLine]) -> str:
-    """Return the message of a failure and the texts of other lines as one text."""
-    return "\n".join([message or "", *(line.text for line in lines)])
+def make_failure_context(trouble: TroubleFacts, evidence: Evidence) -> FailureContext:
+    """Return the context of a trouble: what the files of the host show about its run."""
+    meanwhile = evidence.meanwhile.get(trouble.service, ())
+    first = trouble.run_started and trouble.run_started - CLOCK_SLACK
+    last = trouble.ended and trouble.ended + CLOCK_SLACK
+    lines = (*meanwhile, *evidence.own.get(trouble.service, ()))
+    return FailureContext(
+        trouble.service,
+        trouble.run_started,
+        trouble.ended,
+        meanwhile,
+        tuple(line for line in reversed(lines) if is_between(line.time, first, last)),
+        trouble.facts.message or "",
+        find_device(trouble.service, evidence.facts),
+    )
+
+
+def is_between(time: datetime | None, first: datetime | None, last: datetime | None) -> bool:
+    """Return True if a time is within the limits. An unknown time or limit (None) never excludes it."""
+    if time is None:
+        return True
+    return (first is None or first <= time) and (last is None or time <= last)

@@ -163,6 +163,14 @@ def _add_partner(stopped: Stopped, units: Sequence[Unit]) -> Stopped:
     return stopped
 
 
+def make_unit_facts(unit: Unit, recorded: Outcome | None) -> TroubleFacts:
+    """Return the facts of a failed unit that rules are tested against."""
+    kinds = {str(Verdict.FAILED)} | ({"ended-well"} if recorded is Outcome.SUCCESS else set())
+    return TroubleFacts(
+        kinds=frozenset(kinds), service=unit.label, facts=unit.facts, ended=unit.log.time or unit.since
+    )
+
+
 def _find_failed_units(
     diagnosis: Diagnosis | None, history: History, units: Iterable[Unit], explain: Explain | None
 ) -> Iterator[FailedUnit]:
@@ -180,12 +188,7 @@ def _find_failed_units(
         recorded = outcomes.get(unit.service) if unit.service else None
         cause = None
         if explain is not None:
-            kinds = {str(Verdict.FAILED)} | ({"ended-well"} if recorded is Outcome.SUCCESS else set())
-            cause = explain(
-                TroubleFacts(
-                    kinds=frozenset(kinds), service=unit.label, facts=unit.facts, ended=unit.log.time
-                )
-            )
+            cause = explain(make_unit_facts(unit, recorded))
         yield FailedUnit(unit=unit, recorded=recorded, cause=cause)
 
 

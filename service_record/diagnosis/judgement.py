@@ -18,15 +18,15 @@ from msgspec.structs import replace
 
 from service_record.diagnosis.budget import Budgets
 from service_record.diagnosis.causes import Causes
-from service_record.diagnosis.connections import FailureContext, join_lines
-from service_record.diagnosis.diagnose import diagnose
+from service_record.diagnosis.connections import FailureContext, is_between, make_failure_context
+from service_record.diagnosis.diagnose import diagnose, make_trouble_facts
 from service_record.diagnosis.evidence.error_lines import LineWeight, telling_line, weigh_lines, weight
 from service_record.diagnosis.evidence.facts import KnownFacts
 from service_record.diagnosis.evidence.host_evidence import Evidence
 from service_record.diagnosis.evidence.log_lines import SYSTEMD, Era, LogLine, is_own_line
 from service_record.diagnosis.evidence.scan import Scanner
 from service_record.diagnosis.evidence.unit_logs import FAULTS, Hindrance, UnitLog
-from service_record.diagnosis.expectations import add_units, default_expected_services
+from service_record.diagnosis.expectations import add_units, default_expected_services, make_unit_facts
 from service_record.diagnosis.findings import (
     Diagnosis,
     FailedUnit,
@@ -36,7 +36,6 @@ from service_record.diagnosis.findings import (
     TroubleFacts,
     Verdict,
 )
-from service_record.diagnosis.matching import is_between
 from service_record.diagnosis.ranking import (
     LEAST_POINTER,
     MOST_SHOWN,
@@ -318,26 +317,9 @@ def _is_fragment(diagnosis: Diagnosis, causes: Causes) -> bool:
 def _make_failure_contexts(diagnosis: Diagnosis, evidence: Evidence) -> list[FailureContext]:
     """Return the services in trouble and the failed units, with the times of their runs."""
     troubles = [one for one in (diagnosis.root, *diagnosis.others) if one is not None]
-    failures = [_make_failure_context(one, evidence) for one in troubles]
-    return failures + [_make_unit_context(one, evidence) for one in diagnosis.failed_units]
-
-
-def _make_failure_context(trouble: Trouble, evidence: Evidence) -> FailureContext:
-    run = trouble.run
-    started = run.started or run.first_entry
-    meanwhile = evidence.meanwhile.get(trouble.service, ())
-    own = [
-        line for line in evidence.own.get(trouble.service, ()) if is_between(line.time, started, run.ended)
-    ]
-    own_text = join_lines(trouble.facts.message, [*own, *meanwhile])
-    return FailureContext(trouble.service, started, run.ended, meanwhile, own_text)
-
-
-def _make_unit_context(failed: FailedUnit, evidence: Evidence) -> FailureContext:
-    service = failed.unit.label
-    meanwhile = evidence.meanwhile.get(service, ())
-    own_text = join_lines(failed.unit.facts.message, [*evidence.own.get(service, ()), *meanwhile])
-    return FailureContext(service, None, failed.unit.since, meanwhile, own_text)
+    facts = [make_trouble_facts(one) for one in troubles]
+    facts += [make_unit_facts(one.unit, one.recorded) for one in diagnosis.failed_units]
+    return [make_failure_context(one, evidence) for one in facts]
 
 
 def _add_likely_cause_to_unit(failed: FailedUnit, causes: Causes) -> FailedUnit:
@@ -347,7 +329,7 @@ def _add_likely_cause_to_unit(failed: FailedUnit, causes: Causes) -> FailedUnit:
         return failed
     lines = causes.evidence.own.get(service, ())
     telling = _find_telling([line for line in lines if line.kind != SYSTEMD])
-    failure = _make_unit_context(failed, causes.evidence)
+    failure = make_failure_context(make_unit_facts(failed.unit, failed.recorded), causes.evidence)
     ranked = rank_lines(causes.evidence.notable, [failure], causes.known_lines)
     cause = find_likely_cause(failure, telling, failed.cause, causes.doubtful.get(service, ()), ranked)
     if telling is None and cause is not None and cause.is_pointer:
@@ -366,7 +348,7 @@ def _add_likely_cause(trouble: Trouble, causes: Causes, ranked: Sequence[RankedL
     if telling is None and (line := telling_line(trouble.facts.message)) is not None:
         telling = QuotedLine(line, "")
     doubtful = causes.doubtful.get(trouble.service, ())
-    failure = _make_failure_context(trouble, causes.evidence)
+    failure = make_failure_context(make_trouble_facts(trouble), causes.evidence)
     cause = find_likely_cause(failure, telling, trouble.cause, doubtful, ranked)
     return trouble if cause is None else replace(trouble, cause=cause)
 

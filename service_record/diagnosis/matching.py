@@ -23,7 +23,7 @@ from service_record.diagnosis.cause_rules import (
     Rank,
     fill_commands,
 )
-from service_record.diagnosis.connections import FailureContext, join_lines
+from service_record.diagnosis.connections import CLOCK_SLACK, is_between, make_failure_context
 from service_record.diagnosis.evidence.error_lines import is_labelled
 from service_record.diagnosis.evidence.fact_checks import MEASURES
 from service_record.diagnosis.evidence.facts import KnownFacts
@@ -41,7 +41,6 @@ from service_record.diagnosis.evidence.log_lines import (
 )
 from service_record.diagnosis.evidence.named_things import (
     are_different,
-    find_device,
     find_existing,
     follow_link,
     list_named_things,
@@ -58,8 +57,6 @@ _MAX_MESSAGE_CHARACTERS: Final = 1 << 16
 _BEFORE_RUN: Final = timedelta(minutes=10)
 _AFTER_RUN: Final = timedelta(minutes=2)
 """A line of another source counts from this long before the start of a run until this long after its end."""
-_CLOCK_SLACK: Final = timedelta(seconds=2)
-"""Tolerance between the times of a record and those of the journal."""
 _LOGGED_ONCE: Final = frozenset({INSTALLER, KERNEL})
 """Sources that log a problem once, even if it lasts: their old lines remain valid."""
 _HEALED_PART: Final = 4
@@ -225,33 +222,15 @@ class CauseMatcher:
         self._texts = _list_texts(trouble) if trouble is not None else {}
         self._known: dict[str, Match | None] = {}
         """Rule name -> its certain match, for conditions that refer to other rules."""
-        self._meanwhile = evidence.meanwhile.get(trouble.service, ()) if trouble is not None else ()
-        self._device = "" if trouble is None else find_device(trouble.service, evidence.facts)
-        """The device that the failed unit needs; empty if it needs none, or if it is not known."""
-        self._lines = self._run_lines()
-        self._failure = self._make_failure_context()
+        self._failure = None if trouble is None else make_failure_context(trouble, evidence)
+        self._lines = () if self._failure is None else self._failure.lines
+        self._meanwhile = () if self._failure is None else self._failure.meanwhile
+        self._device = "" if self._failure is None else self._failure.device
         message = self._texts.get("message", b"")
         self._message_tests = book.patterns.tests(message) if message else set[int]()
         self._line_tests = {
             test for line in self._lines for test in book.patterns.tests(line.text.encode(errors="replace"))
         }
-
-    def _run_lines(self) -> tuple[LogLine, ...]:
-        """Return the lines of the failed run, latest first: of the service, then of its programs."""
-        trouble = self._trouble
-        if trouble is None:
-            return ()
-        lines = (*self._meanwhile, *self._evidence.own.get(trouble.service, ()))
-        first = trouble.run_started and trouble.run_started - _CLOCK_SLACK
-        last = trouble.ended and trouble.ended + _CLOCK_SLACK
-        return tuple(line for line in reversed(lines) if is_between(line.time, first, last))
-
-    def _make_failure_context(self) -> FailureContext | None:
-        trouble = self._trouble
-        if trouble is None:
-            return None
-        own_text = f"{self._device}\n{join_lines(trouble.facts.message, self._lines)}"
-        return FailureContext(trouble.service, meanwhile=self._meanwhile, own_text=own_text)
 
     def find_candidates(self) -> list[int]:
         """Return the positions of the rules that can fit, in order.
@@ -531,10 +510,8 @@ class CauseMatcher:
         is_own = is_own_line(line, trouble.service)
         if not is_named and not is_own and rule.rank is not Rank.CAUSE:
             return None
-        run_start = trouble.run_started and trouble.run_started - _CLOCK_SLACK
-        is_of_run = is_own and is_between(
-            line.time, run_start, trouble.ended and trouble.ended + _CLOCK_SLACK
-        )
+        run_start = trouble.run_started and trouble.run_started - CLOCK_SLACK
+        is_of_run = is_own and is_between(line.time, run_start, trouble.ended and trouble.ended + CLOCK_SLACK)
         if is_of_run and OWN in test.where:
             proximity = Proximity.OWN_LINE
         else:
@@ -672,13 +649,6 @@ def _is_later(line: LogLine, time: datetime | None, place: LinePlace | None) -> 
         return line.time > time
     is_same_file = place is not None and line.place.path == place.path
     return is_same_file and place is not None and (line.place.line or 0) > (place.line or 0)
-
-
-def is_between(time: datetime | None, first: datetime | None, last: datetime | None) -> bool:
-    """Return True if a time is within the limits. An unknown time or limit (None) never excludes it."""
-    if time is None:
-        return True
-    return (first is None or first <= time) and (last is None or time <= last)
 
 
 def _read_values(match: Any, test: LineTest, facts: KnownFacts) -> Mapping[str, str] | None:
