@@ -5,12 +5,14 @@ of the journal belongs to the failure only if the unit, a name or a thing in bot
 """
 
 import re
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import cached_property, lru_cache
 from typing import Final
 
 import msgspec
 
+from service_record.diagnosis.evidence.error_lines import LineWeight, weigh_lines, weight
 from service_record.diagnosis.evidence.host_evidence import Evidence
 from service_record.diagnosis.evidence.log_lines import JOURNAL, LogLine, is_own_line, program_names
 from service_record.diagnosis.evidence.named_things import find_device, normalize_device
@@ -69,6 +71,19 @@ class FailureContext(msgspec.Struct, frozen=True, dict=True):
         if any(_is_named(name, self.own_text) for name in {line.name, line.unit} if name):
             return True
         return not self._things.isdisjoint(find_things(line.text))
+
+    def weigh(self, text: str) -> LineWeight:
+        """Return the weight of a line, which for an own line depends on the lines before it."""
+        return self._weights.get(text) or weight(text)
+
+    @cached_property
+    def _weights(self) -> Mapping[str, LineWeight]:
+        """Return text -> weight of the own lines. A heading is about lines of its program."""
+        texts: dict[str, list[str]] = {"": self.message.splitlines()}
+        for line in reversed(self.lines):
+            texts.setdefault(line.name, []).append(line.text)
+        weighed = (one for lines in texts.values() for one in weigh_lines(map(str.strip, lines)))
+        return {text: own for own, text in sorted(weighed)}
 
     @cached_property
     def own_text(self) -> str:

@@ -75,12 +75,17 @@ class RankedLine(msgspec.Struct, frozen=True):
     line: LogLine
     count: int
     score: float
+    weight: LineWeight
     uncounted: float = 0.0
     """The score for nearness if something connected the line with a failure."""
 
     @property
     def text(self) -> str:
         return self.line.text.strip()
+
+    @property
+    def is_shallow(self) -> bool:
+        return is_shallow(self.text, self.weight)
 
 
 def rank_lines(
@@ -105,7 +110,9 @@ def rank_lines(
         if name not in first_of_program or _get_time(one) < _get_time(first_of_program[name]):
             first_of_program[name] = one
     for one in lines:
-        score = score_text(one.line.text.strip(), is_kernel=one.line.kind == KERNEL)
+        text = one.line.text.strip()
+        own = max((failure.weigh(text) for failure in failures), default=weight(text))
+        score = score_text(text, own, is_kernel=one.line.kind == KERNEL)
         # Other daemons log errors all the time. Being near in time counts only for connected lines.
         connected = [failure for failure in failures if failure.connects(one.line)]
         closeness = max((_score_closeness(one, failure) for failure in connected), default=0.0)
@@ -118,7 +125,7 @@ def rank_lines(
             score -= 6.0
         if one.line.host or one.line.is_earlier_boot:
             score -= 2.0
-        ranked.append(RankedLine(one.line, one.count, score, possible - closeness))
+        ranked.append(RankedLine(one.line, one.count, score, own, possible - closeness))
     ranked.sort(key=lambda one: -one.score)
     return tuple(ranked)
 
@@ -141,24 +148,24 @@ def choose_best(ranked: Iterable[RankedLine], least: float = LEAST_SCORE) -> tup
 
 
 @lru_cache(1024)  # as for `weight`
-def score_text(text: str, *, is_kernel: bool = False) -> float:
-    """Return the score for the text of a line."""
-    severity = _SEVERITIES[weight(text)]
+def score_text(text: str, own: LineWeight, *, is_kernel: bool = False) -> float:
+    """Return the score for the text of a line with the weight `own`."""
+    severity = _SEVERITIES[own]
     if (is_kernel and re.search(_CRASH, text)) or "ordering cycle" in text:
         severity = _CRASH_SCORE
     elif re.search(_INFORMATION, text):
         severity = min(severity, 1.0)
     elif re.search(_WARNING, text):
         severity = min(severity, 2.0)
-    if is_shallow(text):
+    if is_shallow(text, own):
         severity -= 1.5
     # A path, an address or a quoted name makes a line specific.
     return severity + (0.5 if re.search(r"""(?a)\s/\w|["']\S+["']|\w:\d{2,5}\b""", text) else 0.0)
 
 
-def is_shallow(text: str) -> bool:
-    """Return True if a line only reports a wait, or a failure of something else."""
-    return re.search(_SHALLOW, text) is not None or weight(text) <= LineWeight.WRAPPER
+def is_shallow(text: str, own: LineWeight) -> bool:
+    """Return True if a line with the weight `own` only reports a wait, or a failure of something else."""
+    return re.search(_SHALLOW, text) is not None or own <= LineWeight.WRAPPER
 
 
 def _score_closeness(one: NotableLine, failure: FailureContext) -> float:
@@ -271,8 +278,9 @@ def _score_candidates(
     """Yield each candidate for the likely cause of a failure with its score."""
     scores = {one.text: one.score for one in ranked}
     uncounted = {one.text: one.uncounted for one in ranked}
-    if telling is not None and not is_shallow(telling.line):
-        score = scores.get(telling.line.strip(), score_text(telling.line) + _OWN_LINE_SCORE)
+    told = "" if telling is None else telling.line.strip()
+    if telling is not None and not is_shallow(told, failure.weigh(told)):
+        score = scores.get(told, score_text(told, failure.weigh(told)) + _OWN_LINE_SCORE)
         yield score, _make_cause_of_line(OWN_ERROR, telling.line, telling.place or None, "")
     for cause in doubtful:
         if cause.line is None or cause.doubt == UNCONNECTED:
@@ -283,12 +291,12 @@ def _score_candidates(
             continue
         # A rule that names the source of its line connects them, so nearness counts.
         text = cause.line.strip()
-        score = scores.get(text, score_text(cause.line)) + uncounted.get(text, 0.0)
+        score = scores.get(text, score_text(text, failure.weigh(text))) + uncounted.get(text, 0.0)
         if cause.doubt == OF_UNNAMED_UNIT:
             yield max(score + _RULE_BONUS, _UNNAMED_UNIT_SCORE), cause
         elif cause.doubt != MAY_HAVE_PASSED or score >= LEAST_ELSEWHERE:
             yield score + bonus, cause
-    specific = (one for one in ranked if not is_shallow(one.text) and not _is_healthy_line(one.line))
+    specific = (one for one in ranked if not one.is_shallow and not _is_healthy_line(one.line))
     best = next((one for one in specific if failure.connects(one.line)), None)
     if best is not None and is_own_line(best.line, failure.service):
         yield best.score, _make_cause_of_line(OWN_ERROR, best.text, str(best.line.place), "")
@@ -334,7 +342,7 @@ def choose_lines(
     rest = [one for one in ranked if one.text not in shown]
     if cause is not None and cause.is_cause:
         least = LEAST_UNEXPLAINED if has_failed else LEAST_UNEXPLAINED - NEAR_IN_TIME
-        rest = [one for one in rest if one.score >= least and not is_shallow(one.text)]
+        rest = [one for one in rest if one.score >= least and not one.is_shallow]
     shown_lines = choose_best(rest)
     if not shown_lines and cause is None and is_fragment:
         return choose_best(rest, LEAST_IN_FRAGMENT_SHOWN)

@@ -6,8 +6,14 @@ from datetime import timedelta
 import pytest
 
 from service_record.diagnosis.connections import FailureContext
-from service_record.diagnosis.evidence.error_lines import NotableLine, NotableLines, line_template
-from service_record.diagnosis.evidence.log_lines import KERNEL, Era, LogStream, log_line
+from service_record.diagnosis.evidence.error_lines import (
+    LineWeight,
+    NotableLine,
+    NotableLines,
+    line_template,
+    telling_line,
+)
+from service_record.diagnosis.evidence.log_lines import KERNEL, Era, LogLine, LogStream, log_line
 from service_record.diagnosis.findings import KnownCause
 from service_record.diagnosis.ranking import (
     choose_best,
@@ -124,3 +130,43 @@ def test_lines_that_differ_in_identifiers_are_of_one_kind() -> None:
     lines.add(stream, 9, b"job[1]: error: no network 7")
     found = lines.lines(lambda stream, number, raw: log_line(stream, number, raw, Era()))
     assert [(one.line.place.line, one.count) for one in found] == [(4, 4), (9, 1)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "telling"),
+    [
+        (
+            "*** FATAL CONFIG FILE ERROR (Redis 6.2) ***\nReading the configuration file, at line 3\n>>> 'foo'\nBad directive",
+            "Bad directive",
+        ),
+        ("=== ERROR ===\nthe mirror is empty\nsee above", "the mirror is empty"),
+        (
+            'configuration error in line 30 of /etc/x.conf:\n"ports" option set for the second time\nfile x not used',
+            '"ports" option set for the second time',
+        ),
+        ("Error: it did not load\nCaused by:\n    the key is empty\n    -h, --help", "the key is empty"),
+        ("*** Starting uWSGI (64bit) ***\nerror: no application\ngoodbye", "error: no application"),
+        (
+            "fatal: 0.0.0.0:smtps: Servname not supported\nfatal: daemon initialization failure\nfatal: mail system startup failed",
+            "fatal: 0.0.0.0:smtps: Servname not supported",
+        ),
+    ],
+    ids=["banner", "banner-only", "colon", "caused-by", "greeting", "wrappers"],
+)
+def test_line_below_a_heading_tells_the_reason(lines: str, telling: str) -> None:
+    assert telling_line(lines) == telling
+
+
+def test_heading_counts_within_its_program() -> None:
+    def own(text: str) -> LogLine:
+        return notable(text).line
+
+    lines = (
+        own("b[8]: it went well"),
+        own("a[7]: Bad directive"),
+        own("b[8]: fine"),
+        own("a[7]: *** FATAL ERROR ***"),
+    )
+    failure = FailureContext("a", lines=lines)
+    assert failure.weigh("Bad directive") is LineWeight.LABELLED
+    assert failure.weigh("fine") is LineWeight.PLAIN

@@ -26,20 +26,90 @@ _EXPLANATION: Final = ("░░ ".encode(), b"-- ")
 """The beginnings of the lines in which `journalctl -x` explains a message."""
 NOTABLE: Final = -1
 """The number of the test for these lines in a `LineSet`."""
-_WORDS: Final = (
-    "error|fatal|fail|panic|denied|refuse|cannot|can't|could not|couldn't|unable|no such|not found|timed out|timeout|time-out"
-    "|invalid|unauthorized|unauthorised|forbidden|no space|not enough|killed|not permitted|not allowed|unreachable|exception"
-    "|expired|BUG: |oops|corrupt|reject|duplicate|not supported|unsupported|missing|does not exist|doesn't exist|conflict"
-    "|command: [|too quickly|cant find|malformed|critical|deleted to break|mismatch|unknown|illegal|segfault|segmentation fault|violat|broken|exceed|out of memory|in use|held by|substitution"
-    "|bad |wrong|incorrect|not available|unexpected|must |abort|did not|not known|not a |warning|unrecogni"
+_ERROR_WORDS: Final = (
+    *(
+        "error",
+        "fatal",
+        "fail",
+        "panic",
+        "denied",
+        "refuse",
+        "cannot",
+        "can't",
+        "could not",
+        "couldn't",
+        "unable",
+    ),
+    *(
+        "no such",
+        "not found",
+        "timed out",
+        "timeout",
+        "time-out",
+        "invalid",
+        "unauthorized",
+        "unauthorised",
+        "forbidden",
+    ),
+    *(
+        "no space",
+        "not enough",
+        "killed",
+        "not permitted",
+        "not allowed",
+        "unreachable",
+        "exception",
+        "expired",
+        "oops",
+    ),
+    *("bug: ", "corrupt", "reject", "duplicate", "not supported", "unsupported", "missing", "does not exist"),
+    *(
+        "doesn't exist",
+        "conflict",
+        "cant find",
+        "malformed",
+        "critical",
+        "mismatch",
+        "unknown",
+        "illegal",
+        "segfault",
+    ),
+    *(
+        "segmentation fault",
+        "violat",
+        "broken",
+        "exceed",
+        "out of memory",
+        "in use",
+        "held by",
+        "substitution",
+        "bad ",
+    ),
+    *(
+        "wrong",
+        "incorrect",
+        "not available",
+        "not valid",
+        "unexpected",
+        "must not",
+        "must be ",
+        "abort",
+        "not known",
+    ),
+    "unrecogni",
 )
+"""Lower-case words that mark an error line."""
+_WEAK_WORDS: Final = (
+    *("too quickly", "deleted to break", "command: [", "must ", "did not", "not a ", "warning"),
+)
+"""Words of lines that are collected as well, although most of them report no error."""
 _PHRASE: Final = r"no \S+ (?:\S+ )?available"
 
 
 def list_notable_patterns() -> Iterator[tuple[int, Pattern]]:
     """Yield the patterns of error lines, numbered NOTABLE."""
-    for word in _WORDS.split("|"):
-        yield NOTABLE, Pattern(re.escape(word), needles=(word.lower(),), is_word=True)
+    for word in _ERROR_WORDS + _WEAK_WORDS:
+        yield NOTABLE, Pattern(re.escape(word), needles=(word,), is_word=True)
     yield NOTABLE, Pattern(_PHRASE, needles=(" available",))
     yield NOTABLE, Pattern(r" - not \w+ing\b", needles=(" - not ",))
 
@@ -117,18 +187,6 @@ def line_template(text: str) -> str:
     return re.sub(r"#[#\s]*#|#", "#", re.sub(_QUOTED, "#", text[:400].lower()))[:120]
 
 
-_ERROR_WORDS: Final = (
-    "error", "fatal", "fail", "denied", "refused", "cannot", "can't", "could not", "couldn't", "unable",
-    "no such",
-    "not found", "timed out", "timeout", "panic", "invalid", "unauthorized", "forbidden", "no space",
-    "killed", "not permitted", "unreachable", "exception", "unknown", "expired", "unsupported",
-    "not supported", "does not exist", "not enough", "rejected", "mismatch", "corrupt", "in use", "held by",
-    "substitution", "not allowed", "not valid", "must not", "must be ", "duplicate", "abort",
-    "segmentation fault", "unrecognized", "unrecognised",
-)  # fmt: skip
-"""Lower-case words that mark an error line."""
-
-
 _ERROR_LABELS: Final = r"""(?xia)
       (?:^|[\s"'\]:]) (?:error|fatal|panic) (?:\[[^\]]{0,40}\]|\([^)]{0,40}\))? :   # Error: ..., fatal: ...
     | \b (?:level|lvl|severity) [=:] \s? "? (?:error|fatal|panic|crit)             # logfmt, JSON
@@ -145,6 +203,11 @@ _ERROR_LABELS: Final = r"""(?xia)
 _EMPTY_LABEL: Final = r"(?i)(?:[\w.-]{1,40}: )?(?:error|fatal|panic):?"
 """A label without a reason: the line after it has it."""
 
+_BANNER: Final = r"([*=#!~-])\1{2,}\s*(?=\w).*?(?:fatal|error|fail).*?\1{2,}"
+"""A banner, `*** FATAL CONFIG FILE ERROR ***`: the lines below it say what is wrong."""
+_MOST_BELOW_BANNER: Final = 4
+"""A banner is about at most this many lines: up to the first with the words of an error, which counts."""
+_CAUSED_BY: Final = r"(?i)caused by:"
 _AFTERMATH: Final = r"""(?xia)(?:[^\s:]{1,40}:\s)? (?:re-?try(?:ing)?|will\s(?:re-?)?try|try(?:ing)?\sagain
         |waiting|sleeping|backing\soff|log\sbundle|gathering|collecting|cleaning|exiting|see\s|for\smore|use\s|hint\b|note\b)"""
 """The beginnings of lines about retries and clean-up after a failure."""
@@ -195,6 +258,9 @@ _WRAPPERS: Final = r"""(?xia)
     | ^ (?:Error: \s)? (?:Could \s not \s create \s the \s Java \s Virtual \s Machine
         | A \s fatal \s exception \s has \s occurred\. \s Program \s will \s exit) \.? $
     | \b error \s starting \s some \s container                                          # podman
+    | \b (?: start-?up | initiali[sz]ation | start | boot | test ) \s (?: has \s )? (?: failed | failure ) [.!]? $
+    | \b (?: could \s not | failed \s to | unable \s to ) \s (?: start | initiali[sz]e | boot )
+      (?: \s (?: the \s )? [\w.-]+ )? [.!]? $
     | (?: exited | failed ) \s with \s (?:an \s)? (?:error|exit|status|code|return) (?:\s(?:code|status))?
         [:=]? \s? \d+ \W* $
     """
@@ -240,15 +306,34 @@ def telling_line(message: str | None) -> str | None:
 
 
 def weigh_lines(lines: Iterable[str]) -> list[tuple[LineWeight, str]]:
-    """Return the lines of a program with their weights. A label on its own marks the line after it."""
-    weighed = []
-    is_marked = False
-    for line in lines:
-        own = weight(line)
-        is_text = own is not LineWeight.ASIDE
-        weighed.append((LineWeight.LABELLED if is_marked and is_text else own, line))
-        is_marked = re.fullmatch(_EMPTY_LABEL, line) is not None
-    return weighed
+    """Return the lines of a program with their weights.
+
+    The line below a heading weighs as much as a labelled line, because it says what the heading announces.
+    """
+    texts = list(lines)
+    weights = [weight(text) for text in texts]
+    weighed = weights.copy()
+    for at, text in enumerate(texts):
+        chosen = None
+        for below in range(at + 1, min(at + 1 + _count_below(text, weights[at]), len(texts))):
+            if weights[below] > LineWeight.AFTERMATH:
+                chosen = below
+            if weights[below] >= LineWeight.ERROR:
+                break
+        if chosen is not None:
+            weighed[chosen] = LineWeight.LABELLED
+    return list(zip(weighed, texts, strict=True))
+
+
+def _count_below(text: str, own: LineWeight) -> int:
+    """Return the number of lines that a heading may be about; 0 if the line is no heading.
+
+    A heading is a banner, a label on its own (`Error:`), or an error that ends with a colon.
+    """
+    if re.fullmatch(_BANNER, text, re.IGNORECASE):
+        return _MOST_BELOW_BANNER
+    is_error = own >= LineWeight.ERROR or re.fullmatch(_CAUSED_BY, text)
+    return 1 if (text.endswith(":") and is_error) or re.fullmatch(_EMPTY_LABEL, text) else 0
 
 
 def is_labelled(line: str) -> bool:
@@ -263,7 +348,7 @@ def weight(line: str) -> LineWeight:
         line = f"{line[:_MAX_END_CHARACTERS]} {line[-_MAX_END_CHARACTERS:]}"
     if re.search(_ASIDES, line):
         return LineWeight.ASIDE
-    if re.fullmatch(_EMPTY_LABEL, line):
+    if re.fullmatch(_EMPTY_LABEL, line) or re.fullmatch(_BANNER, line, re.IGNORECASE):
         return LineWeight.AFTERMATH
     if re.search(_WRAPPERS, line):
         return LineWeight.WRAPPER
