@@ -23,7 +23,7 @@ from service_record.diagnosis.cause_rules import (
     Rank,
     fill_commands,
 )
-from service_record.diagnosis.connections import CLOCK_SLACK, is_between, make_failure_context
+from service_record.diagnosis.connections import CLOCK_SLACK, find_things, is_between, make_failure_context
 from service_record.diagnosis.evidence.error_lines import is_labelled
 from service_record.diagnosis.evidence.fact_checks import MEASURES
 from service_record.diagnosis.evidence.facts import KnownFacts
@@ -92,6 +92,7 @@ SPEAKS_AGAINST: Final = "something speaks against it"
 HAS_PASSED: Final = "it has passed: it was logged long before the end"
 MAY_HAVE_PASSED: Final = "another program logged it, and it may have passed"
 UNCONNECTED: Final = "another program logged it, and nothing connects it with the failure"
+_WAS_SURVIVED: Final = "the service logged another error after it"
 _SAYS_IT_CONTINUED: Final = "the line says that its program went on"
 _OF_UNIT: Final = frozenset({"service", "unit"})
 """Placeholders of commands about the unit of the failed service."""
@@ -291,11 +292,35 @@ class CauseMatcher:
             return None
         if says_it_continues(line, is_own=match.proximity <= Proximity.OWN_LINE):
             return _SAYS_IT_CONTINUED
+        if rule.noise and match.proximity <= Proximity.OWN_LINE and self._has_later_error(match):
+            return _WAS_SURVIVED
         if rule.program is None:
             return None
         writer = (match.by.name, match.by.unit) if match.by is not None else ()
         texts = [line.encode(errors="replace"), *(name.encode() for name in writer), *self._texts.values()]
         return None if _find_first([rule.program], b"\n".join(texts)) else "no line names the program"
+
+    def _has_later_error(self, match: Match) -> bool:
+        """Return True if the service later logged an error that no rule knows, about something else."""
+        if self._failure is None or match.line is None:
+            return False
+        texts = (
+            [line.text for line in reversed(self._lines)] if match.by else self._failure.message.splitlines()
+        )
+        lines = [text.strip() for text in texts]
+        first = lines.index(match.line) + 1 if match.line in lines else len(lines)
+        named = match.line.lower()
+        return any(
+            not all(thing in named for thing in find_things(line)) and not self._is_known(line)
+            for line in lines[first:]
+            if is_labelled(line)
+        )
+
+    def _is_known(self, text: str) -> bool:
+        """Return True if the main condition of any rule has a pattern that the text matches."""
+        return not self._book.orders.keys().isdisjoint(
+            self._book.patterns.tests(text.encode(errors="replace"))
+        )
 
     def _find_contradiction(self, match: Match) -> str | None:
         """Return a doubt if a later line shows that the device or host in a match works, else None."""

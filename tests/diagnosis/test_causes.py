@@ -118,7 +118,7 @@ def test_built_in_rule_is_well_formed() -> None:
         ("script-error", "the script itself is wrong; IMAGE has no value"),
         ("connection-refused", "nothing listens at 10.0.0.5:8080"),
         ("connection-lost", "a connection to 10.0.0.6:2 breaks off"),
-        ("permission", "it may not do what it tries with /etc/x"),
+        ("permission", "the service may not use /srv/x"),
     ],
 )
 def test_built_in_rule_explains_its_message(name: str, says: str) -> None:

@@ -353,6 +353,24 @@ def test_evidence_against_a_cause_only_lowers_it(rules: str, files: Mapping[str,
     assert [(one.name, one.rank) for one in causes.doubtful["job"]] == [("far", "points to")]
 
 
+@pytest.mark.parametrize(
+    ("after", "doubt"),
+    [
+        ("cannot read it", None),
+        ("Error: cannot start", None),
+        ("Error: cannot read /etc/near.conf", None),
+        ("Error: cannot open /srv/known", None),
+        ("Error: cannot open /srv/other", "the service logged another error after it"),
+    ],
+)
+def test_later_error_makes_a_common_line_doubtful(after: str, doubt: str | None) -> None:
+    rules = """
+- {name: near, says: near, message: [near], noise: true}
+- {name: known, says: known, message: [known]}
+"""
+    assert ("near", doubt) in weighed(rules, {}, f"Error: near: /etc/near.conf\n{after}")
+
+
 def test_likely_cause_with_evidence_against_it_comes_last() -> None:
     def cause(name: str, doubt: str) -> KnownCause:
         line = "level=error msg=/x"

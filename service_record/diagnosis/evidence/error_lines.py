@@ -294,6 +294,10 @@ _MAX_END_CHARACTERS: Final = 4096
 """Only this much of the beginning and of the end of a line is searched."""
 
 
+_REASONS: Final = frozenset({LineWeight.PLAIN, LineWeight.ERROR, LineWeight.LABELLED})
+"""Weights of lines that can give the reason which a heading announces."""
+
+
 def telling_line(message: str | None) -> str | None:
     """Return the line of a message that most likely names the problem.
 
@@ -316,7 +320,7 @@ def weigh_lines(lines: Iterable[str]) -> list[tuple[LineWeight, str]]:
     for at, text in enumerate(texts):
         chosen = None
         for below in range(at + 1, min(at + 1 + _count_below(text, weights[at]), len(texts))):
-            if weights[below] > LineWeight.AFTERMATH:
+            if weights[below] in _REASONS:
                 chosen = below
             if weights[below] >= LineWeight.ERROR:
                 break
