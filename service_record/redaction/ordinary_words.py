@@ -230,8 +230,8 @@ def is_flag_value(value: bytes) -> bool:
 
 
 def is_argument(value: bytes) -> bool:
-    """Like `is_flag_value`, and reject plain words and numbers. For arguments that may be names, too."""
-    return is_flag_value(value) and is_not_plain_word(value) and not value.replace(b":", b"").isdigit()
+    """Accept random values, and letters of both cases with digits. For arguments that may be names."""
+    return is_flag_value(value) and (_is_mix(value) or is_token(value))
 
 
 def is_quoted_flag_value(value: bytes) -> bool:
@@ -293,9 +293,7 @@ def is_token(value: bytes) -> bool:
 
 def is_password_like(value: bytes) -> bool:
     """Accept letters of both cases, digits and a sign that names do not have: `Winter@2026`."""
-    is_mix = _PASSWORD_SIGN.search(value) is not None and all(
-        pattern.search(value) for pattern in (_UPPER, _LOWER, _ANY_DIGIT)
-    )
+    is_mix = _is_mix(value) and _PASSWORD_SIGN.search(value) is not None
     return is_mix and _NO_SECRET_WORD.search(value) is None and _OBJECT.fullmatch(value) is None
 
 
@@ -350,11 +348,19 @@ _PASSWORD_SIGN: Final = re.compile(rb"[!#$%^*?@&~]")
 
 
 def is_disordered_or_phrase(value: bytes) -> bool:
-    """Like `is_disordered`, and accept hexadecimal and several words with hyphens."""
+    """Like `is_disordered`, and accept hexadecimal, a word with digits, and several words with hyphens."""
     is_text = not _NO_SECRET_WORD.search(value) and is_flag_value(value)
     return is_text and (
-        is_disordered(value) or is_password_without_separator(value) or _PHRASE.fullmatch(value) is not None
+        _is_mix(value)
+        or is_disordered(value)
+        or is_password_without_separator(value)
+        or _PHRASE.fullmatch(value) is not None
     )
+
+
+def _is_mix(value: bytes) -> bool:
+    """Return True for a text with letters of both cases and a digit."""
+    return all(pattern.search(value) for pattern in (_UPPER, _LOWER, _ANY_DIGIT))
 
 
 _PHRASE: Final = re.compile(rb"[A-Za-z]{3,}(?:-[A-Za-z]{3,}){2,}")
@@ -454,7 +460,7 @@ def _is_scrambled(value: bytes) -> bool:
     if _PERCENT.search(value) or _PUBLIC.fullmatch(value) or _HEX_NUMBER.fullmatch(value):
         return False
     word = max(_SIGNS_IN_WORDS.split(_SIGNS_OF_PASSWORDS.sub(b"", value)), key=len)
-    is_disordered = len(word) >= _TOKEN_BYTES and is_random(word) and _disorder(word) >= 0
+    is_disordered = _is_mixed_up(word)
     plain = from_base64(value) if is_disordered else b""
     # A token of base64 with JSON in it, as of cloudflared, is as random as a word in it.
     return is_disordered and (not _is_text(plain) or any(map(is_scrambled, _BASE64_WORD.findall(plain))))
@@ -509,9 +515,12 @@ def _is_never_scrambled(word: bytes) -> bool:
     # A sign belongs to a password; but in a parameter of a URL, `+` stands for a blank.
     forms = (word, word.replace(b"+", b" ")) if b"+" in word else (word,)
     pieces = chain(*(_SIGNS_IN_WORDS.split(_SIGNS_OF_PASSWORDS.sub(b"", form)) for form in forms))
-    return not any(
-        len(piece) >= _TOKEN_BYTES and is_random(piece) and _disorder(piece) >= 0 for piece in pieces
-    )
+    return not any(map(_is_mixed_up, pieces))
+
+
+def _is_mixed_up(word: bytes) -> bool:
+    """Return True for letters of both cases and digits in random order."""
+    return len(word) >= _TOKEN_BYTES and is_random(word) and _disorder(word) >= 0
 
 
 _NEVER_SCRAMBLED: Final[set[bytes]] = set()

@@ -211,7 +211,7 @@ TRIGGER: Final = (
     rb"""|[sS]ecrets["'\\]*:[ \t]*\{?[ \t]*(?:\\|\r?$)|\)[ \t]*(?i:values)[ \t]*(?:\\|\r?$)"""
     rb"""|-[ \t]["']?--?[a-z0-9-]*(?:pass(?:word|wd|phrase)?|token|secret|psk|key)["']?(?:[\\&%#]|\r?$)"""
     rb"""|(?:stringD|(?:^|[^A-Za-z])d)ata["'\\]*(?:(?::|%3A)[ \t]*(?:\{|\\|&|%|$)|&)|form-data;"""
-    rb"""|expect[ \t]+[^\n]*ssword"""
+    rb"""|expect[ \t]+[^\n]*ssword|[fF]ollowing[ \t][^\n:=]*passwords[ \t]*:?[ \t]*(?:\\|\r?$)"""
     rb"""|(?i:command|cmd|args|argv|entrypoint)["'\\]*[ \t]*[:=][ \t]*\[?[ \t]*(?:\\|\r?$)"""
 )
 """Matches some texts after which a value may follow on another line: the start of a map as in a Kubernetes
@@ -312,6 +312,9 @@ _ITEM: Final = types.Finder(
 _SENTENCE_END: Final = rb"""(?i:password|passphrase|passcode|token)[ \t][^\n:="]*:[ \t\r]*"""
 _SENTENCE: Final = types.Finder(rb"""^([^\n]*?)\b""" + _SENTENCE_END + rb"$", groups=True)
 """Matches a sentence that announces a value: `Use the following password to proceed:`."""
+_LOGINS_END: Final = rb"""(?i:\bfollowing\b[^\n:=]*passwords)[ \t]*:?[ \t\r]*"""
+_LOGINS: Final = types.Finder(rb"^([^\n]*?)" + _LOGINS_END + rb"$", groups=True)
+"""Matches a sentence above lines of users and passwords, as cloud-init prints random ones."""
 _PROMPT_END: Final = rb"""expect[ \t][^\n]*(?i:assword|assphrase|asscode)[^"\n]*["}][ \t]*\{?[ \t\r]*$"""
 _PROMPT: Final = types.Finder(rb"^([^\n]*?)\b" + _PROMPT_END, groups=True)
 """Matches a prompt that a script of expect(1) waits for."""
@@ -332,6 +335,8 @@ _ANY_NAME: Final = types.Finder(
         + _COLUMNS
         + rb"|"
         + _SENTENCE_END
+        + rb"$|"
+        + _LOGINS_END
         + rb"$"
         + rb"""|[sS]ecrets["']?[ \t]*:[ \t]*\{?[ \t\r]*$|\)[ \t]*(?i:values)[ \t\r]*(?:$|\()|"""
         + _PROMPT_END
@@ -358,11 +363,13 @@ _BEGINNINGS: Final = {
     "env": (_ENV_NAME, b"e"),
     "form": (_FORM_NAME, b"form-data"),
     "prompt": (_PROMPT, b"expect"),
+    "logins": (_LOGINS, b"passwords"),
     "sentence": (_SENTENCE, b":"),
 }
 """Form -> the pattern of a line with a name, and letters that each such line contains."""
 _BLOCKS: Final = frozenset({"block", "stringData", "data", "secrets", "users"})
-_LISTS: Final = frozenset({"tokens", "passwords"})
+_LISTS: Final = frozenset({"tokens", "passwords", "logins"})
+_SENTENCES: Final = frozenset({"sentence", "logins"})
 _TABLES: Final = frozenset({"table", "words", "rows"})
 _AT_ANY_DEPTH: Final = frozenset({"xml", "env", "form", "sentence", "prompt"})
 """Forms whose values may be no deeper than their names."""
@@ -494,7 +501,7 @@ class ValueFollower:
     def _find_item(self, name: OpenName, text: bytes, start: int | None) -> Iterator[tuple[int, int]]:
         """Yield the item of a list in the text of the next line. A line without an item ends the list."""
         is_inside = start is not None and len(text) - len(text.lstrip(b" \t")) >= name.depth
-        if start is None or not is_inside or _ITEM.find(text) is None:
+        if start is None or not is_inside or _VALUES[name.form][0].find(text) is None:
             self._open = None
             return
         span = _find_value(name.form, text)
@@ -508,7 +515,7 @@ class ValueFollower:
             spans = pattern.groups(text) if letters in line else None
             if spans is not None:
                 head, *more = (text[max(start, 0) : max(end, 0)] for start, end in spans[1:])
-                if form == "sentence":
+                if form in _SENTENCES:
                     head = line[: prefix_end(line)]
                 elif form == "table":
                     head = head or more[0]
@@ -644,6 +651,7 @@ _VALUES: Final = {
     "tokens": (_ITEM, _is_listed_token),
     "passwords": (_ITEM, _is_listed_password),
     "users": (_USER, ordinary_words.is_password),
+    "logins": (_USER, ordinary_words.is_password),
     "env": (_ENV_VALUE, ordinary_words.is_value),
     "xml": (_XML_VALUE, ordinary_words.is_value),
     "sentence": (_SCALAR, _is_announced),

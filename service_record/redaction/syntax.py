@@ -378,8 +378,8 @@ def xml_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
                 name = text[slice(*span)]
             elif attribute[1].lower() == b"value":
                 value = span
-        if name and value is not None:
-            yield name, *value
+        if value is not None:
+            yield name or element, *value
         content = _XML_TEXT.match(text, tag.end())
         if content is None:
             if not tag[0].endswith(b"/>"):
