@@ -1,4 +1,4 @@
-"""Decode text that may hide a secret: base64, gzip in base64, hexadecimal, and dumps of bytes. Pure.
+"""Decode text that may hide a secret: base64, gzip, hexadecimal, dumps of bytes, quoted-printable. Pure.
 
 `types` decodes the escapes of single characters (JSON, percent, C, XML). `secrets` has the forms in which a
 known secret is searched for.
@@ -8,7 +8,7 @@ import binascii
 import re
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
@@ -28,7 +28,7 @@ _BASE64_TEXT: Final = rb"(?:" + _GROUP + rb"){5}"
 _BASE64_GZIP: Final = rb"H4sI[A-Za-z0-9+/]{4}"
 _HEX_TEXT: Final = rb"(?:[2-7][0-9A-Fa-f]|0[09aAdD]){14}|=(?:[2-7][0-9A-F]|0[09AD]){6}"
 _DUMP: Final = rb"[0-9A-Fa-f]{6}:? {1,2}(?:[0-9A-Fa-f]{2} ){4}|[0-9A-Fa-f]{6}:? (?:[0-9A-Fa-f]{4} ){3}"
-TRIGGER: Final = b"|".join((_BASE64_TEXT, _BASE64_GZIP, _HEX_TEXT, _DUMP, rb"type=EXECVE"))
+TRIGGER: Final = b"|".join((_BASE64_TEXT, _BASE64_GZIP, _HEX_TEXT, _DUMP, rb"[^=\s]=\r?$", rb"type=EXECVE"))
 """Matches wherever text may be in one of these encodings."""
 ESCAPED: Final = rb"%3[AaDd]|%20|\\u00(?:2[dD]|3[aAdD]|5[fF]|20)"
 """Matches an escaped `=`, `:` or blank, as around names and values, and an escaped `-` or `_` in a name."""
@@ -172,10 +172,54 @@ ONLY_BASE64: Final = re.compile(
 
 Words do not have digits and letters of both cases. In `USER/PASSWORD` the second word may be a password.
 """
-_CANDIDATE: Final = re.compile(rb"""[ \t>|"'*#-]*(?:[0-9A-Fa-f]{6,8}:? |[A-Za-z0-9+/]{16})""")
-_FORMS: Final = (_SINGLE, _PAIRS, _SWAPPED, _PLAIN_HEX, _BASE64_LINE)
-"""The forms of an encoded line. Each has one group."""
-_ANY_FORM: Final = re.compile(b"|".join(form.pattern for form in _FORMS))
+_CANDIDATE: Final = re.compile(
+    rb"""[ \t>|"'*#-]*(?:[0-9A-Fa-f]{6,8}:? |[A-Za-z0-9+/]{16})|[^\n]{60,75}=\r?(?:\n|\Z)"""
+)
+_QUOTED_LINE: Final = re.compile(rb"([\t\x20-\x7e]{60,75}=)\r?\Z")
+"""Matches a line of quoted-printable whose line break is not part of the text (RFC 2045, 6.7)."""
+_QUOTED_END: Final = re.compile(rb"([\t\x20-\x7e]{0,76})\r?\Z")
+
+
+def _from_digits(digits: bytes) -> bytes:
+    digits = digits.replace(b" ", b"")
+    return binascii.unhexlify(digits[: len(digits) & ~1])
+
+
+def _from_swapped(digits: bytes) -> bytes:
+    data = _from_digits(digits)
+    swapped = bytearray(data)
+    swapped[0::2], swapped[1::2] = data[1::2], data[0::2]
+    return bytes(swapped)
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoding:
+    """One way to write bytes as lines."""
+
+    line: re.Pattern[bytes]
+    """Matches a line. The group has the encoded bytes."""
+    decode: Callable[[bytes], bytes]
+    """Decodes the bytes of a line; those of all lines together if `is_joined`."""
+    last: re.Pattern[bytes] | None = None
+    """Matches a last line of another form."""
+    is_joined: bool = False
+    is_dump: bool = False
+    """True if the lines have offsets and bytes, and nothing else."""
+
+
+_BASE64_LINES: Final = _Encoding(
+    _BASE64_LINE, lambda text: inflate(from_base64(text)), _BASE64_END, is_joined=True
+)
+ENCODINGS: Final = (
+    _Encoding(_SINGLE, _from_digits, is_dump=True),
+    _Encoding(_PAIRS, _from_digits, is_dump=True),
+    _Encoding(_SWAPPED, _from_swapped, is_dump=True),
+    _Encoding(_PLAIN_HEX, _from_digits),
+    _BASE64_LINES,
+    _Encoding(_QUOTED_LINE, binascii.a2b_qp, _QUOTED_END),
+)
+"""The encodings of blocks of lines. A line has the first one that matches it."""
+_ANY_LINE: Final = re.compile(b"|".join(each.line.pattern for each in ENCODINGS))
 _MAX_BACK_BYTES: Final = 1 << 16
 KEY_END: Final = re.compile(rb"-----END [A-Z0-9 ]*PRIVATE KEY")
 _MIN_BLOCK_LINES: Final = 2
@@ -219,77 +263,61 @@ def _width(text: bytes, start: int, form: re.Pattern[bytes]) -> int:
     return found[1] - found[0] if found is not None else 0
 
 
-def _line_form(text: bytes, start: int) -> re.Pattern[bytes] | None:
+def _find_encoding(text: bytes, start: int) -> _Encoding | None:
     first = prefix_end(text, start)
     if _CANDIDATE.match(text, first) is None:
         return None
     end = line_end(text, start)
     if end - start >= _MAX_BACK_BYTES:
         return None
-    match = _ANY_FORM.match(text, first, end)
-    return _FORMS[(match.lastindex or 1) - 1] if match is not None else None
+    match = _ANY_LINE.match(text, first, end)
+    return ENCODINGS[(match.lastindex or 1) - 1] if match is not None else None
 
 
 def find_block(text: bytes, start: int, floor: int) -> Block | None:
     """Return the block around the line at `start`, or None. The block does not begin before `floor`."""
-    form = _line_form(text, start)
-    if form is None:
+    encoding = _find_encoding(text, start)
+    if encoding is None:
         return None
+    form, is_joined = encoding.line, encoding.is_joined
     begin = start
     while begin > floor and begin > start - _MAX_BACK_BYTES:
         before = text.rfind(b"\n", floor, begin - 1) + 1 or floor
         found = _match_line(text, before, form)
-        if found is None or (form is _BASE64_LINE and found[1] - found[0] < _width(text, begin, form)):
+        if found is None or (is_joined and found[1] - found[0] < _width(text, begin, form)):
             break
         begin = before
-    spans: list[tuple[int, int]] = []
+    lines: list[tuple[int, int, int]] = []
     position = begin
     width = 0
-    while position < len(text) and (found := _match_line(text, position, form)) is not None:
+    is_open = True
+    while is_open and position < len(text) and (found := _match_line(text, position, form)) is not None:
         size = found[1] - found[0]
-        if form is _BASE64_LINE and width and size > width:
+        if is_joined and width and size > width:
             break
-        spans.append((found[0], found[2] if form in (_SINGLE, _PAIRS) else found[1]))
+        lines.append(found)
         position = found[2] + 1
-        if form is _BASE64_LINE and (size < width or text[found[1] - 1 : found[1]] == b"="):
-            width = 0
-            break
+        is_open = not (is_joined and (size < width or text[found[1] - 1 : found[1]] == b"="))
         width = size
-    if form is _BASE64_LINE and width and position < len(text):
-        last = _match_line(text, position, _BASE64_END)
-        if last is not None and last[1] - last[0] < width and (last[1] - last[0]) % 4 == 0:
-            spans.append(last[:2])
+    if is_open and encoding.last is not None and position < len(text):
+        last = _match_line(text, position, encoding.last)
+        if last is not None and (
+            not is_joined or (last[1] - last[0] < width and (last[1] - last[0]) % 4 == 0)
+        ):
+            lines.append(last)
             position = last[2] + 1
     position = min(position, len(text))
-    is_key = form is _BASE64_LINE and ends_key(text[position : line_end(text, position)])
-    if form in (_BASE64_LINE, _PLAIN_HEX) and len(spans) < _MIN_BLOCK_LINES and not is_key:
+    is_key = encoding is _BASE64_LINES and ends_key(text[position : line_end(text, position)])
+    if not encoding.is_dump and len(lines) < _MIN_BLOCK_LINES and not is_key:
         return None
-    return _decoded_block(text, form, begin, position, spans, is_key=is_key)
-
-
-def _decoded_block(
-    text: bytes, form: re.Pattern[bytes], begin: int, end: int, spans: list[tuple[int, int]], *, is_key: bool
-) -> Block:
-    if form is _BASE64_LINE:
-        joined = b"".join(text[first:last] for first, last in spans)
-        return Block(begin, end, spans, [], _text_or_empty(inflate(from_base64(joined))), is_key)
-    pieces = []
-    for first, last in spans:
-        match = form.match(text, prefix_end(text, text.rfind(b"\n", 0, first) + 1), last)
-        digits = match[1].replace(b" ", b"") if match is not None else b""
-        piece = binascii.unhexlify(digits[: len(digits) & ~1])
-        pieces.append(_swap_pairs(piece) if form is _SWAPPED else piece)
-    starts = [0, *accumulate(len(piece) for piece in pieces)]
+    spans = [(first, end if encoding.is_dump else after) for first, after, end in lines]
+    parts = [text[first:after] for first, after, _ in lines]
+    pieces = [encoding.decode(part) for part in ([b"".join(parts)] if is_joined else parts)]
+    starts = [] if is_joined else list(accumulate(map(len, pieces[:-1]), initial=0))
     plain = b"".join(pieces)
-    if form is _PLAIN_HEX:
-        return Block(begin, end, spans, starts[:-1], _text_or_empty(plain))
-    return Block(begin, end, spans, starts[:-1], plain, is_dump=True)
-
-
-def _swap_pairs(data: bytes) -> bytes:
-    swapped = bytearray(data)
-    swapped[0::2], swapped[1::2] = data[1::2], data[0::2]
-    return bytes(swapped)
+    if not encoding.is_dump:
+        plain = _text_or_empty(plain)
+    return Block(begin, position, spans, starts, plain, is_key, encoding.is_dump)
 
 
 def end_before_block(text: bytes, end: int) -> int:
@@ -297,7 +325,7 @@ def end_before_block(text: bytes, end: int) -> int:
     begin = end
     while begin > 0 and begin > end - _MAX_BACK_BYTES:
         before = text.rfind(b"\n", 0, begin - 1) + 1
-        if _line_form(text, before) is None:
+        if _find_encoding(text, before) is None:
             break
         begin = before
     return begin or end

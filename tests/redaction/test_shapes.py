@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import quopri
 import random
 import shutil
 import subprocess
@@ -213,6 +214,20 @@ def test_random_base64_stays() -> None:
         text = b"-----BEGIN CERTIFICATE-----\n" + b"\n".join(lines) + b"\n-----END CERTIFICATE-----\n"
         assert redact(RULES, text) == text
         assert redact(RULES, base64.b64encode(text)) == base64.b64encode(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "rules"), [("password=", RULES), ("said ", Rules([Secret("password", b"Qw7rT2yU9iP4")]))]
+)
+@pytest.mark.parametrize("size", range(58, 75))
+def test_secret_across_a_soft_line_break_is_masked(size: int, name: str, rules: Rules) -> None:
+    """Quoted-printable breaks lines of more than 76 characters."""
+    line = f"{name:.>{size}}Qw7rT2yU9iP4 and more words\n"
+    text = b"To: bob\n" + quopri.encodestring(line.encode()) + b"Regards, eve\n"
+    after = redact(rules, text)
+    assert not any(b"Qw7rT2yU9iP4"[at : at + 4] in after for at in range(9))
+    assert after.startswith(b"To: bob\n")
+    assert after.endswith(b"\nRegards, eve\n")
 
 
 def test_dump_of_a_key_ends_before_other_dumps() -> None:
