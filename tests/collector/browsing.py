@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 from service_record.collector.domain.access import TokenKind
-from tests.collector.serving import Client, Reply, Served
+from tests.collector.serving import Client, Reply, RunningCollector
 from tests.pages import Page, parse_page
 from tests.waiting import wait_for
 
@@ -16,7 +16,7 @@ HTML = {"Accept": "text/html"}
 class Visitor:
     """A browser with its cookies."""
 
-    server: Served
+    server: RunningCollector
     cookies: dict[str, str] = field(default_factory=dict)
 
     def get(self, path: str) -> Reply:
@@ -48,14 +48,14 @@ class Visitor:
         return reply
 
 
-def signed_in(server: Served, kind: TokenKind | str = TokenKind.READER) -> Visitor:
+def sign_in_visitor(server: RunningCollector, kind: TokenKind | str = TokenKind.READER) -> Visitor:
     """Return a browser that has signed in with a new token."""
     visitor = Visitor(server)
     assert visitor.sign_in(server.client(kind).token).status == 303
     return visitor
 
 
-def analysed(visitor: Visitor, host: str) -> Visitor:
+def wait_until_analysed(visitor: Visitor, host: str) -> Visitor:
     """Wait until the records of a host are analysed. Pages do not wait for that."""
     wait_for(lambda: "Root cause" in visitor.page(f"/hosts/{host}").texts("h2"))
     return visitor

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from service_record.collector.domain.access import TokenKind
-from tests.collector.serving import Served
+from tests.collector.serving import RunningCollector
 
 _FLAGS: Final = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -22,7 +22,7 @@ expect.set_options(timeout=_PATIENCE)
 
 
 @contextmanager
-def chromium() -> Iterator[Browser]:
+def start_browser() -> Iterator[Browser]:
     """Start a browser. Skips the test if Chromium is not installed."""
     found = shutil.which("chromium") or shutil.which("chromium-browser")
     if found is None:
@@ -34,8 +34,8 @@ def chromium() -> Iterator[Browser]:
 
 
 @contextmanager
-def signed_in(
-    browser: Browser, server: Served, kind: TokenKind = TokenKind.READER, **look: Any
+def open_signed_in_page(
+    browser: Browser, server: RunningCollector, kind: TokenKind = TokenKind.READER, **look: Any
 ) -> Iterator[Page]:
     """Open a window and sign in. `look` has options of the window, such as its size or colour scheme."""
     token = server.client(kind).token

@@ -17,7 +17,7 @@ from testing import postgresql
 from testing.postgresql import Cluster
 from tests.collector.in_process import empty_database
 from tests.collector.installing import Clock
-from tests.collector.serving import Served, served, settings_in
+from tests.collector.serving import RunningCollector, make_collector_settings, run_collector
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +40,7 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def sqlite_settings(tmp_path: Path, sqlite_template: Path) -> CollectorSettings:
     """Settings for a new collector on SQLite, with an empty database."""
-    settings = settings_in(tmp_path)
+    settings = make_collector_settings(tmp_path)
     settings.data.mkdir(mode=0o700)
     shutil.copyfile(sqlite_template, settings.data / FILE)
     return settings
@@ -50,7 +50,7 @@ def sqlite_settings(tmp_path: Path, sqlite_template: Path) -> CollectorSettings:
 def postgresql_settings(tmp_path: Path, cluster: Cluster) -> Iterator[CollectorSettings]:
     """Settings for a new collector on PostgreSQL, with an empty database."""
     with cluster.migrated() as url:
-        yield settings_in(tmp_path, database=url)
+        yield make_collector_settings(tmp_path, database=url)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -61,9 +61,9 @@ def settings(request: pytest.FixtureRequest) -> CollectorSettings:
 
 
 @pytest.fixture
-def server(settings: CollectorSettings) -> Iterator[Served]:
+def server(settings: CollectorSettings) -> Iterator[RunningCollector]:
     """A new collector. The test runs once with each database."""
-    with served(settings) as running:
+    with run_collector(settings) as running:
         yield running
 
 
@@ -79,18 +79,18 @@ def shared_settings(
     if request.param == "postgresql":
         cluster: Cluster = request.getfixturevalue("cluster")
         with cluster.migrated() as url:
-            yield settings_in(folder, database=url)
+            yield make_collector_settings(folder, database=url)
         return
-    settings = settings_in(folder)
+    settings = make_collector_settings(folder)
     settings.data.mkdir(mode=0o700)
     shutil.copyfile(sqlite_template, settings.data / FILE)
     yield settings
 
 
 @pytest.fixture
-def sqlite_server(sqlite_settings: CollectorSettings) -> Iterator[Served]:
+def sqlite_server(sqlite_settings: CollectorSettings) -> Iterator[RunningCollector]:
     """A new collector on SQLite."""
-    with served(sqlite_settings) as running:
+    with run_collector(sqlite_settings) as running:
         yield running
 
 
@@ -106,7 +106,7 @@ def host(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCollector]:
     """One collector on SQLite for all tests of a module."""
-    with served(settings_in(tmp_path_factory.mktemp("running"))) as server:
+    with run_collector(make_collector_settings(tmp_path_factory.mktemp("running"))) as server:
         yield server

@@ -24,7 +24,7 @@ def empty_database() -> bytes:
         return Path(folder, FILE).read_bytes()
 
 
-async def answer_of(
+async def call_application(
     app: Starlette, method: str, target: bytes, headers: list[tuple[bytes, bytes]], pieces: list[bytes]
 ) -> Reply:
     """Return the application's answer to a request whose body arrives in these pieces.

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.assisted_installation import Host
 from tests.assisted_rules import BASE_PATH, AssistedRules, ServiceRequest, ServiceResponse
-from tests.collector.serving import Client, Reply, Served
+from tests.collector.serving import Client, Reply, RunningCollector
 
 
 class Clock:
@@ -54,7 +54,7 @@ class Agent:
 class Twin:
     """A host that both the collector and the model of the assisted-service know."""
 
-    server: Served
+    server: RunningCollector
     clock: Clock
     facts: dict[str, Any] = field(default_factory=dict)
     rules: AssistedRules = field(
@@ -93,7 +93,7 @@ class Twin:
         return _seen(ours.json), _seen(json.loads(theirs.body))
 
 
-def map_host(server: Served, name: str, host: Host, *, is_single_node: bool = False) -> Reply:
+def map_host(server: RunningCollector, name: str, host: Host, *, is_single_node: bool = False) -> Reply:
     """Create a host in the collector with its ids at the assisted-service, like an administrator."""
     body = {
         "id": host.id,

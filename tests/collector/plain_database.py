@@ -22,7 +22,7 @@ _NEGOTIATIONS: Final = frozenset({80877103, 80877104})  # SSLRequest, GSSENCRequ
 _ERROR: Final = b"SERROR\0VERROR\0C0A000\0Munimplemented: not supported here\0\0"
 
 
-class Plain:
+class RefusingProxy:
     """The proxy. `refused` has the keywords of the refused statements."""
 
     def __init__(self, target: Path) -> None:
@@ -95,12 +95,12 @@ def _read(stream: socket.socket, count: int) -> bytes:
 
 
 @contextlib.contextmanager
-def plain_database(cluster: Cluster) -> Iterator[tuple[str, Plain]]:
+def create_plain_database(cluster: Cluster) -> Iterator[tuple[str, RefusingProxy]]:
     """Create such a database without tables. Yields its URL and its proxy."""
     with cluster.database() as url:
         name = make_url(url).database or ""
         cluster.ask("ALTER DATABASE {} SET default_transaction_isolation = 'serializable'", name)
-        plain = Plain(cluster.folder / ".s.PGSQL.5432")
+        plain = RefusingProxy(cluster.folder / ".s.PGSQL.5432")
         try:
             at = make_url(url).set(host="127.0.0.1", port=plain.port, query={})
             yield at.render_as_string(hide_password=False), plain

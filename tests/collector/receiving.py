@@ -12,7 +12,7 @@ from tests.running_server import QuietHandler, serve
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedNotice:
     headers: dict[str, str]
     body: bytes
 
@@ -31,7 +31,7 @@ class Receiver:
     """The received requests, and the answers to the next ones."""
 
     url: str = ""
-    came: list[Received] = field(default_factory=list)
+    notices: list[ReceivedNotice] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
     """The statuses of the next answers. Further answers have the status 204."""
     refused: str = ""
@@ -41,9 +41,9 @@ class Receiver:
     release: threading.Event = field(default_factory=threading.Event)
     _more: threading.Condition = field(default_factory=threading.Condition)
 
-    def take(self, received: Received) -> int:
+    def receive(self, received: ReceivedNotice) -> int:
         with self._more:
-            self.came.append(received)
+            self.notices.append(received)
             self._more.notify_all()
         if self.is_held.is_set():
             self.release.wait(30)
@@ -53,15 +53,15 @@ class Receiver:
 
     def wait_for(self, number: int) -> None:
         with self._more:
-            assert self._more.wait_for(lambda: len(self.came) >= number, 60)
+            assert self._more.wait_for(lambda: len(self.notices) >= number, 60)
 
     @property
     def ids(self) -> list[str]:
-        return [received.id for received in self.came]
+        return [received.id for received in self.notices]
 
 
 @contextlib.contextmanager
-def receiving() -> Iterator[Receiver]:
+def receive_notices() -> Iterator[Receiver]:
     """Run a receiver until the end of the block."""
     receiver = Receiver()
 
@@ -69,7 +69,7 @@ def receiving() -> Iterator[Receiver]:
         def do_POST(self) -> None:
             body = self.read_body()
             headers = {name.lower(): value for name, value in self.headers.items()}
-            status = receiver.take(Received(headers, body))
+            status = receiver.receive(ReceivedNotice(headers, body))
             with contextlib.suppress(OSError):  # the client may have disconnected
                 self.respond(status)
 

@@ -11,7 +11,7 @@ PARAMETER = re.compile(r"{(\w+)(?::(\w+))?}")
 
 
 @dataclass(frozen=True, slots=True)
-class Walked:
+class RouteMethod:
     """A method and a route."""
 
     method: str
@@ -26,22 +26,22 @@ class Walked:
         return f"{self.method} {self.template}"
 
 
-def walk(app: Starlette) -> Iterator[Walked]:
+def list_routes(app: Starlette) -> Iterator[RouteMethod]:
     """Yield each method of each route, without the HEAD that belongs to a GET."""
     yield from _walked(app.routes, "")
 
 
-def _walked(routes: list[BaseRoute], prefix: str) -> Iterator[Walked]:
+def _walked(routes: list[BaseRoute], prefix: str) -> Iterator[RouteMethod]:
     for route in routes:
         match route:
             case Route():
                 methods = set(route.methods or {"GET"})
                 yield from (
-                    Walked(method, f"{prefix}{route.path}")
+                    RouteMethod(method, f"{prefix}{route.path}")
                     for method in sorted(methods - {"HEAD"} if "GET" in methods else methods)
                 )
             case Mount():
-                yield Walked("GET", f"{prefix}{route.path}/anything")
+                yield RouteMethod("GET", f"{prefix}{route.path}/anything")
                 yield from _walked(route.routes, f"{prefix}{route.path}")
             case _:
                 raise AssertionError(f"{route} is of a kind that is not walked through")

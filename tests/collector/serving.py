@@ -75,7 +75,7 @@ class Client:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class RunningCollector:
     """A running collector and its URL."""
 
     url: str
@@ -102,7 +102,9 @@ class Served:
 
 
 @contextlib.contextmanager
-def served(settings: CollectorSettings, now: Callable[[], float] = time.time) -> Iterator[Served]:
+def run_collector(
+    settings: CollectorSettings, now: Callable[[], float] = time.time
+) -> Iterator[RunningCollector]:
     """Run a collector until the end of the block."""
     collector = Collector(settings, now)
     config = make_config(collector)
@@ -114,12 +116,12 @@ def served(settings: CollectorSettings, now: Callable[[], float] = time.time) ->
         while not server.started and thread.is_alive():
             time.sleep(0.005)
         port = server.servers[0].sockets[0].getsockname()[1]
-        yield Served(f"http://127.0.0.1:{port}", collector)
+        yield RunningCollector(f"http://127.0.0.1:{port}", collector)
     finally:
         server.should_exit = True
         thread.join()
 
 
-def settings_in(folder: Path, **changes: Any) -> CollectorSettings:
+def make_collector_settings(folder: Path, **changes: Any) -> CollectorSettings:
     """Return settings of a collector that stores all data in a folder and uses any free port."""
     return CollectorSettings(data=folder / "data", port=0, **changes)

@@ -10,7 +10,7 @@ from service_record.collector.domain.verdicts import FleetVerdict, make_cause_id
 from service_record.collector.store.schema import bundles, events, hosts
 from service_record.record.entry import Entry
 from tests.builders import START, entry, failed_run
-from tests.collector.serving import Client, Served
+from tests.collector.serving import Client, RunningCollector
 
 STEPS = ("PXE boot", "Kickstart download", "Disk setup", "Packages", "Bootloader", "First boot", "Call home")
 _JOURNAL = """\
@@ -32,7 +32,7 @@ The specified file does not exist!
 /tmp/ks-script-x1: line 41: no disk for the hardware RAID, giving up"""
 
 
-def fill(server: Served) -> None:
+def fill(server: RunningCollector) -> None:
     """Create thirty hosts: some done, some progressing, and at least one with each other verdict."""
     for number in range(1, 31):
         name, group = (
@@ -57,7 +57,7 @@ def fill(server: Served) -> None:
     judge(server, "web21.dc2.example.com", "silent", "nothing heard for 3h 5m")
 
 
-def judge(server: Served, name: str, verdict: str, reason: str = "") -> None:
+def judge(server: RunningCollector, name: str, verdict: str, reason: str = "") -> None:
     """Store a verdict of a host, like the collector's own judgement."""
 
     def change(connection: Connection) -> None:
@@ -70,7 +70,7 @@ def judge(server: Served, name: str, verdict: str, reason: str = "") -> None:
     server.collector.writer.change(change).result()
 
 
-def fill_quickly(server: Served, numbers: range) -> None:
+def fill_quickly(server: RunningCollector, numbers: range) -> None:
     """Insert rows of hosts without reports. One in ten is in trouble, with one of a few causes."""
     now = server.collector.now()
 
@@ -104,7 +104,7 @@ def _row(number: int, now: float) -> dict[str, Any]:
     }
 
 
-def add(server: Served, table: Any, host: str, /, **values: object) -> None:
+def add(server: RunningCollector, table: Any, host: str, /, **values: object) -> None:
     """Insert a row that belongs to a host into a table."""
 
     def change(connection: Connection) -> None:
@@ -145,7 +145,7 @@ def _report(client: Client, name: str, step: str, status: str, **fields: object)
     assert client.step(name, step, status, **fields).status == 201
 
 
-def more_of_a_host(server: Served, name: str) -> None:
+def more_of_a_host(server: RunningCollector, name: str) -> None:
     """Insert a bundle and an event of a host."""
     bundle = {
         "build": 1,
@@ -163,7 +163,7 @@ def more_of_a_host(server: Served, name: str) -> None:
     add(server, events, name, received_at=server.collector.now(), **event)
 
 
-def send_records(server: Served, host: str, **records: Sequence[Entry]) -> None:
+def send_records(server: RunningCollector, host: str, **records: Sequence[Entry]) -> None:
     """Send entries of services, like a host that sends its records live."""
     pieces = [
         {

@@ -12,9 +12,9 @@ from playwright.sync_api import Browser, Page
 from service_record.collector.domain.access import TokenKind
 from tests.assisted_installation import new_id
 from tests.collector import browsing, shown_fleet
-from tests.collector.browsing import analysed
-from tests.collector.chromium import chromium, signed_in
-from tests.collector.serving import Served, served, settings_in
+from tests.collector.browsing import wait_until_analysed
+from tests.collector.chromium import open_signed_in_page, start_browser
+from tests.collector.serving import RunningCollector, make_collector_settings, run_collector
 from tests.command_line import service_record
 from tests.faults import Faults
 from tests.timelines import write_host
@@ -41,21 +41,21 @@ FAILED: Final = "web03.dc2.example.com"
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with chromium() as opened:
+    with start_browser() as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCollector]:
     """Three hundred hosts: two are a cluster, in which one waits for its user; one has records; one cause is
     acknowledged.
     """
-    with served(settings_in(tmp_path_factory.mktemp("fleet"))) as server:
+    with run_collector(make_collector_settings(tmp_path_factory.mktemp("fleet"))) as server:
         shown_fleet.fill(server)
         shown_fleet.fill_quickly(server, range(31, 301))
         shown_fleet.more_of_a_host(server, FAILED)
         shown_fleet.send_records(server, FAILED, **shown_fleet.failed_services(server.collector.now() - 20))
-        analysed(browsing.signed_in(server), FAILED)
+        wait_until_analysed(browsing.sign_in_visitor(server), FAILED)
         admin = server.client("admin")
         infra_env, waiting = new_id(), new_id()
         cluster = {"cluster_id": new_id(), "infra_env_id": infra_env}
@@ -98,8 +98,8 @@ def _violations(page: Page, run: str) -> list[str]:
     ]
 
 
-def test_collector_pages_pass_axe(browser: Browser, fleet: Served) -> None:
-    with signed_in(browser, fleet, TokenKind.ADMIN) as page, Faults() as faults:
+def test_collector_pages_pass_axe(browser: Browser, fleet: RunningCollector) -> None:
+    with open_signed_in_page(browser, fleet, TokenKind.ADMIN) as page, Faults() as faults:
         (cluster,) = fleet.client("reader").get("/api/v1/clusters").json["clusters"]
         for path in (
             *("/", "/?each=1&verdict=failed", "/?machine=nobody", f"/hosts/{FAILED}"),
@@ -117,7 +117,10 @@ def test_collector_pages_pass_axe(browser: Browser, fleet: Served) -> None:
 
 
 def test_empty_and_huge_fleets_pass_axe(browser: Browser, tmp_path: Path) -> None:
-    with served(settings_in(tmp_path)) as server, signed_in(browser, server) as page:
+    with (
+        run_collector(make_collector_settings(tmp_path)) as server,
+        open_signed_in_page(browser, server) as page,
+    ):
         assert page.get_by_role("heading", name="The first host").is_visible()
         assert barriers(page) == []
 
@@ -128,7 +131,7 @@ def test_empty_and_huge_fleets_pass_axe(browser: Browser, tmp_path: Path) -> Non
         assert barriers(page) == []
 
 
-def test_html_files_pass_axe(browser: Browser, fleet: Served, tmp_path: Path) -> None:
+def test_html_files_pass_axe(browser: Browser, fleet: RunningCollector, tmp_path: Path) -> None:
     records, bundles, token = tmp_path / "records", tmp_path / "bundles", tmp_path / "token"
     records.mkdir()
     write_host(records)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from service_record.collector.store import host_rows
-from tests.collector.browsing import signed_in
+from tests.collector.browsing import sign_in_visitor
 from tests.collector.installing import Clock
-from tests.collector.serving import Client, Served, served, settings_in
+from tests.collector.serving import Client, RunningCollector, make_collector_settings, run_collector
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
@@ -19,7 +19,7 @@ def made(admin: Client, kind: str, scope: str = "", **fields: str) -> Client:
     return Client(admin.url, reply.json["token"])
 
 
-def test_token_made_over_http_allows_only_its_kind(server: Served) -> None:
+def test_token_made_over_http_allows_only_its_kind(server: RunningCollector) -> None:
     admin = server.client("admin")
 
     host = made(admin, "host", "Web1")
@@ -29,7 +29,7 @@ def test_token_made_over_http_allows_only_its_kind(server: Served) -> None:
     assert host.get("/api/v1/tokens").status == 403
 
 
-def test_token_list_contains_no_secret(server: Served) -> None:
+def test_token_list_contains_no_secret(server: RunningCollector) -> None:
     admin = server.client("admin")
     host = made(admin, "host", "web1", name="rack 2")
 
@@ -41,7 +41,7 @@ def test_token_list_contains_no_secret(server: Served) -> None:
         assert token.split("_", 2)[2].encode() not in reply.body
 
 
-def test_revoked_token_stops_working_at_once(server: Served) -> None:
+def test_revoked_token_stops_working_at_once(server: RunningCollector) -> None:
     admin = server.client("admin")
     host = made(admin, "host", "web1")
     assert host.step("web1", "Disk setup").status == 201
@@ -54,7 +54,7 @@ def test_revoked_token_stops_working_at_once(server: Served) -> None:
 
 def test_expired_token_stops_working(tmp_path: Path) -> None:
     clock = Clock(NOW)
-    with served(settings_in(tmp_path), clock) as server:
+    with run_collector(make_collector_settings(tmp_path), clock) as server:
         host = made(server.client("admin"), "host", "web1", expires="30d")
         clock.now += 31 * DAY
 
@@ -75,7 +75,7 @@ def test_expired_token_stops_working(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_token_request_names_valid_values(
-    sqlite_server: Served, fields: dict[str, str], said: str
+    sqlite_server: RunningCollector, fields: dict[str, str], said: str
 ) -> None:
     reply = sqlite_server.client("admin").ask("POST", "/api/v1/tokens", form=fields)
 
@@ -83,7 +83,7 @@ def test_invalid_token_request_names_valid_values(
     assert said in reply.json["detail"]
 
 
-def test_enrolment_token_works_once(server: Served) -> None:
+def test_enrolment_token_works_once(server: RunningCollector) -> None:
     template = made(server.client("admin"), "enrolment", "group:dc1")
 
     reply = template.post("/api/v1/enrol", host="web1", group="dc1/rack2")
@@ -95,7 +95,7 @@ def test_enrolment_token_works_once(server: Served) -> None:
     assert template.post("/api/v1/enrol", host="web2").status == 401
 
 
-def test_enrolment_answers_json_if_accepted(sqlite_server: Served) -> None:
+def test_enrolment_answers_json_if_accepted(sqlite_server: RunningCollector) -> None:
     template = made(sqlite_server.client("admin"), "enrolment")
 
     reply = template.ask(
@@ -119,7 +119,9 @@ def test_enrolment_answers_json_if_accepted(sqlite_server: Served) -> None:
         ("", "new1", 201),
     ],
 )
-def test_enrolment_is_limited_to_its_scope(server: Served, scope: str, host: str, status: int) -> None:
+def test_enrolment_is_limited_to_its_scope(
+    server: RunningCollector, scope: str, host: str, status: int
+) -> None:
     admin = server.client("admin")
     assert admin.ask("PUT", "/api/v1/hosts/web1", data={"group": "dc1/rack2"}).status == 201
 
@@ -131,7 +133,7 @@ def test_enrolment_is_limited_to_its_scope(server: Served, scope: str, host: str
         assert template.post("/api/v1/enrol", host=allowed).status == 201
 
 
-def test_enrolled_host_gets_group_of_the_enrolment(server: Served) -> None:
+def test_enrolled_host_gets_group_of_the_enrolment(server: RunningCollector) -> None:
     admin = server.client("admin")
     host = Client(
         server.url,
@@ -146,7 +148,7 @@ def test_enrolled_host_gets_group_of_the_enrolment(server: Served) -> None:
     assert found.summary.group == "dc1"
 
 
-def test_put_sets_group_and_release_before_first_report(server: Served) -> None:
+def test_put_sets_group_and_release_before_first_report(server: RunningCollector) -> None:
     admin = server.client("admin")
 
     first = admin.ask("PUT", "/api/v1/hosts/Web1", data={"group": "dc1", "release": "9.6"})
@@ -160,7 +162,7 @@ def test_put_sets_group_and_release_before_first_report(server: Served) -> None:
     assert (found.summary.group, found.summary.release) == ("dc2", "9.6")
 
 
-def test_hardware_of_any_report_in_a_batch_stays(server: Served) -> None:
+def test_hardware_of_any_report_in_a_batch_stays(server: RunningCollector) -> None:
     named = {"host": "web1", "name": "Disk setup", "hardware": "Dell Inc. R640"}
     later = [{"host": "web1", "name": name} for name in ("Packages", "Reboot")]
     server.client("admin").post("/api/v1/steps", {"reports": [named, *later]})
@@ -170,10 +172,10 @@ def test_hardware_of_any_report_in_a_batch_stays(server: Served) -> None:
     assert found["name"] == "web1"
     assert server.client("reader").get("/api/v1/hosts", hardware="Dell Inc.").json["hosts"] == []
     for by in ("rack", "hardware"):
-        assert signed_in(server).get(f"/groups?by={by}").status == 200
+        assert sign_in_visitor(server).get(f"/groups?by={by}").status == 200
 
 
-def test_next_steps_belong_to_build_begun_by_administrator(server: Served) -> None:
+def test_next_steps_belong_to_build_begun_by_administrator(server: RunningCollector) -> None:
     admin, host = server.client("admin"), server.client("host", "web1")
     assert host.step("web1", "Disk setup", "init").json["build"] == 1
 
@@ -184,7 +186,7 @@ def test_next_steps_belong_to_build_begun_by_administrator(server: Served) -> No
     assert admin.post("/api/v1/hosts/nobody/builds").status == 404
 
 
-def test_deleting_a_host_deletes_its_tokens(server: Served) -> None:
+def test_deleting_a_host_deletes_its_tokens(server: RunningCollector) -> None:
     admin = server.client("admin")
     host = made(admin, "host", "web1")
     host.step("web1", "Disk setup")
@@ -199,7 +201,7 @@ def test_deleting_a_host_deletes_its_tokens(server: Served) -> None:
         assert host_rows.read_host(connection, "web1", 1.0) is None
 
 
-def test_deleting_a_host_revokes_its_own_tokens(sqlite_server: Served) -> None:
+def test_deleting_a_host_revokes_its_own_tokens(sqlite_server: RunningCollector) -> None:
     server, installed_id = sqlite_server, "01234567-89ab-cdef-0123-456789abcdef"
     admin, by_id = server.client("admin"), server.client("host", installed_id)
     enrolment = server.client("enrolment", "host:web1")
@@ -213,7 +215,7 @@ def test_deleting_a_host_revokes_its_own_tokens(sqlite_server: Served) -> None:
     assert enrolment.post("/api/v1/enrol", host="web1").status == 401
 
 
-def test_audit_log_lists_latest_action_first(server: Served) -> None:
+def test_audit_log_lists_latest_action_first(server: RunningCollector) -> None:
     admin = server.client("admin")
     template = made(admin, "enrolment", "host:web1", name="kickstart")
     template.post("/api/v1/enrol", host="web1")
@@ -238,7 +240,7 @@ def test_audit_log_lists_latest_action_first(server: Served) -> None:
     assert server.client("reader").get("/api/v1/audit").status == 403
 
 
-def test_only_administrators_may_administer(sqlite_server: Served) -> None:
+def test_only_administrators_may_administer(sqlite_server: RunningCollector) -> None:
     for kind, scope in (("host", "web1"), ("group", "dc1"), ("reader", ""), ("enrolment", "")):
         client = sqlite_server.client(kind, scope)
         assert client.post("/api/v1/tokens", kind="admin").status == 403

@@ -15,9 +15,9 @@ from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.schema import events, hosts, steps
 from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, STAGES, new_id
 from tests.assisted_rules import AssistedRules, ServiceRequest, ServiceResponse
-from tests.collector.browsing import signed_in
+from tests.collector.browsing import sign_in_visitor
 from tests.collector.installing import Agent, Clock, Twin, map_host
-from tests.collector.serving import Served, served
+from tests.collector.serving import RunningCollector, run_collector
 
 ROLES: dict[str, dict[str, Any]] = {
     "master": {},
@@ -29,14 +29,14 @@ JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture(scope="module")
-def server(shared_settings: CollectorSettings, clock: Clock) -> Iterator[Served]:
+def server(shared_settings: CollectorSettings, clock: Clock) -> Iterator[RunningCollector]:
     """One collector for all tests of the module. Each test uses its own hosts."""
-    with served(shared_settings, clock) as running:
+    with run_collector(shared_settings, clock) as running:
         yield running
 
 
 @pytest.fixture
-def twin(server: Served, clock: Clock) -> Twin:
+def twin(server: RunningCollector, clock: Clock) -> Twin:
     return Twin(server, clock)
 
 
@@ -44,7 +44,9 @@ def twin(server: Served, clock: Clock) -> Twin:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_stages_are_answered_like_the_assisted_service(server: Served, clock: Clock, role: str) -> None:
+def test_stages_are_answered_like_the_assisted_service(
+    server: RunningCollector, clock: Clock, role: str
+) -> None:
     twin = Twin(server, clock, ROLES[role])
 
     for stage in [*STAGES[role], LOCAL_IGNITION, *STAGES[role], CONTROL_PLANE_IGNITION, "Joined", "Done"]:
@@ -256,12 +258,12 @@ def test_too_long_event_is_refused(twin: Twin) -> None:
 # Effects of reports
 
 
-def row_of(server: Served, name: str) -> Any:
+def row_of(server: RunningCollector, name: str) -> Any:
     with server.collector.database.reading() as connection:
         return connection.execute(select(hosts).where(hosts.c.name == name)).one()
 
 
-def test_stage_sets_progress_and_is_a_step(twin: Twin, server: Served, clock: Clock) -> None:
+def test_stage_sets_progress_and_is_a_step(twin: Twin, server: RunningCollector, clock: Clock) -> None:
     clock.now += 60
     twin.agent.put_stage(LOCAL_IGNITION, "first boot")
 
@@ -273,18 +275,18 @@ def test_stage_sets_progress_and_is_a_step(twin: Twin, server: Served, clock: Cl
     assert (step.label, step.name, step.percentage) == ("booted_with_local_ignition", LOCAL_IGNITION, 60.0)
 
 
-def test_enhancement_stage_is_shown_on_host_page(twin: Twin, server: Served) -> None:
+def test_enhancement_stage_is_shown_on_host_page(twin: Twin, server: RunningCollector) -> None:
     for stage in (LOCAL_IGNITION, CONTROL_PLANE_IGNITION):
         assert twin.agent.put_stage(stage).status == 200
 
-    page = signed_in(server).page(f"/hosts/{twin.name}")
+    page = sign_in_visitor(server).page(f"/hosts/{twin.name}")
 
     shown = "".join(page.texts("th"))
     assert LOCAL_IGNITION in shown
     assert CONTROL_PLANE_IGNITION in shown
 
 
-def test_stage_done_completes_the_build(twin: Twin, server: Served) -> None:
+def test_stage_done_completes_the_build(twin: Twin, server: RunningCollector) -> None:
     twin.agent.put_stage("Done")
 
     row = row_of(server, twin.name)
@@ -301,7 +303,7 @@ def test_late_reboot_requires_user_action_until_next_stage(twin: Twin, clock: Cl
     assert (back["status"], back["progress"]["stage_timed_out"]) == ("installing-in-progress", False)
 
 
-def test_event_is_stored_with_its_host(twin: Twin, server: Served) -> None:
+def test_event_is_stored_with_its_host(twin: Twin, server: RunningCollector) -> None:
     twin.agent.ask("POST", "/v2/events", EVENT | {"host_id": twin.host.id, "name": "reboots"})
 
     of = row_of(server, twin.name).id
@@ -315,7 +317,7 @@ def test_event_is_stored_with_its_host(twin: Twin, server: Served) -> None:
 # Rights
 
 
-def test_first_call_creates_the_host(server: Served) -> None:
+def test_first_call_creates_the_host(server: RunningCollector) -> None:
     host = AssistedRules().add_host()
     agent = Agent(server.client("host", host.id), host)
 
@@ -328,7 +330,7 @@ def test_first_call_creates_the_host(server: Served) -> None:
     assert len(agent.listed()) == 1
 
 
-def test_host_in_another_cluster_begins_new_build(server: Served) -> None:
+def test_host_in_another_cluster_begins_new_build(server: RunningCollector) -> None:
     host = AssistedRules().add_host()
     agent = Agent(server.client("host", host.id), host)
     agent.listed()
@@ -341,7 +343,7 @@ def test_host_in_another_cluster_begins_new_build(server: Served) -> None:
     assert row_of(server, host.id).build == 2
 
 
-def test_host_back_in_earlier_cluster_begins_new_build(server: Served) -> None:
+def test_host_back_in_earlier_cluster_begins_new_build(server: RunningCollector) -> None:
     host = AssistedRules().add_host()
     agent = Agent(server.client("host", host.id), host)
     earlier = host.cluster_id
@@ -354,7 +356,7 @@ def test_host_back_in_earlier_cluster_begins_new_build(server: Served) -> None:
     assert (row.build, row.message) == (3, "Joined")
 
 
-def test_token_in_x_secret_key_is_accepted(server: Served) -> None:
+def test_token_in_x_secret_key_is_accepted(server: RunningCollector) -> None:
     host = AssistedRules().add_host()
     client = server.client("host", host.id)
     key = {"X-Secret-Key": client.token}
@@ -366,7 +368,7 @@ def test_token_in_x_secret_key_is_accepted(server: Served) -> None:
     assert (listed.status, len(listed.json)) == (200, 1)
 
 
-def test_token_reads_and_writes_only_its_host(server: Served, twin: Twin) -> None:
+def test_token_reads_and_writes_only_its_host(server: RunningCollector, twin: Twin) -> None:
     other = Agent(server.client("host", "web2"), twin.host)
 
     assert other.listed() == []
@@ -377,7 +379,7 @@ def test_token_reads_and_writes_only_its_host(server: Served, twin: Twin) -> Non
     assert Agent(server.client("enrolment"), twin.host).put_stage("Joined").status == 403
 
 
-def test_unknown_cluster_has_no_hosts(server: Served) -> None:
+def test_unknown_cluster_has_no_hosts(server: RunningCollector) -> None:
     reply = server.client("admin").get(f"/api/assisted-install/v2/clusters/{new_id()}/hosts")
 
     assert (reply.status, reply.json) == (200, [])
@@ -417,7 +419,7 @@ def test_refusal_before_a_handler_has_numeric_code(twin: Twin, asked: tuple[str,
     assert ours.json["code"] == ours.status
 
 
-def test_invalid_token_has_numeric_code(twin: Twin, server: Served) -> None:
+def test_invalid_token_has_numeric_code(twin: Twin, server: RunningCollector) -> None:
     reply = Agent(server.stranger, twin.host).put_stage("Joined")
 
     assert reply.json == {"code": 401, "message": reply.json["message"]}
@@ -430,7 +432,7 @@ def test_list_path_may_end_with_slash(twin: Twin) -> None:
     assert twin.agent.ask("GET", f"{path}/").json == twin.agent.ask("GET", path).json
 
 
-def test_host_with_auto_assign_role_has_no_stages(server: Served) -> None:
+def test_host_with_auto_assign_role_has_no_stages(server: RunningCollector) -> None:
     host = AssistedRules().add_host(role="auto-assign")
     map_host(server, "unassigned", host)
     agent = Agent(server.client("host", "unassigned"), host)
@@ -444,7 +446,7 @@ def test_bundle_with_invalid_infra_env_id_is_refused(twin: Twin) -> None:
     assert twin.agent.upload(b"bundle", infra_env_id=new_id()).status == 204
 
 
-def test_id_belongs_to_one_host(server: Served) -> None:
+def test_id_belongs_to_one_host(server: RunningCollector) -> None:
     host = AssistedRules().add_host()
 
     assert map_host(server, "mapped1", host).status == 201
@@ -463,11 +465,11 @@ def test_id_belongs_to_one_host(server: Served) -> None:
         {"id": 3, "cluster_id": new_id()},
     ],
 )
-def test_incomplete_mapping_is_refused(server: Served, said: dict[str, object]) -> None:
+def test_incomplete_mapping_is_refused(server: RunningCollector, said: dict[str, object]) -> None:
     assert server.client("admin").ask("PUT", "/api/v1/hosts/mapped3", data=said).status == 400
 
 
-def test_mapping_a_host_again_keeps_its_stage(twin: Twin, server: Served) -> None:
+def test_mapping_a_host_again_keeps_its_stage(twin: Twin, server: RunningCollector) -> None:
     twin.agent.put_stage(LOCAL_IGNITION)
     map_host(server, twin.name, twin.host)
 

@@ -12,7 +12,7 @@ from tests.assisted_installation import Event, Host
 from tests.assisted_rules import AssistedRules
 from tests.assisted_server import AssistedServer, CannedResponse
 from tests.collector.installing import Clock, map_host
-from tests.collector.serving import Served, served
+from tests.collector.serving import RunningCollector, run_collector
 from tests.command_line import PROGRAM, Answer, environment, service_record
 
 BEGIN = datetime(2026, 11, 21, 1, 0, tzinfo=UTC)
@@ -21,7 +21,7 @@ BEGIN = datetime(2026, 11, 21, 1, 0, tzinfo=UTC)
 class Followed:
     """A cluster with the host w1, which exists in the collector."""
 
-    def __init__(self, folder: Path, service: AssistedServer, collector: Served) -> None:
+    def __init__(self, folder: Path, service: AssistedServer, collector: RunningCollector) -> None:
         self.service, self.collector = service, collector
         self.host: Host = service.rules.add_host()
         self.user, self.token = folder / "user", folder / "token"
@@ -52,7 +52,7 @@ class Followed:
 def followed(sqlite_settings: CollectorSettings, tmp_path: Path) -> Iterator[Followed]:
     rules = AssistedRules(auth_type="rhsso")
     clock = Clock(BEGIN.timestamp() - 60)
-    with served(sqlite_settings, clock) as collector, AssistedServer(rules) as service:
+    with run_collector(sqlite_settings, clock) as collector, AssistedServer(rules) as service:
         cluster = Followed(tmp_path, service, collector)
         clock.now += 7200
         yield cluster

@@ -13,7 +13,7 @@ from service_record.collector.backup import BackupError, back_up, restore
 from service_record.collector.serving_settings import CollectorSettings
 from testing.postgresql import Cluster
 from tests.collector.commands import collector_command
-from tests.collector.serving import Client, served, settings_in
+from tests.collector.serving import Client, make_collector_settings, run_collector
 
 
 def tar_of(file: Path, **members: bytes | tarfile.TarInfo) -> Path:
@@ -30,7 +30,7 @@ def tar_of(file: Path, **members: bytes | tarfile.TarInfo) -> Path:
 
 def test_restore_contains_everything_acknowledged_before_backup(tmp_path: Path) -> None:
     file, anew = tmp_path / "backup.tar", tmp_path / "anew"
-    with served(settings_in(tmp_path)) as server:
+    with run_collector(make_collector_settings(tmp_path)) as server:
         host = server.client("host", "web1")
         upload = tmp_path / "upload"
         upload.write_bytes(b"a bundle")
@@ -45,7 +45,7 @@ def test_restore_contains_everything_acknowledged_before_backup(tmp_path: Path) 
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     done = collector_command("restore", file, "--data", anew / "data")
     assert done.status == 0, done.err
-    with served(settings_in(anew)) as server:
+    with run_collector(make_collector_settings(anew)) as server:
         again = Client(server.url, host.token).step("web1", "Disk setup", "done")
         assert (again.status, again.json["id"]) == (201, 2)
         assert b"".join(server.collector.objects.read("web1/one")) == b"a bundle"
@@ -55,7 +55,7 @@ def test_restore_contains_everything_acknowledged_before_backup(tmp_path: Path) 
 
 def test_backup_and_restore_overwrite_nothing(tmp_path: Path) -> None:
     file = tmp_path / "backup.tar"
-    with served(settings_in(tmp_path)):
+    with run_collector(make_collector_settings(tmp_path)):
         back_up(tmp_path / "data", file)
         with pytest.raises(BackupError, match="nothing is overwritten"):
             back_up(tmp_path / "data", file)
@@ -105,7 +105,7 @@ def test_restoring_an_invalid_backup_leaves_nothing(
 
 def test_truncated_backup_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "backup.tar"
-    with served(settings_in(tmp_path)):
+    with run_collector(make_collector_settings(tmp_path)):
         back_up(tmp_path / "data", file)
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2])
@@ -119,14 +119,14 @@ def test_postgresql_dump_restores_everything_acknowledged(
     tmp_path: Path, postgresql_settings: CollectorSettings, cluster: Cluster
 ) -> None:
     dump = tmp_path / "collector.dump"
-    with served(postgresql_settings) as server:
+    with run_collector(postgresql_settings) as server:
         host = server.client("host", "web1")
         host.step("web1", "Disk setup", "init")
         run(cluster, "pg_dump", "--format=custom", f"--file={dump}", postgresql_settings.database)
 
     with cluster.database() as url:
         run(cluster, "pg_restore", "--clean", "--if-exists", "--no-owner", f"--dbname={url}", str(dump))
-        with served(replace(postgresql_settings, database=url)) as server:
+        with run_collector(replace(postgresql_settings, database=url)) as server:
             again = Client(server.url, host.token).step("web1", "Disk setup", "done")
     assert (again.status, again.json["id"], again.json["build"]) == (201, 2, 1)
 

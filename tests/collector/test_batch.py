@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from service_record.collector.serving_settings import Rates
-from tests.collector.serving import Client, Served, served, settings_in
+from tests.collector.serving import Client, RunningCollector, make_collector_settings, run_collector
 
 
 def post(client: Client, reports: Any, **headers: str) -> Any:
@@ -22,12 +22,12 @@ def answers(client: Client, reports: Any, **headers: str) -> list[Any]:
     return list(reply.json["answers"])
 
 
-def steps_of(server: Served, host: str) -> list[str]:
+def steps_of(server: RunningCollector, host: str) -> list[str]:
     rounds = server.client("admin").get(f"/api/v1/hosts/{host}").json["steps"]
     return [step["name"] for each in rounds for step in each["first"]]
 
 
-def test_reports_of_several_hosts_are_stored_in_order(server: Served) -> None:
+def test_reports_of_several_hosts_are_stored_in_order(server: RunningCollector) -> None:
     gateway = server.client("group", "dc1")
     sent = [{"host": f"web{n % 3}", "name": f"Step {n}", "group": "dc1"} for n in range(30)]
 
@@ -38,7 +38,7 @@ def test_reports_of_several_hosts_are_stored_in_order(server: Served) -> None:
     assert steps_of(server, "web1") == [f"Step {n}" for n in range(1, 30, 3)]
 
 
-def test_refused_report_leaves_the_others(server: Served) -> None:
+def test_refused_report_leaves_the_others(server: RunningCollector) -> None:
     host = server.client("host", "web1")
     sent = [{"host": "web1", "name": "Disk"}, {"host": "web2", "name": "Disk"}, {"host": "web1"}, 7]
 
@@ -46,7 +46,7 @@ def test_refused_report_leaves_the_others(server: Served) -> None:
     assert steps_of(server, "web1") == ["Disk"]
 
 
-def test_repeated_batch_gets_its_first_answers(server: Served) -> None:
+def test_repeated_batch_gets_its_first_answers(server: RunningCollector) -> None:
     host = server.client("host", "web1")
     sent = [{"host": "web1", "name": "Try", "key": "a"}, {"host": "web1", "name": "Try", "key": "b"}]
 
@@ -56,7 +56,7 @@ def test_repeated_batch_gets_its_first_answers(server: Served) -> None:
     assert len({one["id"] for one in first}) == 2
 
 
-def test_batch_key_names_each_report(server: Served) -> None:
+def test_batch_key_names_each_report(server: RunningCollector) -> None:
     host = server.client("host", "web1")
     sent = [{"host": "web1", "name": "Try"}, {"host": "web1", "name": "Try"}]
     headers = {"Idempotency-Key": "spool-1"}
@@ -68,8 +68,8 @@ def test_batch_key_names_each_report(server: Served) -> None:
 
 
 def test_each_host_has_its_own_limit(tmp_path: Path) -> None:
-    settings = settings_in(tmp_path, rates=Rates(per_second=0.01, burst=5))
-    with served(settings) as server:
+    settings = make_collector_settings(tmp_path, rates=Rates(per_second=0.01, burst=5))
+    with run_collector(settings) as server:
         gateway = server.client("group", "dc1")
         greedy = [{"host": "web1", "name": f"Step {n}"} for n in range(20)]
 
@@ -83,11 +83,11 @@ def test_each_host_has_its_own_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reports", [[], [{"host": "web1", "name": "Disk"}] * 1001, "none", None])
-def test_batch_with_wrong_size_is_refused(server: Served, reports: Any) -> None:
+def test_batch_with_wrong_size_is_refused(server: RunningCollector, reports: Any) -> None:
     assert post(server.client("host", "web1"), reports).status == 400
 
 
-def test_answer_is_equal_with_and_without_routing(server: Served) -> None:
+def test_answer_is_equal_with_and_without_routing(server: RunningCollector) -> None:
     """Reports by POST bypass routing. Their answers must be equal to those with routing."""
     token = server.client("host", "web1").token
     address = urlsplit(server.url)

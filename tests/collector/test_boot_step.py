@@ -3,12 +3,12 @@
 import pytest
 
 from service_record.collector.serving_settings import CollectorSettings
-from tests.collector.serving import Client, Served, served
+from tests.collector.serving import Client, RunningCollector, run_collector
 
 BOOT = "/api/v1/boot/{}"
 
 
-def test_get_reports_image_downloaded(server: Served) -> None:
+def test_get_reports_image_downloaded(server: RunningCollector) -> None:
     token = server.client("boot", "web1").token
 
     answer = server.stranger.get(BOOT.format(token))
@@ -20,7 +20,7 @@ def test_get_reports_image_downloaded(server: Served) -> None:
     assert (step["name"], step["label"], step["status"]) == ("Image downloaded", "image_downloaded", "done")
 
 
-def test_other_tokens_in_a_path_are_refused(server: Served) -> None:
+def test_other_tokens_in_a_path_are_refused(server: RunningCollector) -> None:
     for kind, scope in (("admin", ""), ("host", "web1"), ("group", "dc1"), ("reader", ""), ("enrolment", "")):
         assert server.stranger.get(BOOT.format(server.client(kind, scope).token)).status == 403, kind
     for wrong in ("srt_1_guess", "web1", "srt_", "%20"):
@@ -28,7 +28,7 @@ def test_other_tokens_in_a_path_are_refused(server: Served) -> None:
     assert server.client("admin").get("/api/v1/hosts/web1").status == 404
 
 
-def test_boot_token_has_no_other_right(server: Served) -> None:
+def test_boot_token_has_no_other_right(server: RunningCollector) -> None:
     boot = server.client("boot", "web1")
 
     assert boot.step("web1", "Disk setup").status == 403
@@ -41,14 +41,14 @@ def test_boot_token_has_no_other_right(server: Served) -> None:
 
 @pytest.mark.parametrize("method", ["HEAD", "POST"])
 def test_only_get_reports(sqlite_settings: CollectorSettings, method: str) -> None:
-    with served(sqlite_settings) as server:
+    with run_collector(sqlite_settings) as server:
         token = server.client("boot", "web1").token
 
         assert server.stranger.ask(method, BOOT.format(token)).status == 405
         assert server.client("admin").get("/api/v1/hosts/web1").status == 404
 
 
-def test_head_request_reports_no_step(server: Served) -> None:
+def test_head_request_reports_no_step(server: RunningCollector) -> None:
     admin = server.client("admin")
     step = "/api/v1/hosts/web1/steps?name=Disk%20setup&status=failed"
 
@@ -57,7 +57,7 @@ def test_head_request_reports_no_step(server: Served) -> None:
     assert admin.get(step).status == 201
 
 
-def test_boot_token_expires_and_ends_with_its_host(server: Served) -> None:
+def test_boot_token_expires_and_ends_with_its_host(server: RunningCollector) -> None:
     admin = server.client("admin")
     made = admin.post("/api/v1/tokens", kind="boot", scope="web1").json
     nameless = admin.post("/api/v1/tokens", kind="boot")
@@ -72,7 +72,7 @@ def test_boot_token_expires_and_ends_with_its_host(server: Served) -> None:
 def test_boot_token_is_not_logged(
     sqlite_settings: CollectorSettings, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with served(sqlite_settings) as server:
+    with run_collector(sqlite_settings) as server:
         token = server.client("host", "web1").token
         assert server.stranger.get(BOOT.format(token)).status == 403
     said = "".join(capfd.readouterr())

@@ -13,10 +13,10 @@ from service_record.collector.store.schema import bundles, events
 from tests.assisted_installation import new_id
 from tests.builders import failed_run
 from tests.collector import browsing, shown_fleet
-from tests.collector.browsing import analysed
-from tests.collector.chromium import chromium, signed_in
+from tests.collector.browsing import wait_until_analysed
+from tests.collector.chromium import open_signed_in_page, start_browser
 from tests.collector.hostile import PAYLOADS
-from tests.collector.serving import Served, served, settings_in
+from tests.collector.serving import RunningCollector, make_collector_settings, run_collector
 
 pytestmark = pytest.mark.xdist_group("pages in a browser")
 PHONE: Final[dict[str, Any]] = {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2}
@@ -25,32 +25,32 @@ FAILED, LOOPING = "web03.dc2.example.com", "web07.dc2.example.com"
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with chromium() as opened:
+    with start_browser() as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCollector]:
     """Thirty hosts."""
-    with served(settings_in(tmp_path_factory.mktemp("fleet"))) as server:
+    with run_collector(make_collector_settings(tmp_path_factory.mktemp("fleet"))) as server:
         shown_fleet.fill(server)
         shown_fleet.more_of_a_host(server, FAILED)
         shown_fleet.send_records(server, FAILED, **shown_fleet.failed_services(server.collector.now() - 20))
-        analysed(browsing.signed_in(server), FAILED)
+        wait_until_analysed(browsing.sign_in_visitor(server), FAILED)
         yield server
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Served]:
+def server(tmp_path: Path) -> Iterator[RunningCollector]:
     """A new collector on SQLite. Pages do not depend on the database."""
-    with served(settings_in(tmp_path)) as running:
+    with run_collector(make_collector_settings(tmp_path)) as running:
         yield running
 
 
-def test_change_appears_without_reload(browser: Browser, server: Served) -> None:
+def test_change_appears_without_reload(browser: Browser, server: RunningCollector) -> None:
     host = server.client("host", "web1")
     host.step("web1", "Disk setup", "init", percentage=10)
-    with signed_in(browser, server) as page:
+    with open_signed_in_page(browser, server) as page:
         page.evaluate("window.mark = 'not loaded again'")
         row = page.locator("[data-row=web1]")
         expect(row.locator(".percent")).to_have_text("10 %")
@@ -67,10 +67,10 @@ def test_change_appears_without_reload(browser: Browser, server: Served) -> None
         assert page.title() == "(1) Fleet · service-record"
 
 
-def test_paused_page_says_so_and_catches_up(browser: Browser, server: Served) -> None:
+def test_paused_page_says_so_and_catches_up(browser: Browser, server: RunningCollector) -> None:
     host = server.client("host", "web1")
     host.step("web1", "Disk setup", "init", percentage=10)
-    with signed_in(browser, server) as page:
+    with open_signed_in_page(browser, server) as page:
         page.get_by_role("link", name="web1").click()
         state = page.locator("[data-live-state]")
         expect(state).to_have_text("Live")
@@ -85,8 +85,8 @@ def test_paused_page_says_so_and_catches_up(browser: Browser, server: Served) ->
         expect(page.locator("[data-sentence]")).to_contain_text('after "Disk setup" finished')
 
 
-def test_pages_work_by_keyboard(browser: Browser, fleet: Served) -> None:
-    with signed_in(browser, fleet) as page:
+def test_pages_work_by_keyboard(browser: Browser, fleet: RunningCollector) -> None:
+    with open_signed_in_page(browser, fleet) as page:
         page.keyboard.press("Tab")
         expect(page.get_by_role("link", name="Skip to the contents")).to_be_focused()
         page.keyboard.press("Enter")
@@ -114,8 +114,8 @@ def test_pages_work_by_keyboard(browser: Browser, fleet: Served) -> None:
         expect(page.get_by_role("rowheader", name="Disk setup").first).to_be_visible()
 
 
-def test_pages_are_complete_without_script(browser: Browser, fleet: Served) -> None:
-    with signed_in(browser, fleet, java_script_enabled=False) as page:
+def test_pages_are_complete_without_script(browser: Browser, fleet: RunningCollector) -> None:
+    with open_signed_in_page(browser, fleet, java_script_enabled=False) as page:
         expect(page.locator("[data-row]")).to_have_count(19)  # the others are done and shown as one line
         page.get_by_role("link", name="1 looping").click()
         expect(page.locator(".reason")).to_contain_text("Kickstart download")
@@ -127,12 +127,12 @@ def test_pages_are_complete_without_script(browser: Browser, fleet: Served) -> N
         page.wait_for_url("**/login")
 
 
-def test_times_are_local_until_switched_to_utc(browser: Browser, server: Served) -> None:
+def test_times_are_local_until_switched_to_utc(browser: Browser, server: RunningCollector) -> None:
     server.client("host", "web1").step("web1", "Disk setup", "failed")
     mute = {"kind": "muted", "scope": "host", "subject": "web1", "duration": "4h"}
     assert server.client("admin").post("/api/v1/mutes", mute).status == 201
     server.settle()
-    with signed_in(browser, server, timezone_id="Asia/Kolkata") as page:
+    with open_signed_in_page(browser, server, timezone_id="Asia/Kolkata") as page:
         times = page.locator("[data-row=web1] time")
         expect(times).to_have_count(3)  # the end of the mute, the verdict, and the last update
         for time in times.all():
@@ -148,8 +148,8 @@ def test_times_are_local_until_switched_to_utc(browser: Browser, server: Served)
             expect(time).to_have_text(f"{utc:%Y-%m-%d %H:%M:%S}Z")
 
 
-def test_phone_shows_one_line_and_reason_of_trouble(browser: Browser, fleet: Served) -> None:
-    with signed_in(browser, fleet, **PHONE) as page:
+def test_phone_shows_one_line_and_reason_of_trouble(browser: Browser, fleet: RunningCollector) -> None:
+    with open_signed_in_page(browser, fleet, **PHONE) as page:
         page.goto(f"{fleet.url}/?each=1")
         row = page.locator(f'[data-row="{FAILED}"]')
         places = "(row, parts) => parts.map(part => row.querySelector(part).getBoundingClientRect())"
@@ -167,7 +167,7 @@ def test_phone_shows_one_line_and_reason_of_trouble(browser: Browser, fleet: Ser
         assert max(heights) < 48
 
 
-def test_cause_with_long_reason_takes_two_lines(browser: Browser, server: Served) -> None:
+def test_cause_with_long_reason_takes_two_lines(browser: Browser, server: RunningCollector) -> None:
     shown_fleet.fill_quickly(server, range(2))
     for name in ("node00000.dc0.example.com", "node00001.dc1.example.com"):
         shown_fleet.judge(
@@ -175,7 +175,7 @@ def test_cause_with_long_reason_takes_two_lines(browser: Browser, server: Served
         )
     lines = """parts => parts.map(
         part => part.getBoundingClientRect().height / parseFloat(getComputedStyle(part).lineHeight))"""
-    with signed_in(browser, server, viewport={"width": 1400, "height": 900}) as page:
+    with open_signed_in_page(browser, server, viewport={"width": 1400, "height": 900}) as page:
         (cause,) = page.locator(".same-cause summary").evaluate_all(lines)
         assert cause < 2.1
         left = "part => part.getBoundingClientRect().left"
@@ -186,14 +186,14 @@ def test_cause_with_long_reason_takes_two_lines(browser: Browser, server: Served
         assert abs(page.locator("[data-row] .reason").first.evaluate(left) - with_cause) < 2, "they align"
 
 
-def test_cluster_change_appears_without_reload(browser: Browser, server: Served) -> None:
+def test_cluster_change_appears_without_reload(browser: Browser, server: RunningCollector) -> None:
     cluster, infra_env, host = new_id(), new_id(), new_id()
     admin = server.client("admin")
     said = {"id": host, "cluster_id": cluster, "infra_env_id": infra_env, "single_node": True}
     admin.ask("PUT", "/api/v1/hosts/web1", data=said)
     base = f"/api/assisted-install/v2/infra-envs/{infra_env}/hosts"
     server.settle()
-    with signed_in(browser, server, **PHONE) as page, signed_in(browser, server) as fleet:
+    with open_signed_in_page(browser, server, **PHONE) as page, open_signed_in_page(browser, server) as fleet:
         page.goto(f"{server.url}/clusters/{cluster}")
         expect(page.locator(".verdict")).to_contain_text("installing: 0 of 1 control-plane hosts")
         expect(page.locator("p.verdict .word")).to_have_class("word running strong")
@@ -204,7 +204,7 @@ def test_cluster_change_appears_without_reload(browser: Browser, server: Served)
         expect(fleet.locator("table.clusters .word")).to_have_class("word interrupted strong")
         expect(page.locator("p.verdict .word")).to_have_class("word interrupted strong")
         assert page.evaluate("document.documentElement.scrollWidth") == 360
-        with signed_in(browser, server, viewport={"width": 390, "height": 844}) as phone:
+        with open_signed_in_page(browser, server, viewport={"width": 390, "height": 844}) as phone:
             first = phone.locator("[data-row]").first
             assert first.evaluate("row => row.getBoundingClientRect().top") < 844 / 2
 
@@ -215,7 +215,7 @@ def test_cluster_change_appears_without_reload(browser: Browser, server: Served)
         expect(fleet.locator("table.clusters .word")).to_have_text("✓ installed")
 
 
-def test_text_of_a_host_never_runs_as_script(browser: Browser, server: Served) -> None:
+def test_text_of_a_host_never_runs_as_script(browser: Browser, server: RunningCollector) -> None:
     admin = server.client("admin")
     for number, payload in enumerate(PAYLOADS):
         said = {"action": payload, "group": payload, "release": payload, "build": payload, "boot": payload}
@@ -230,7 +230,7 @@ def test_text_of_a_host_never_runs_as_script(browser: Browser, server: Served) -
         shown_fleet.add(server, events, f"web{number}", received_at=1.0, **event)
     records = {payload.replace("/", "-"): failed_run(payload, error_message=payload) for payload in PAYLOADS}
     shown_fleet.send_records(server, "web0", **records)
-    with signed_in(browser, server) as page:
+    with open_signed_in_page(browser, server) as page:
         harm = _watched(page, server.url)
         page.goto(f"{server.url}/hosts/web0")
         expect(

@@ -9,8 +9,8 @@ from sqlalchemy import Connection, insert, select
 from service_record.collector.domain.build_days import DAY, EndedBuild, build_series
 from service_record.collector.store.schema import builds, hosts
 from service_record.collector.web.trend_chart import HEIGHT, draw_trend
-from tests.collector.browsing import Visitor, signed_in
-from tests.collector.serving import Served, served, settings_in
+from tests.collector.browsing import Visitor, sign_in_visitor
+from tests.collector.serving import RunningCollector, make_collector_settings, run_collector
 
 NOW = 20_000 * DAY + 3600.0
 RESULTS = (
@@ -87,8 +87,8 @@ def test_bars_stay_within_the_chart() -> None:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(settings_in(tmp_path_factory.mktemp("builds"))) as running:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCollector]:
+    with run_collector(make_collector_settings(tmp_path_factory.mktemp("builds"))) as running:
         for name, group in (("web1", "dc1/rack1"), ("web2", "dc2")):
             running.client("admin").ask("PUT", f"/api/v1/hosts/{name}", data={"group": group})
 
@@ -118,8 +118,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.fixture
-def visitor(server: Served) -> Visitor:
-    return signed_in(server)
+def visitor(server: RunningCollector) -> Visitor:
+    return sign_in_visitor(server)
 
 
 def test_page_shows_results_of_the_filtered_builds(visitor: Visitor) -> None:
@@ -139,7 +139,7 @@ def test_page_splits_builds_by_group(visitor: Visitor) -> None:
     assert len([node for node in page.all("svg") if node.attributes.get("class") == "trend"]) == 4
 
 
-def test_statistics_of_the_api_have_builds_by_day(server: Served) -> None:
+def test_statistics_of_the_api_have_builds_by_day(server: RunningCollector) -> None:
     reader = server.client("reader")
 
     (series,) = reader.get("/api/v1/statistics", days="2", group="dc2").json["builds"]
@@ -149,7 +149,7 @@ def test_statistics_of_the_api_have_builds_by_day(server: Served) -> None:
     assert reader.get("/api/v1/statistics", days="0").status == 400
 
 
-def test_confined_reader_sees_builds_of_the_group_only(server: Served) -> None:
+def test_confined_reader_sees_builds_of_the_group_only(server: RunningCollector) -> None:
     (series,) = server.client("reader", "dc2").get("/api/v1/statistics").json["builds"]
     assert series["whole"]["failed"] == 0
     assert time.time() - series["days"][-1]["day"] < DAY

@@ -19,7 +19,7 @@ from service_record.collector.domain.progress import (
 from service_record.collector.domain.steps import ReportedStep, StepStatus, make_label
 from service_record.collector.store.reporting import Accepted, Report, record_steps
 from service_record.collector.store.schema import builds, steps
-from tests.collector.serving import Client, Served
+from tests.collector.serving import Client, RunningCollector
 
 
 def step(name: str, status: str = "init", percentage: float | None = None, **fields: str) -> ReportedStep:
@@ -97,7 +97,7 @@ def test_first_report_begins_first_build() -> None:
     assert begins_build(None, step("Disk"), now=0.0)
 
 
-def test_earlier_builds_are_kept(server: Served) -> None:
+def test_earlier_builds_are_kept(server: RunningCollector) -> None:
     host = server.client("host", "web1")
     for key in ("b1", "b2", "b3"):
         host.step("web1", "Disk setup", "init", build=key)
@@ -117,13 +117,13 @@ def test_new_step_long_after_completion_begins_a_build() -> None:
     assert begins_build(built, step("First login"), now=3601.5)
 
 
-def known_host(server: Served) -> Grant:
+def known_host(server: RunningCollector) -> Grant:
     """Create web1. Return the rights of a token for it."""
     assert server.client("admin").ask("PUT", "/api/v1/hosts/web1").status == 201
     return Grant(0, TokenKind.HOST, "web1")
 
 
-def builds_of(server: Served) -> list[tuple[int, str]]:
+def builds_of(server: RunningCollector) -> list[tuple[int, str]]:
     with server.collector.database.reading() as connection:
         rows = connection.execute(select(builds.c.number, builds.c.key).order_by(builds.c.number))
         return [(row.number, row.key) for row in rows]
@@ -137,7 +137,7 @@ def said_of(reader: Client, host: str) -> list[object]:
 
 
 def test_late_report_changes_only_its_earlier_build(
-    server: Served,
+    server: RunningCollector,
 ) -> None:
     host, reader = server.client("host", "web1"), server.client("reader")
     host.step("web1", "Disk setup", "init", build="b1", percentage=10)
@@ -157,7 +157,7 @@ def test_late_report_changes_only_its_earlier_build(
     assert host.step("web1", "Packages", "init", build="b2").json["build"] == 2
 
 
-def test_reports_of_two_builds_in_one_batch_are_separated(server: Served) -> None:
+def test_reports_of_two_builds_in_one_batch_are_separated(server: RunningCollector) -> None:
     grant = known_host(server)
     names = ["b1", "", "b2", "b1", "b3", "b2", "b3"]
     reports = [
@@ -174,7 +174,7 @@ def test_reports_of_two_builds_in_one_batch_are_separated(server: Served) -> Non
     assert ends == [3.0, 5.0, 6.0]
 
 
-def test_build_replaced_in_one_batch_has_ended(server: Served) -> None:
+def test_build_replaced_in_one_batch_has_ended(server: RunningCollector) -> None:
     grant = known_host(server)
     reports = [
         Report("web1", step("Disk", "init"), 1.0, grant),
@@ -201,7 +201,7 @@ def test_build_replaced_in_one_batch_has_ended(server: Served) -> None:
 )
 @pytest.mark.parametrize("is_together", [True, False], ids=["together", "one by one"])
 def test_repeated_action_is_late_or_begins_a_build(
-    server: Served, reported: ReportedStep, at: float, build: int, *, is_together: bool
+    server: RunningCollector, reported: ReportedStep, at: float, build: int, *, is_together: bool
 ) -> None:
     grant = known_host(server)
     reports = [
@@ -220,7 +220,7 @@ def test_repeated_action_is_late_or_begins_a_build(
     assert taken[-1].build == build
 
 
-def test_administrator_may_reuse_a_build_name(server: Served) -> None:
+def test_administrator_may_reuse_a_build_name(server: RunningCollector) -> None:
     host, admin = server.client("host", "web1"), server.client("admin")
     for name in ("b1", "b2"):
         host.step("web1", "Disk setup", "init", build=name)
@@ -231,7 +231,7 @@ def test_administrator_may_reuse_a_build_name(server: Served) -> None:
     assert host.step("web1", "Disk setup", "done", build="b2").json["build"] == 2
 
 
-def test_late_report_does_not_name_the_latest_build(server: Served) -> None:
+def test_late_report_does_not_name_the_latest_build(server: RunningCollector) -> None:
     host = server.client("host", "web1")
     host.step("web1", "Disk setup", "init", build="b1")
     host.step("web1", "Callback", "done", build="b1", percentage=100)
@@ -245,7 +245,7 @@ def test_late_report_does_not_name_the_latest_build(server: Served) -> None:
 
 
 @pytest.mark.parametrize("begun", [{"action": "rebuild"}, {}], ids=["with an action", "without a word"])
-def test_unnamed_build_takes_a_used_name(server: Served, begun: dict[str, str]) -> None:
+def test_unnamed_build_takes_a_used_name(server: RunningCollector, begun: dict[str, str]) -> None:
     host, admin = server.client("host", "web1"), server.client("admin")
     host.step("web1", "Disk setup", "init", build="b1", action="install")
 
@@ -254,7 +254,7 @@ def test_unnamed_build_takes_a_used_name(server: Served, begun: dict[str, str]) 
     assert host.step("web1", "Disk setup", "init", build="b1").json["build"] == 2
 
 
-def test_first_report_belongs_to_build_begun_by_administrator(server: Served) -> None:
+def test_first_report_belongs_to_build_begun_by_administrator(server: RunningCollector) -> None:
     host, admin = server.client("host", "web1"), server.client("admin")
     host.step("web1", "Disk setup", "init", action="install")
 
@@ -263,14 +263,14 @@ def test_first_report_belongs_to_build_begun_by_administrator(server: Served) ->
     assert host.step("web1", "Packages", "init", action="install").json["build"] > 1
 
 
-def verdicts_of(server: Served) -> list[tuple[int, str, str]]:
+def verdicts_of(server: RunningCollector) -> list[tuple[int, str, str]]:
     """Return number, verdict and reason of each build."""
     with server.collector.database.reading() as connection:
         rows = connection.execute(select(builds).order_by(builds.c.number))
         return [(row.number, row.verdict, row.reason) for row in rows]
 
 
-def test_replaced_unjudged_build_is_failed_or_abandoned(server: Served) -> None:
+def test_replaced_unjudged_build_is_failed_or_abandoned(server: RunningCollector) -> None:
     grant, now = known_host(server), server.collector.now()
     reports = [
         Report("web1", each, now, grant)
@@ -303,7 +303,7 @@ def test_replaced_unjudged_build_is_failed_or_abandoned(server: Served) -> None:
     ]
 
 
-def test_build_replaced_by_administrator_keeps_its_verdict(server: Served) -> None:
+def test_build_replaced_by_administrator_keeps_its_verdict(server: RunningCollector) -> None:
     host, admin = server.client("host", "web1"), server.client("admin")
     for boot in "abc":
         host.step("web1", "Disk", "init", boot=boot)

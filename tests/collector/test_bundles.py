@@ -20,7 +20,7 @@ from tests.assisted_installation import new_id
 from tests.assisted_rules import BASE_PATH, AssistedRules
 from tests.builders import BOOT_ID, entry, failed_run
 from tests.collector.installing import Agent, form, map_host
-from tests.collector.serving import Served, served, settings_in
+from tests.collector.serving import RunningCollector, make_collector_settings, run_collector
 from tests.waiting import wait_for
 
 T = TypeVar("T")
@@ -29,26 +29,26 @@ FAILED = gzip.compress(tar(record("bootkube", *failed_run("pull")), record("crio
 
 
 @pytest.fixture(scope="module")
-def server(shared_settings: CollectorSettings) -> Iterator[Served]:
+def server(shared_settings: CollectorSettings) -> Iterator[RunningCollector]:
     """One collector for all tests of the module. Each test uses its own hosts."""
-    with served(replace(shared_settings, most_bundle=MOST)) as running:
+    with run_collector(replace(shared_settings, most_bundle=MOST)) as running:
         yield running
 
 
 @pytest.fixture
-def agent(server: Served) -> Agent:
+def agent(server: RunningCollector) -> Agent:
     """Return an agent of a new, unknown host."""
     host = AssistedRules().add_host()
     return Agent(server.client("host", host.id), host)
 
 
-def rows(server: Served, host: str) -> list[Any]:
+def rows(server: RunningCollector, host: str) -> list[Any]:
     with server.collector.database.reading() as connection:
         wanted = select(bundles).join(hosts).where(hosts.c.name == host).order_by(bundles.c.id)
         return list(connection.execute(wanted))
 
 
-def indexed(server: Served, host: str) -> Any:
+def indexed(server: RunningCollector, host: str) -> Any:
     """Wait until the latest bundle of a host is read, and return it."""
 
     def look() -> Any:
@@ -58,7 +58,7 @@ def indexed(server: Served, host: str) -> Any:
     return wait_for(look)
 
 
-def test_bundle_is_stored_unchanged_before_acknowledgement(server: Served, agent: Agent) -> None:
+def test_bundle_is_stored_unchanged_before_acknowledgement(server: RunningCollector, agent: Agent) -> None:
     reply = agent.upload(FAILED, name="boot.tar.gz")
 
     (row,) = rows(server, agent.host.id)
@@ -68,7 +68,7 @@ def test_bundle_is_stored_unchanged_before_acknowledgement(server: Served, agent
     assert b"".join(server.collector.objects.read(row.key)) == FAILED
 
 
-def test_records_of_a_bundle_decide_the_verdict(server: Served, agent: Agent) -> None:
+def test_records_of_a_bundle_decide_the_verdict(server: RunningCollector, agent: Agent) -> None:
     agent.upload(FAILED)
 
     row = indexed(server, agent.host.id)
@@ -92,7 +92,7 @@ def test_records_of_a_bundle_decide_the_verdict(server: Served, agent: Agent) ->
     assert f'"reason":"{why}"'.encode() in verdict
 
 
-def test_older_bundle_does_not_replace_newer_verdict(server: Served, agent: Agent) -> None:
+def test_older_bundle_does_not_replace_newer_verdict(server: RunningCollector, agent: Agent) -> None:
     agent.upload(FAILED)
     indexed(server, agent.host.id)
     with server.collector.database.changing() as connection:
@@ -110,7 +110,7 @@ def test_older_bundle_does_not_replace_newer_verdict(server: Served, agent: Agen
     assert b"succeeded" in kept
 
 
-def test_bundle_without_records_is_judged_by_its_files(server: Served, agent: Agent) -> None:
+def test_bundle_without_records_is_judged_by_its_files(server: RunningCollector, agent: Agent) -> None:
     agent.upload(FAILED)
     indexed(server, agent.host.id)
     killed = b"[ 1.5] Out of memory: Killed process 6214 (hyperkube) total-vm:1586752kB\n"
@@ -126,7 +126,7 @@ def test_bundle_without_records_is_judged_by_its_files(server: Served, agent: Ag
     assert b'"verdict":"failed"' in verdict
 
 
-def test_bundle_names_the_hardware(server: Served, agent: Agent) -> None:
+def test_bundle_names_the_hardware(server: RunningCollector, agent: Agent) -> None:
     facts = {"hardware-vendor.txt": b"Dell Inc.\n", "hardware-model.txt": b"PowerEdge R640\n"}
     files = (member(f"bootstrap/system/{name}", text) for name, text in facts.items())
     agent.upload(gzip.compress(tar(record("crio", *failed_run()), *files)))
@@ -136,19 +136,19 @@ def test_bundle_names_the_hardware(server: Served, agent: Agent) -> None:
     assert found["name"] == agent.host.id
 
 
-def test_repeated_bundle_is_stored_once(server: Served, agent: Agent) -> None:
+def test_repeated_bundle_is_stored_once(server: RunningCollector, agent: Agent) -> None:
     replies = [agent.upload(FAILED).status for _ in range(2)]
 
     kept = [key for key in server.collector.objects.keys_before(inf) if key.startswith(agent.host.id)]
     assert (replies, len(rows(server, agent.host.id)), len(kept)) == ([204, 204], 1, 1)
 
 
-def test_probe_bundle_is_answered_and_not_stored(server: Served, agent: Agent) -> None:
+def test_probe_bundle_is_answered_and_not_stored(server: RunningCollector, agent: Agent) -> None:
     assert agent.upload(b"asked", name="probe.tar.gz").status == 204
     assert rows(server, agent.host.id) == []
 
 
-def test_logs_are_collecting_until_the_host_completes_them(server: Served, agent: Agent) -> None:
+def test_logs_are_collecting_until_the_host_completes_them(server: RunningCollector, agent: Agent) -> None:
     agent.listed()
     agent.upload(FAILED, logs_type="host")
     assert agent.listed()[0]["logs_info"] == "collecting"
@@ -158,7 +158,7 @@ def test_logs_are_collecting_until_the_host_completes_them(server: Served, agent
     assert agent.listed()[0]["logs_info"] == "completed"
 
 
-def test_mapped_host_has_bundles_under_its_name(server: Served) -> None:
+def test_mapped_host_has_bundles_under_its_name(server: RunningCollector) -> None:
     host = AssistedRules().add_host()
     map_host(server, "mapped1", host)
 
@@ -166,7 +166,7 @@ def test_mapped_host_has_bundles_under_its_name(server: Served) -> None:
     assert len(rows(server, "mapped1")) == 1
 
 
-def test_group_token_sends_bundle_of_unknown_host(server: Served) -> None:
+def test_group_token_sends_bundle_of_unknown_host(server: RunningCollector) -> None:
     host = AssistedRules().add_host()
 
     assert Agent(server.client("group", "dc1"), host).upload(FAILED).status == 204
@@ -190,14 +190,14 @@ def test_bundle_with_invalid_query_is_refused(agent: Agent, query: dict[str, str
     assert agent.upload(FAILED, **query).status == 400
 
 
-def test_bundle_of_another_host_is_refused(server: Served, agent: Agent) -> None:
+def test_bundle_of_another_host_is_refused(server: RunningCollector, agent: Agent) -> None:
     assert agent.upload(FAILED, host_id=new_id()).status == 403
     assert Agent(server.client("reader"), agent.host).upload(FAILED).status == 403
     assert Agent(server.stranger, agent.host).upload(FAILED).status == 401
     assert Agent(server.client("admin"), agent.host).upload(FAILED).status == 404
 
 
-def test_bundle_of_another_cluster_is_refused(server: Served, agent: Agent) -> None:
+def test_bundle_of_another_cluster_is_refused(server: RunningCollector, agent: Agent) -> None:
     agent.listed()
     agent.host.cluster_id = new_id()
 
@@ -221,7 +221,7 @@ def forms() -> dict[str, tuple[bytes, dict[str, str]]]:
 
 
 @pytest.mark.parametrize("kind", forms())
-def test_body_without_complete_file_leaves_nothing(server: Served, agent: Agent, kind: str) -> None:
+def test_body_without_complete_file_leaves_nothing(server: RunningCollector, agent: Agent, kind: str) -> None:
     body, headers = forms()[kind]
 
     assert agent.ask("POST", logs_of(agent), body, headers).status == 400
@@ -229,12 +229,12 @@ def test_body_without_complete_file_leaves_nothing(server: Served, agent: Agent,
     assert list((server.collector.settings.data / "incoming").glob("upload-*")) == []
 
 
-def test_too_large_bundle_is_refused(server: Served, agent: Agent) -> None:
+def test_too_large_bundle_is_refused(server: RunningCollector, agent: Agent) -> None:
     assert agent.upload(bytes(MOST + 1)).status == 413
     assert agent.upload(bytes(MOST)).status == 204
 
 
-def test_bundle_name_contains_no_path(server: Served, agent: Agent) -> None:
+def test_bundle_name_contains_no_path(server: RunningCollector, agent: Agent) -> None:
     agent.upload(FAILED, name="../../etc/<script>\x07.tar.gz")
 
     (row,) = rows(server, agent.host.id)
@@ -250,7 +250,7 @@ def test_bundle_name_contains_no_path(server: Served, agent: Agent) -> None:
 
 
 @pytest.mark.slow
-def test_reader_lists_and_downloads_bundles(server: Served, agent: Agent) -> None:
+def test_reader_lists_and_downloads_bundles(server: RunningCollector, agent: Agent) -> None:
     agent.upload(FAILED)
     number = indexed(server, agent.host.id).id
     reader = server.client("reader")
@@ -266,12 +266,12 @@ def test_reader_lists_and_downloads_bundles(server: Served, agent: Agent) -> Non
 
 
 @pytest.mark.parametrize("number", ["0", "999999", "x", "9" * 40, "²"])
-def test_missing_bundle_is_not_found(server: Served, agent: Agent, number: str) -> None:
+def test_missing_bundle_is_not_found(server: RunningCollector, agent: Agent, number: str) -> None:
     assert server.client("reader").get(f"/api/v1/hosts/web1/bundles/{quote(number)}").status == 404
     assert server.client("reader").get("/api/v1/hosts/nobody/bundles").status == 404
 
 
-def test_host_may_not_read_bundles(server: Served, agent: Agent) -> None:
+def test_host_may_not_read_bundles(server: RunningCollector, agent: Agent) -> None:
     agent.upload(FAILED)
     (row,) = rows(server, agent.host.id)
 
@@ -285,13 +285,13 @@ def test_host_may_not_read_bundles(server: Served, agent: Agent) -> None:
 @pytest.mark.slow
 def test_unread_bundle_is_read_after_restart(tmp_path: Path) -> None:
     host = AssistedRules().add_host()
-    with served(settings_in(tmp_path)) as first:
+    with run_collector(make_collector_settings(tmp_path)) as first:
         Agent(first.client("host", host.id), host).upload(FAILED)
         number = indexed(first, host.id).id
         with first.collector.database.changing() as connection:
             connection.execute(update(bundles).values(is_indexed=False, verdict=""))
 
-    with served(settings_in(tmp_path)) as second:
+    with run_collector(make_collector_settings(tmp_path)) as second:
         row = indexed(second, host.id)
 
     assert (row.id, row.verdict) == (number, "failed")
@@ -345,7 +345,7 @@ def test_bundle_beyond_the_limits_is_not_read(tmp_path: Path, allowed: Allowed) 
 
 def test_silent_sender_is_disconnected(tmp_path: Path) -> None:
     host = AssistedRules().add_host()
-    with served(settings_in(tmp_path, seconds=0.2)) as running:
+    with run_collector(make_collector_settings(tmp_path, seconds=0.2)) as running:
         agent = Agent(running.client("host", host.id), host)
         body, headers = form(FAILED)
         reply = agent.ask("POST", logs_of(agent), body, {**headers, "Content-Length": str(len(body) + 10)})

@@ -17,7 +17,7 @@ from service_record.http.address import (
 from service_record.http.collector_answers import Hosts
 from service_record.http.collector_client import CollectorClient, connect, host_path
 from tests.assisted_server import AssistedServer, SlowResponse
-from tests.collector.serving import Served
+from tests.collector.serving import RunningCollector
 from tests.running_server import QuietHandler, serve
 
 
@@ -74,7 +74,7 @@ def test_only_the_answer_has_a_timeout() -> None:
 
 
 def test_request_uses_token_from_file(
-    server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: RunningCollector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "token"
     file.write_text(server.client("host", "web1").token + "\n")
@@ -125,7 +125,7 @@ def test_answer_of_another_server_is_refused(answer: bytes) -> None:
     assert "\n" not in str(fault.value)
 
 
-def test_refusal_contains_reason_of_the_collector(server: Served) -> None:
+def test_refusal_contains_reason_of_the_collector(server: RunningCollector) -> None:
     with (
         CollectorClient(server.url, server.client("host", "web1").token) as client,
         pytest.raises(CollectorError, match="403: this token may not write for web2") as refused,

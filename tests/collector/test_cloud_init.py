@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from tests.collector.serving import Client, Reply, Served, served, settings_in
+from tests.collector.serving import Client, Reply, RunningCollector, make_collector_settings, run_collector
 
 ADDRESS = "/api/v1/cloud-init/{}"
 
@@ -22,19 +22,19 @@ def send(client: Client, token: str, name: str, result: str = "", **more: Any) -
     return client.ask("POST", ADDRESS.format(token), data=event)
 
 
-def host(server: Served) -> dict[str, Any]:
+def host(server: RunningCollector) -> dict[str, Any]:
     server.settle()
     told: dict[str, Any] = server.client("reader").get("/api/v1/hosts/web1").json
     return told
 
 
-def ran(server: Served, token: str, *failing: str) -> None:
+def ran(server: RunningCollector, token: str, *failing: str) -> None:
     for name in ("init-local", "init-network", "modules-config", "modules-final"):
         assert send(server.stranger, token, name).status == 201
         assert send(server.stranger, token, name, "FAIL" if name in failing else "SUCCESS").status == 201
 
 
-def test_end_of_cloud_init_completes_the_build(server: Served) -> None:
+def test_end_of_cloud_init_completes_the_build(server: RunningCollector) -> None:
     token = server.client("cloud-init", "web1").token
 
     ran(server, token)
@@ -49,7 +49,7 @@ def test_end_of_cloud_init_completes_the_build(server: Served) -> None:
     assert steps[0]["host_time"] == 1_800_000_000.25
 
 
-def test_failed_finish_is_a_failure(server: Served) -> None:
+def test_failed_finish_is_a_failure(server: RunningCollector) -> None:
     token = server.client("cloud-init", "web1").token
     assert send(server.stranger, token, "modules-final").status == 201
     name = "modules-final/config-scripts-user"
@@ -60,26 +60,26 @@ def test_failed_finish_is_a_failure(server: Served) -> None:
     assert summary["reason"] == f"{name} failed: config-scripts-user failed."
 
 
-def test_end_after_failure_does_not_complete_build(server: Served) -> None:
+def test_end_after_failure_does_not_complete_build(server: RunningCollector) -> None:
     token = server.client("cloud-init", "web1").token
     ran(server, token, "modules-config")
     assert host(server)["summary"]["verdict"] != "done"
 
 
-def test_warning_is_done_with_note(server: Served) -> None:
+def test_warning_is_done_with_note(server: RunningCollector) -> None:
     token = server.client("cloud-init", "web1").token
     assert send(server.stranger, token, "modules-config", "WARN").json["notes"] == ["cloud-init warned"]
     assert send(server.stranger, token, "modules-config", "ODD").json["notes"] == ["status was result odd"]
 
 
-def test_invalid_event_is_refused(server: Served) -> None:
+def test_invalid_event_is_refused(server: RunningCollector) -> None:
     token = server.client("cloud-init", "web1").token
     assert send(server.stranger, token, "").status == 400
     assert send(server.stranger, token, "x", event_type="middle").status == 400
 
 
 def test_cloud_init_token_is_required_and_limited(tmp_path: Path) -> None:
-    with served(settings_in(tmp_path)) as server:
+    with run_collector(make_collector_settings(tmp_path)) as server:
         for kind, scope in (("admin", ""), ("host", "web1"), ("boot", "web1"), ("reader", "")):
             assert send(server.stranger, server.client(kind, scope).token, "x").status == 403, kind
         assert send(server.stranger, "srt_1_guess", "x").status == 401

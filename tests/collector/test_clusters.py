@@ -15,18 +15,18 @@ from service_record.collector.store.schema import cluster_logs, clusters
 from tests.assisted_contract import assert_requests_match_openapi
 from tests.assisted_installation import Host, new_id
 from tests.assisted_rules import BASE_PATH, ServiceRequest
-from tests.collector.browsing import signed_in
+from tests.collector.browsing import sign_in_visitor
 from tests.collector.installing import Clock, form
-from tests.collector.serving import Client, Reply, Served, served
+from tests.collector.serving import Client, Reply, RunningCollector, run_collector
 
 SILENT = "The host has not called for three minutes; fix or disable it to continue the installation"
 MASTERS, WORKERS = ("m1", "m2", "m3"), ("w1", "w2")
 
 
 @pytest.fixture(scope="module")
-def server(shared_settings: CollectorSettings, clock: Clock) -> Iterator[Served]:
+def server(shared_settings: CollectorSettings, clock: Clock) -> Iterator[RunningCollector]:
     """One collector for all tests of the module. Each test uses its own cluster."""
-    with served(shared_settings, clock) as running:
+    with run_collector(shared_settings, clock) as running:
         yield running
 
 
@@ -34,7 +34,7 @@ def server(shared_settings: CollectorSettings, clock: Clock) -> Iterator[Served]
 class Installed:
     """A cluster of five hosts in a collector. The names of the hosts end with a part of the cluster's id."""
 
-    server: Served
+    server: RunningCollector
     clock: Clock
     status: str = ""
     id: str = field(default_factory=new_id)
@@ -111,7 +111,7 @@ class Installed:
 
 
 @pytest.fixture
-def five(server: Served, clock: Clock) -> Installed:
+def five(server: RunningCollector, clock: Clock) -> Installed:
     return Installed(server, clock)
 
 
@@ -157,7 +157,7 @@ def test_cluster_fails_with_a_control_plane_host(five: Installed) -> None:
     assert f"{five.name('m2')}: error." in summary["reason"]
 
 
-def test_cluster_becomes_ready_with_its_hosts(server: Served, clock: Clock) -> None:
+def test_cluster_becomes_ready_with_its_hosts(server: RunningCollector, clock: Clock) -> None:
     five = Installed(server, clock, status="discovering")
     assert five.state == "insufficient"
 
@@ -194,7 +194,7 @@ def test_invalid_definition_is_refused(five: Installed, said: dict[str, object])
     assert five.group.ask("PUT", f"/api/v1/clusters/{five.id}", data={}).status == 403
 
 
-def test_cluster_is_deleted_with_its_last_host(five: Installed, server: Served) -> None:
+def test_cluster_is_deleted_with_its_last_host(five: Installed, server: RunningCollector) -> None:
     assert five.state == "installing"
     for short in five.hosts:
         assert five.admin.ask("DELETE", f"/api/v1/hosts/{five.name(short)}").status == 204
@@ -222,7 +222,7 @@ def test_agent_after_reboot_means_wrong_boot_order(five: Installed) -> None:
     assert five.verdict("w1")[0] == "progressing"
 
 
-def test_silent_agent_is_disconnected_until_next_call(server: Served, clock: Clock) -> None:
+def test_silent_agent_is_disconnected_until_next_call(server: RunningCollector, clock: Clock) -> None:
     five = Installed(server, clock, status="known")
     for short in five.hosts:
         assert five.call(short).json == {"next_instruction_seconds": 60, "instructions": []}
@@ -242,8 +242,8 @@ def test_silent_agent_is_disconnected_until_next_call(server: Served, clock: Clo
     assert five.verdict("w1")[0] == "progressing"
 
 
-def test_each_host_state_is_shown_like_the_service(five: Installed, server: Served) -> None:
-    visitor = signed_in(server)
+def test_each_host_state_is_shown_like_the_service(five: Installed, server: RunningCollector) -> None:
+    visitor = sign_in_visitor(server)
     for state in HostState:
         said = f"Host w1: updated status from known to {state} (as it says)"
         assert five.event("host_status_updated", said, "w1").status == 201
@@ -254,7 +254,7 @@ def test_each_host_state_is_shown_like_the_service(five: Installed, server: Serv
         assert "as it says" in page.texts("span", "reason")
 
 
-def test_disabled_host_does_not_count(server: Served, clock: Clock) -> None:
+def test_disabled_host_does_not_count(server: RunningCollector, clock: Clock) -> None:
     five = Installed(server, clock, status="known")
     five.event("host_status_updated", "Host w2: updated status from known to disabled ", "w2")
 
@@ -409,7 +409,7 @@ def test_progress_of_controller_logs_is_stored(five: Installed) -> None:
 
 
 @pytest.mark.parametrize("kind", ["controller", "all"])
-def test_only_latest_cluster_logs_are_kept(five: Installed, server: Served, kind: str) -> None:
+def test_only_latest_cluster_logs_are_kept(five: Installed, server: RunningCollector, kind: str) -> None:
     assert five.upload(kind, b"first").status == 204
     with server.collector.database.reading() as connection:
         of = select(cluster_logs.c.key).where(cluster_logs.c.cluster_id == five.id)
@@ -432,7 +432,7 @@ def test_logs_of_unknown_kind_are_refused(five: Installed) -> None:
     assert five.upload("host", b"x").status == 400
 
 
-def test_only_control_plane_host_reports_for_its_cluster(five: Installed, server: Served) -> None:
+def test_only_control_plane_host_reports_for_its_cluster(five: Installed, server: RunningCollector) -> None:
     master, worker = (server.client("host", five.name(short)) for short in ("m1", "w1"))
     path = f"/v2/clusters/{five.id}/progress"
     body = {"finalizing_stage": "Done"}
@@ -476,7 +476,7 @@ def test_sent_calls_match_the_contract(five: Installed) -> None:
 # Rights of readers
 
 
-def test_list_sorts_urgent_first_and_omits_old(server: Served, clock: Clock) -> None:
+def test_list_sorts_urgent_first_and_omits_old(server: RunningCollector, clock: Clock) -> None:
     fine, failed = Installed(server, clock), Installed(server, clock)
     for short in fine.hosts:
         fine.stage(short, "Done")
@@ -496,7 +496,7 @@ def test_list_sorts_urgent_first_and_omits_old(server: Served, clock: Clock) -> 
     assert listed(all="true") == [failed.id, fine.id]
 
 
-def test_reader_sees_clusters_entirely_in_its_group(five: Installed, server: Served) -> None:
+def test_reader_sees_clusters_entirely_in_its_group(five: Installed, server: RunningCollector) -> None:
     inside = server.client("reader", f"g{five.id[:8]}")
     server.settle()
     assert [each["id"] for each in inside.get("/api/v1/clusters").json["clusters"]] == [five.id]
@@ -510,7 +510,7 @@ def test_reader_sees_clusters_entirely_in_its_group(five: Installed, server: Ser
     assert server.client("reader", "elsewhere").get(f"/api/v1/clusters/{five.id}").status == 404
 
 
-def test_metrics_count_clusters_by_state(five: Installed, server: Served) -> None:
+def test_metrics_count_clusters_by_state(five: Installed, server: RunningCollector) -> None:
     assert five.state == "installing"
 
     text = server.client("reader").get("/metrics").body.decode()
@@ -524,14 +524,14 @@ def test_metrics_count_clusters_by_state(five: Installed, server: Served) -> Non
 # Pages
 
 
-def test_clusters_are_above_hosts_and_have_pages(five: Installed, server: Served) -> None:
+def test_clusters_are_above_hosts_and_have_pages(five: Installed, server: RunningCollector) -> None:
     five.admin.ask("PUT", f"/api/v1/clusters/{five.id}", data={"name": f"prod-{five.id}"})
     five.register("w1")
     five.controller("PUT", "monitored-operators", {"name": "console", "status": "progressing"})
     five.event("note", "<b>by hand</b>", props='{"csrs_approved": 4}')
     five.upload("controller", b"logs of the controller")
     server.settle()
-    visitor = signed_in(server)
+    visitor = sign_in_visitor(server)
 
     fleet = visitor.page(f"/?cluster={five.id}")
     (link,) = [node for node in fleet.all("a") if node.attributes["href"] == f"/clusters/{five.id}"]
@@ -552,9 +552,9 @@ def test_clusters_are_above_hosts_and_have_pages(five: Installed, server: Served
     assert f"/clusters/{five.id}" in visitor.get(f"/hosts/{five.name('w1')}").body.decode()
 
 
-def test_filtered_fleet_shows_only_requested_clusters(five: Installed, server: Served) -> None:
+def test_filtered_fleet_shows_only_requested_clusters(five: Installed, server: RunningCollector) -> None:
     server.settle()
-    visitor = signed_in(server)
+    visitor = sign_in_visitor(server)
 
     assert "/clusters/" not in visitor.get(f"/?machine={five.name('m1')}").body.decode()
     assert visitor.get(f"/?machine=m1*&cluster={five.id}").body.decode().count("/clusters/") == 1

@@ -10,7 +10,7 @@ from service_record.collector.app import OPERATIONS
 from service_record.collector.serving_settings import CollectorSettings
 from tests.assisted_installation import new_id
 from tests.collector.browsing import Visitor
-from tests.collector.serving import Client, Reply, Served, served, settings_in
+from tests.collector.serving import Client, Reply, RunningCollector, make_collector_settings, run_collector
 from tests.collector.test_events import state_of, streaming
 from tests.collector.test_records import piece
 
@@ -29,9 +29,9 @@ LISTS = [
 
 
 @pytest.fixture(scope="module")
-def server(shared_settings: CollectorSettings) -> Iterator[Served]:
+def server(shared_settings: CollectorSettings) -> Iterator[RunningCollector]:
     """A collector with one host in the reader's group, one in another, and one in none."""
-    with served(shared_settings) as running:
+    with run_collector(shared_settings) as running:
         admin = running.client("admin")
         for name, group in HOSTS.items():
             assert admin.ask("PUT", f"/api/v1/hosts/{name}", data={"group": group}).status == 201
@@ -43,7 +43,7 @@ def server(shared_settings: CollectorSettings) -> Iterator[Served]:
 
 
 @pytest.fixture(scope="module")
-def reader(server: Served) -> Client:
+def reader(server: RunningCollector) -> Client:
     return server.client("reader", "dc1")
 
 
@@ -90,7 +90,7 @@ def test_metrics_and_other_groups_are_refused(reader: Client) -> None:
     assert reader.get("/api/v1/statistics", group="dc2").status == 403
 
 
-def test_group_token_reads_no_records_outside_groups(server: Served) -> None:
+def test_group_token_reads_no_records_outside_groups(server: RunningCollector) -> None:
     writer = server.client("group", "dc1")
 
     assert writer.get("/api/v1/hosts/bare1/records").status == 403
@@ -121,9 +121,9 @@ REFUSED = {
 
 
 @pytest.fixture
-def two_groups(tmp_path: Path) -> Iterator[Served]:
+def two_groups(tmp_path: Path) -> Iterator[RunningCollector]:
     """Hosts of two groups with equal trouble, in one cluster, and further data of the other group."""
-    with served(settings_in(tmp_path)) as running:
+    with run_collector(make_collector_settings(tmp_path)) as running:
         admin = running.client("admin")
         infra_env, prod, elsewhere = new_id(), new_id(), new_id()
         for name, group, cluster in (
@@ -149,7 +149,7 @@ def two_groups(tmp_path: Path) -> Iterator[Served]:
         yield running
 
 
-def confined_visitor(server: Served) -> Visitor:
+def confined_visitor(server: RunningCollector) -> Visitor:
     visitor = Visitor(server)
     assert visitor.sign_in(server.client("reader", "dc1").token).status == 303
     return visitor
@@ -161,7 +161,7 @@ def seen_of_others(asked: str, text: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_hosts_of_other_groups_are_never_shown(two_groups: Served) -> None:
+def test_hosts_of_other_groups_are_never_shown(two_groups: RunningCollector) -> None:
     visitor, reader = confined_visitor(two_groups), two_groups.client("reader", "dc1")
     everything = two_groups.client("reader")
 
@@ -179,7 +179,7 @@ def test_hosts_of_other_groups_are_never_shown(two_groups: Served) -> None:
 
 
 def test_other_hosts_and_shared_clusters_are_refused(
-    two_groups: Served,
+    two_groups: RunningCollector,
 ) -> None:
     visitor, reader = confined_visitor(two_groups), two_groups.client("reader", "dc1")
     for path, status in REFUSED.items():
@@ -190,7 +190,7 @@ def test_other_hosts_and_shared_clusters_are_refused(
     assert reader.post("/api/v1/mutes", muted).status == 403
 
 
-def test_stream_ends_when_host_changes_group(two_groups: Served) -> None:
+def test_stream_ends_when_host_changes_group(two_groups: RunningCollector) -> None:
     visitor, admin = confined_visitor(two_groups), two_groups.client("admin")
     with streaming(visitor, host="near1", state=state_of(visitor, "/hosts/near1")) as stream:
         admin.ask("PUT", "/api/v1/hosts/near1", data={"group": "annex"})

@@ -17,7 +17,7 @@ from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.schema import hosts, steps
 from service_record.record.config_file import ConfigError
 from tests.collector.installing import Clock
-from tests.collector.serving import Served, served
+from tests.collector.serving import RunningCollector, run_collector
 from tests.command_line import PROGRAM
 from tests.waiting import wait_for
 
@@ -39,15 +39,15 @@ last = true
 
 
 @pytest.fixture
-def strict(settings: CollectorSettings, tmp_path: Path) -> Iterator[Served]:
+def strict(settings: CollectorSettings, tmp_path: Path) -> Iterator[RunningCollector]:
     """A collector with the steps of FILE. The test runs once with each database."""
     file = tmp_path / "steps.toml"
     file.write_text(FILE)
-    with served(replace(settings, steps=(file,))) as running:
+    with run_collector(replace(settings, steps=(file,))) as running:
         yield running
 
 
-def kept(server: Served) -> list[Any]:
+def kept(server: RunningCollector) -> list[Any]:
     with server.collector.database.reading() as connection:
         return list(connection.execute(select(steps).order_by(steps.c.id)))
 
@@ -64,11 +64,11 @@ def refusal_of(text: str) -> ConfigError | None:
     return None
 
 
-def test_defined_step_is_acknowledged(strict: Served) -> None:
+def test_defined_step_is_acknowledged(strict: RunningCollector) -> None:
     assert strict.client("host", "web1").step("web1", "Disk setup", "init").status == 201
 
 
-def test_undefined_step_is_refused_and_kept(strict: Served) -> None:
+def test_undefined_step_is_refused_and_kept(strict: RunningCollector) -> None:
     host = strict.client("host", "web1")
 
     reply = host.step("web1", "Make coffee", "done", logs="no milk")
@@ -82,14 +82,14 @@ def test_undefined_step_is_refused_and_kept(strict: Served) -> None:
     ]
 
 
-def test_host_continues_after_a_refusal(strict: Served) -> None:
+def test_host_continues_after_a_refusal(strict: RunningCollector) -> None:
     host = strict.client("host", "web1")
     host.step("web1", "Make coffee")
 
     assert host.step("web1", "Callback", "done").json == {"id": 2, "host": "web1", "build": 1}
 
 
-def test_last_step_completes_the_build(strict: Served) -> None:
+def test_last_step_completes_the_build(strict: RunningCollector) -> None:
     host = strict.client("host", "web1")
 
     host.step("web1", "Packages", "done")
@@ -214,7 +214,7 @@ def test_steps_of_several_files_are_accepted(sqlite_settings: CollectorSettings,
     files = (tmp_path / "foreman.toml", tmp_path / "plugin.toml")
     files[0].write_text(FILE)
     files[1].write_text('[[step]]\nlabel = "puppet_run"\n')
-    with served(replace(sqlite_settings, steps=files)) as server:
+    with run_collector(replace(sqlite_settings, steps=files)) as server:
         host = server.client("host", "web1")
 
         answers = [host.step("web1", name, "init").status for name in ("Disk setup", "Puppet run", "Coffee")]
@@ -244,7 +244,7 @@ def test_step_defined_twice_names_both_files(tmp_path: Path) -> None:
 def test_undefined_step_decides_no_verdict(settings: CollectorSettings, tmp_path: Path) -> None:
     file, clock = tmp_path / "steps.toml", Clock()
     file.write_text(FILE)
-    with served(replace(settings, steps=(file,)), clock) as server:
+    with run_collector(replace(settings, steps=(file,)), clock) as server:
         host = server.client("host", "web1")
         host.step("web1", "Disk setup", "init")
         clock.now += 550
@@ -256,7 +256,7 @@ def test_undefined_step_decides_no_verdict(settings: CollectorSettings, tmp_path
         wait_for(lambda: shown(server)["verdict"] == "stuck")
 
 
-def test_host_with_only_undefined_steps_shows_them(strict: Served) -> None:
+def test_host_with_only_undefined_steps_shows_them(strict: RunningCollector) -> None:
     strict.client("host", "web1").step("web1", "Make coffee", "done", percentage=100)
 
     strict.settle()
@@ -265,7 +265,7 @@ def test_host_with_only_undefined_steps_shows_them(strict: Served) -> None:
     assert [step["is_known"] for group in detail["steps"] for step in group["latest"]] == [False]
 
 
-def shown(server: Served) -> dict[str, object]:
+def shown(server: RunningCollector) -> dict[str, object]:
     server.settle()
     summary: dict[str, object] = server.client("reader").get("/api/v1/hosts/web1").json["summary"]
     return summary

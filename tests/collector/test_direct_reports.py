@@ -18,7 +18,7 @@ from service_record.collector import serve
 from service_record.collector.api import direct_reports
 from service_record.collector.serving_settings import CollectorSettings, Rates
 from service_record.collector.store.schema import steps
-from tests.collector.serving import Served, served, settings_in
+from tests.collector.serving import RunningCollector, make_collector_settings, run_collector
 from tests.waiting import wait_for
 
 STEP: Final = b'{"name": "Disk setup", "status": "init"}'
@@ -81,7 +81,7 @@ REQUESTS_OF_ALL_KINDS: Final = {
 
 
 @contextmanager
-def connected(server: Served) -> Iterator[tuple[socket.socket, BinaryIO]]:
+def connected(server: RunningCollector) -> Iterator[tuple[socket.socket, BinaryIO]]:
     address = urlsplit(server.url)
     with socket.create_connection((address.hostname or "", address.port or 0), timeout=20) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -102,7 +102,7 @@ def read_answer(stream: BinaryIO) -> bytes:
     return b"".join([*head, stream.read(int(length[1]) if length else 0)])
 
 
-def ask(server: Served, *requests: bytes) -> list[list[bytes]]:
+def ask(server: RunningCollector, *requests: bytes) -> list[list[bytes]]:
     """Return the lines of each answer on one connection, without headers that differ between runs."""
     answers = []
     with connected(server) as (connection, stream):
@@ -138,7 +138,9 @@ def test_direct_answers_are_those_of_the_application(
     for is_direct in (True, False):
         monkeypatch.setattr(serve.Connection, "_match_report", match if is_direct else lambda _: "")
         rates = Rates(per_second=0.01, burst=6)
-        with served(settings_in(tmp_path / str(is_direct), steps=(file,), rates=rates)) as server:
+        with run_collector(
+            make_collector_settings(tmp_path / str(is_direct), steps=(file,), rates=rates)
+        ) as server:
             for kind, scope in (("host", "web1"), ("group", "dc1"), ("admin", ""), ("reader", "")):
                 for name, make in (REQUESTS if kind == "host" else REQUESTS_OF_ALL_KINDS).items():
                     token = server.client(kind, scope).token
@@ -150,7 +152,7 @@ def test_direct_answers_are_those_of_the_application(
     assert numbers[0] < numbers[1] / 2
 
 
-def test_known_token_needs_no_application(server: Served, applications: list[object]) -> None:
+def test_known_token_needs_no_application(server: RunningCollector, applications: list[object]) -> None:
     token = server.client("host", "web1").token
     answers = ask(server, *[post(token, f"name=Step{number}".encode()) for number in range(5)])
 
@@ -158,7 +160,9 @@ def test_known_token_needs_no_application(server: Served, applications: list[obj
     assert len(applications) == 1, "only the first report has a token that must be looked up"
 
 
-def test_body_after_its_head_needs_no_application(sqlite_server: Served, applications: list[object]) -> None:
+def test_body_after_its_head_needs_no_application(
+    sqlite_server: RunningCollector, applications: list[object]
+) -> None:
     token = sqlite_server.client("host", "web1").token
     ask(sqlite_server, post(token))
     head, _, body = post(token, b"name=Disk").partition(b"\r\n\r\n")
@@ -171,7 +175,9 @@ def test_body_after_its_head_needs_no_application(sqlite_server: Served, applica
     assert len(applications) == 1
 
 
-def test_late_body_is_received_by_the_application(sqlite_server: Served, applications: list[object]) -> None:
+def test_late_body_is_received_by_the_application(
+    sqlite_server: RunningCollector, applications: list[object]
+) -> None:
     token = sqlite_server.client("host", "web1").token
     ask(sqlite_server, post(token))
     head, _, body = post(token, b"name=Disk").partition(b"\r\n\r\n")
@@ -184,7 +190,7 @@ def test_late_body_is_received_by_the_application(sqlite_server: Served, applica
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["id"] == 2
 
 
-def test_pipelined_requests_are_answered_in_order(sqlite_server: Served) -> None:
+def test_pipelined_requests_are_answered_in_order(sqlite_server: RunningCollector) -> None:
     token = sqlite_server.client("host", "web1").token
     ask(sqlite_server, post(token))
     health = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -195,7 +201,7 @@ def test_pipelined_requests_are_answered_in_order(sqlite_server: Served) -> None
     assert answers == [b"201", b"200", b"201"] * 3
 
 
-def test_clients_that_leave_do_not_disturb_others(sqlite_server: Served) -> None:
+def test_clients_that_leave_do_not_disturb_others(sqlite_server: RunningCollector) -> None:
     token = sqlite_server.client("host", "web1").token
     ask(sqlite_server, post(token))
     for number in range(30):
@@ -207,13 +213,13 @@ def test_clients_that_leave_do_not_disturb_others(sqlite_server: Served) -> None
     wait_for(lambda: count_steps(sqlite_server) == 32)
 
 
-def count_steps(server: Served) -> int:
+def count_steps(server: RunningCollector) -> int:
     with server.collector.database.reading() as connection:
         return int(connection.execute(select(func.count()).select_from(steps)).scalar_one())
 
 
 def test_bug_is_answered_and_logged_like_in_the_application(
-    sqlite_server: Served, monkeypatch: pytest.MonkeyPatch
+    sqlite_server: RunningCollector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = sqlite_server.client("host", "web1").token
     ask(sqlite_server, post(token))
@@ -232,7 +238,7 @@ def test_closing_collector_answers_accepted_reports(sqlite_settings: CollectorSe
     may_go_on = threading.Event()
     with ExitStack() as stack:
         with ExitStack() as serving:
-            server = serving.enter_context(served(sqlite_settings))
+            server = serving.enter_context(run_collector(sqlite_settings))
             token = server.client("host", "web1").token
             ask(server, post(token))
             connection, stream = stack.enter_context(connected(server))

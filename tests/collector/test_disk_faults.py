@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from service_record.collector.store.database import FILE, Database, sqlite_url
-from tests.collector.serving import Served
+from tests.collector.serving import RunningCollector
 from tests.full_disk import limit_file_size
 from tests.programs import REPOSITORY
 from tests.torture.injection import find_tracing_obstacle
@@ -60,7 +60,7 @@ def test_write_works_again_after_failed_open(tmp_path: Path) -> None:
     assert said_where_once("openat", tmp_path) == ["unavailable", "kept"]
 
 
-def test_collector_that_cannot_write_is_not_ready(sqlite_server: Served) -> None:
+def test_collector_that_cannot_write_is_not_ready(sqlite_server: RunningCollector) -> None:
     stranger = sqlite_server.stranger
     assert stranger.get("/readyz").status == 200
 

@@ -27,7 +27,7 @@ from testing import postgresql
 from testing.collector import process
 from testing.postgresql import Cluster
 from tests.collector.processes import Load, create_admin_tokens, load
-from tests.collector.serving import settings_in
+from tests.collector.serving import make_collector_settings
 
 KILLS: Final = int(os.environ.get("SERVICE_RECORD_TORTURE") or 5)
 LESS: Final = KILLS * 2 // 5
@@ -47,11 +47,11 @@ def lasting_cluster() -> Iterator[Cluster]:
 def lasting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CollectorSettings]:
     """Settings of a collector with durable commits. The test runs once with each database."""
     if request.param == "sqlite":
-        yield settings_in(tmp_path)
+        yield make_collector_settings(tmp_path)
         return
     cluster: Cluster = request.getfixturevalue("lasting_cluster")
     with cluster.migrated() as url:
-        yield settings_in(tmp_path, database=url)
+        yield make_collector_settings(tmp_path, database=url)
 
 
 def opened(settings: CollectorSettings) -> Database:
@@ -96,7 +96,7 @@ def test_killed_collector_loses_nothing_acknowledged(lasting: CollectorSettings)
 def test_killing_one_of_four_collectors_loses_nothing(lasting_cluster: Cluster, tmp_path: Path) -> None:
     """Each host reports to all four collectors at once, so that they compete for its row."""
     with lasting_cluster.migrated() as url, contextlib.ExitStack() as running:
-        settings = settings_in(tmp_path, database=url)
+        settings = make_collector_settings(tmp_path, database=url)
         database = opened(settings)
         collectors = [running.enter_context(process(settings)) for _ in range(4)]
         urls = [collector.url for collector in collectors]
@@ -149,7 +149,7 @@ def half_a_request(url: str, token: str) -> http.client.HTTPConnection:
 
 def test_killed_database_loses_nothing_acknowledged(lasting_cluster: Cluster, tmp_path: Path) -> None:
     with lasting_cluster.migrated() as url:
-        settings = settings_in(tmp_path, database=url)
+        settings = make_collector_settings(tmp_path, database=url)
         database = opened(settings)
         tokens = create_admin_tokens(database)
         with process(settings) as collector, load([collector.url], tokens) as going:

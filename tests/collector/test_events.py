@@ -22,8 +22,8 @@ from service_record.collector.web.events import Views
 from service_record.collector.web.pages import LivePage
 from testing.collector import process
 from tests.builders import require
-from tests.collector.browsing import Visitor, signed_in
-from tests.collector.serving import Client, Served, served, settings_in
+from tests.collector.browsing import Visitor, sign_in_visitor
+from tests.collector.serving import Client, RunningCollector, make_collector_settings, run_collector
 from tests.pages import parse_page
 
 
@@ -69,11 +69,11 @@ def state_of(visitor: Visitor, path: str) -> str:
     return next(n.attributes["data-state"] for n in visitor.page(path).nodes if "data-state" in n.attributes)
 
 
-def test_only_changed_rows_are_sent(server: Served) -> None:
+def test_only_changed_rows_are_sent(server: RunningCollector) -> None:
     for name in ("web1", "web2"):
         server.client("host", name).step(name, "Disk setup", "init", percentage=10)
     server.settle()
-    visitor = signed_in(server)
+    visitor = sign_in_visitor(server)
     with streaming(visitor, state=state_of(visitor, "/")) as stream:
         assert stream.quiet() == ": nothing new\n"
 
@@ -91,11 +91,11 @@ def test_only_changed_rows_are_sent(server: Served) -> None:
         assert len(shown) == 3
 
 
-def test_refused_reports_appear_on_an_open_page(server: Served) -> None:
+def test_refused_reports_appear_on_an_open_page(server: RunningCollector) -> None:
     host = server.client("host", "web1")
     host.step("web1", "Disk setup", "init", percentage=10)
     server.settle()
-    visitor = signed_in(server)
+    visitor = sign_in_visitor(server)
     with streaming(visitor, state=state_of(visitor, "/")) as stream:
         assert stream.quiet() == ": nothing new\n"
 
@@ -106,9 +106,9 @@ def test_refused_reports_appear_on_an_open_page(server: Served) -> None:
         assert "1 report was refused" in change["whole"]
 
 
-def test_outdated_page_gets_everything(running: Served) -> None:
+def test_outdated_page_gets_everything(running: RunningCollector) -> None:
     running.client("host", "web1").step("web1", "Disk setup", "init")
-    visitor = signed_in(running)
+    visitor = sign_in_visitor(running)
     for query in ({"state": "old"}, {"host": "web1", "state": "old"}):
         with streaming(visitor, **query) as stream:
             kind, change = stream.next()
@@ -119,8 +119,8 @@ def test_outdated_page_gets_everything(running: Served) -> None:
 def test_page_shows_changes_of_other_processes(
     postgresql_settings: CollectorSettings,
 ) -> None:
-    with process(postgresql_settings) as other, served(postgresql_settings) as server:
-        visitor = signed_in(server)
+    with process(postgresql_settings) as other, run_collector(postgresql_settings) as server:
+        visitor = sign_in_visitor(server)
         elsewhere = Client(other.url, server.client("host", "web1").token)
         with streaming(visitor, state=state_of(visitor, "/")) as stream:
             assert stream.quiet() == ": nothing new\n"
@@ -133,7 +133,7 @@ def test_page_shows_changes_of_other_processes(
 
 
 @pytest.mark.slow
-def test_stream_ends_with_its_session(running: Served) -> None:
+def test_stream_ends_with_its_session(running: RunningCollector) -> None:
     token = running.client("reader").token
     visitor = Visitor(running)
     visitor.sign_in(token)
@@ -148,18 +148,18 @@ def test_stream_ends_with_its_session(running: Served) -> None:
         assert stream.next() == ("end", "")
 
 
-def test_stream_needs_a_session(running: Served) -> None:
+def test_stream_needs_a_session(running: RunningCollector) -> None:
     for query in ("", "?host=web1"):
         reply = running.stranger.get(f"/events{query}")
         assert reply.status == 401
-    assert signed_in(running).get("/events?host=nobody").status == 404
+    assert sign_in_visitor(running).get("/events?host=nobody").status == 404
 
 
 def test_streams_end_at_shutdown(tmp_path: Path) -> None:
     ended: list[tuple[str, Any]] = []
     with contextlib.ExitStack() as open_streams:
-        with served(settings_in(tmp_path)) as server:
-            visitor = signed_in(server)
+        with run_collector(make_collector_settings(tmp_path)) as server:
+            visitor = sign_in_visitor(server)
             stream = open_streams.enter_context(streaming(visitor, state="old"))
             stream.next()
             reading = threading.Thread(target=lambda: ended.append(stream.next()))
@@ -245,8 +245,8 @@ class Page(LivePage):
 
 
 def test_viewers_beyond_the_limit_poll(tmp_path: Path) -> None:
-    with served(settings_in(tmp_path, most_streams=1)) as server:
-        visitor = signed_in(server)
+    with run_collector(make_collector_settings(tmp_path, most_streams=1)) as server:
+        visitor = sign_in_visitor(server)
         with streaming(visitor, state="old") as first, streaming(visitor, state="old") as second:
             assert first.next()[0] == "change"
             kind, change = second.next()

@@ -13,7 +13,7 @@ from tests.archives import member, record, tar
 from tests.assisted_rules import AssistedRules
 from tests.builders import failed_run, timestamp, write_lines
 from tests.collector.installing import Agent
-from tests.collector.serving import served, settings_in
+from tests.collector.serving import make_collector_settings, run_collector
 from tests.command_line import service_record
 
 WAITED = "Error: error while checking pod status: timed out waiting for the condition"
@@ -25,7 +25,7 @@ def test_live_records_use_evidence_of_latest_bundle(tmp_path: Path) -> None:
     packed = gzip.compress(
         tar(record("bootkube", *run), member("log-bundle-1/bootstrap/journals/kernel.log", KERNEL.encode()))
     )
-    with served(settings_in(tmp_path)) as server:
+    with run_collector(make_collector_settings(tmp_path)) as server:
         host = AssistedRules().add_host()
         reader, own = server.client("reader"), server.client("host", host.id)
         (tmp_path / "token").write_text(reader.token)

@@ -15,23 +15,25 @@ from service_record.collector.store.fleet import Cursor, Filters, Fleet, Sort, f
 from service_record.collector.store.host_rows import read_host, read_step_logs
 from service_record.collector.store.schema import hosts
 from service_record.http.collector_answers import HostDetail
-from tests.collector.serving import Served, served, settings_in
+from tests.collector.serving import RunningCollector, make_collector_settings, run_collector
 
 T = TypeVar("T")
 
 
-def asked(server: Served, question: Callable[[Connection], T]) -> T:
+def asked(server: RunningCollector, question: Callable[[Connection], T]) -> T:
     with server.collector.database.reading() as connection:
         return question(connection)
 
 
-def shown(server: Served, limit: int = 100, after: Cursor | None = None, **filters: object) -> Fleet:
+def shown(
+    server: RunningCollector, limit: int = 100, after: Cursor | None = None, **filters: object
+) -> Fleet:
     server.settle()  # hosts in trouble come first
     now = server.collector.now()
     return asked(server, lambda connection: fleet(connection, Filters(**filters), limit, after, now=now))  # type: ignore[arg-type]
 
 
-def detail(server: Served, build: int | None) -> HostDetail | None:
+def detail(server: RunningCollector, build: int | None) -> HostDetail | None:
     return asked(server, lambda connection: read_host(connection, "web1", 1.0, build))
 
 
@@ -39,7 +41,7 @@ def names(found: Fleet) -> list[str]:
     return [one.name for one in found.hosts]
 
 
-def test_fleet_is_filtered_by_groups_and_names(server: Served) -> None:
+def test_fleet_is_filtered_by_groups_and_names(server: RunningCollector) -> None:
     admin = server.client("admin")
     for name, group in (("web1", "dc1"), ("web2", "dc1/rack2"), ("db1", "dc11"), ("w_b3", "")):
         admin.step(name, "Disk setup", group=group)
@@ -51,7 +53,7 @@ def test_fleet_is_filtered_by_groups_and_names(server: Served) -> None:
     assert names(shown(server, machines=("w_b*",))) == ["w_b3"]
 
 
-def test_page_says_total_number_of_hosts(server: Served) -> None:
+def test_page_says_total_number_of_hosts(server: RunningCollector) -> None:
     admin = server.client("admin")
     for number in range(5):
         admin.step(f"web{number}", "Disk setup")
@@ -67,7 +69,7 @@ def test_page_says_total_number_of_hosts(server: Served) -> None:
     assert names(shown(server, limit=2, after=pages[0].next, verdicts=("progressing",))) == ["web1", "web2"]
 
 
-def test_host_is_shown_with_steps_by_build(server: Served) -> None:
+def test_host_is_shown_with_steps_by_build(server: RunningCollector) -> None:
     admin = server.client("admin")
     admin.step("web1", "Disk setup", "failed", build="one", logs="no disk\n" * 1000)
     admin.step("web1", "Disk setup", "done", build="two")
@@ -101,7 +103,7 @@ def test_repeated_rounds_are_shown_once() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sort", list(Sort))
-def test_paging_misses_no_moving_host(server: Served, sort: Sort) -> None:
+def test_paging_misses_no_moving_host(server: RunningCollector, sort: Sort) -> None:
     group, reader = server.client("group", "dc1"), server.client("reader")
     for number in range(9):
         group.step(f"web{number}", "Disk setup", "init", group=f"dc1/rack{number % 3}")
@@ -123,7 +125,7 @@ def test_paging_misses_no_moving_host(server: Served, sort: Sort) -> None:
         assert len(seen) == 9
 
 
-def test_hosts_are_sorted(server: Served) -> None:
+def test_hosts_are_sorted(server: RunningCollector) -> None:
     clock, admin = 1_800_000_000.0, server.client("admin")
     times = {"web1": (0, 50), "web2": (20, 90), "web3": (10, 70)}
     for name, group in (("web1", "b"), ("web2", "a"), ("web3", "")):
@@ -152,7 +154,7 @@ def test_hosts_are_sorted(server: Served) -> None:
 @pytest.mark.parametrize(
     "after", ["failed:web1", "name:1:", "updated:1:x:web1", "verdict:1:odd:web1", "name:nan::a"]
 )
-def test_invalid_page_cursor_is_refused(sqlite_server: Served, after: str) -> None:
+def test_invalid_page_cursor_is_refused(sqlite_server: RunningCollector, after: str) -> None:
     reader = sqlite_server.client("reader")
 
     assert reader.get("/api/v1/hosts", sort=after.partition(":")[0], after=after).status == 400
@@ -161,9 +163,9 @@ def test_invalid_page_cursor_is_refused(sqlite_server: Served, after: str) -> No
 
 
 def test_only_the_owner_reads_the_database(tmp_path: Path) -> None:
-    settings = settings_in(tmp_path)
+    settings = make_collector_settings(tmp_path)
     settings.data.mkdir(mode=0o755)
-    with served(settings) as server:
+    with run_collector(settings) as server:
         server.client("admin").step("web1", "Disk setup")
         modes = {path.name: path.stat().st_mode & 0o777 for path in settings.data.glob(f"{FILE}*")}
 

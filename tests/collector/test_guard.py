@@ -22,15 +22,15 @@ from service_record.collector.domain.access import (
 )
 from service_record.collector.serving_settings import CollectorSettings, Rates
 from testing.collector import process
-from tests.collector.browsing import signed_in
+from tests.collector.browsing import sign_in_visitor
 from tests.collector.commands import collector_command
-from tests.collector.serving import Client, served, settings_in
+from tests.collector.serving import Client, make_collector_settings, run_collector
 
 FEW = Rates(per_second=0.001, burst=3)
 
 
 def test_too_frequent_token_gets_retry_after(tmp_path: Path) -> None:
-    with served(settings_in(tmp_path, rates=FEW)) as server:
+    with run_collector(make_collector_settings(tmp_path, rates=FEW)) as server:
         host, other = server.client("host", "web1"), server.client("host", "web2")
 
         statuses = [host.step("web1", "Disk setup").status for _ in range(4)]
@@ -52,7 +52,7 @@ def test_rate_option_sets_the_limit(sqlite_settings: CollectorSettings) -> None:
 
 
 def test_only_failures_of_an_address_are_limited(tmp_path: Path) -> None:
-    with served(settings_in(tmp_path, guesses=FEW)) as server:
+    with run_collector(make_collector_settings(tmp_path, guesses=FEW)) as server:
         used, unused = server.client("host", "web1"), server.client("host", "web2")
         assert used.step("web1", "Disk setup").status == 201
         guess = Client(server.url, format_token(1, "x" * 43))
@@ -65,7 +65,7 @@ def test_only_failures_of_an_address_are_limited(tmp_path: Path) -> None:
 
 
 def test_guess_at_cached_token_is_refused(tmp_path: Path) -> None:
-    with served(settings_in(tmp_path)) as server:
+    with run_collector(make_collector_settings(tmp_path)) as server:
         host = server.client("host", "web1")
         assert host.step("web1", "Disk setup").status == 201
         for guess in (host.token[:-1], host.token + "A", host.token.swapcase(), "srt_1_", "srt_1"):
@@ -76,7 +76,7 @@ def test_guess_at_cached_token_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["Bearer", "bearer", "X-Secret-Key"])
 def test_token_is_read_from_both_headers(tmp_path: Path, form: str) -> None:
-    with served(settings_in(tmp_path)) as server:
+    with run_collector(make_collector_settings(tmp_path)) as server:
         token = server.client("host", "web1").token
         name, value = (form, token) if "-" in form else ("Authorization", f"{form} {token}")
 
@@ -88,7 +88,7 @@ def test_token_is_read_from_both_headers(tmp_path: Path, form: str) -> None:
 
 
 def test_token_in_query_is_ignored(tmp_path: Path) -> None:
-    with served(settings_in(tmp_path)) as server:
+    with run_collector(make_collector_settings(tmp_path)) as server:
         token = server.client("admin").token
         for name in ("token", "access_token", "api_key", "authorization"):
             assert server.stranger.get("/api/v1/tokens", **{name: token}).status == 401
@@ -318,7 +318,7 @@ def test_group_name_has_at_most_255_characters() -> None:
 
 
 def test_hosts_of_one_token_have_separate_limits(tmp_path: Path) -> None:
-    with served(settings_in(tmp_path, rates=Rates(per_second=0.001, burst=4))) as server:
+    with run_collector(make_collector_settings(tmp_path, rates=Rates(per_second=0.001, burst=4))) as server:
         group = server.client("group", "dc1")
 
         statuses = {
@@ -336,7 +336,7 @@ def test_hosts_of_one_token_have_separate_limits(tmp_path: Path) -> None:
 
 
 def test_new_hosts_of_a_token_are_limited(tmp_path: Path) -> None:
-    with served(settings_in(tmp_path, rates=Rates(per_second=0.001, burst=1))) as server:
+    with run_collector(make_collector_settings(tmp_path, rates=Rates(per_second=0.001, burst=1))) as server:
         group = server.client("group", "dc1")
 
         statuses = [group.step(f"web{number}", "Disk setup").status for number in range(12)]
@@ -345,7 +345,7 @@ def test_new_hosts_of_a_token_are_limited(tmp_path: Path) -> None:
 
 
 def test_burst_waits_before_it_is_refused(tmp_path: Path) -> None:
-    with served(settings_in(tmp_path, rates=Rates(per_second=10, burst=2))) as server:
+    with run_collector(make_collector_settings(tmp_path, rates=Rates(per_second=10, burst=2))) as server:
         host = server.client("host", "web1")
 
         statuses = [host.step("web1", f"Step {step}").status for step in range(6)]
@@ -354,8 +354,8 @@ def test_burst_waits_before_it_is_refused(tmp_path: Path) -> None:
 
 
 def test_refused_reports_are_on_page_and_in_metrics(tmp_path: Path) -> None:
-    with served(settings_in(tmp_path, rates=FEW)) as server:
-        host, visitor = server.client("host", "web1"), signed_in(server)
+    with run_collector(make_collector_settings(tmp_path, rates=FEW)) as server:
+        host, visitor = server.client("host", "web1"), sign_in_visitor(server)
         assert not visitor.page("/").texts("p", "away")
         for step in range(5):
             host.step("web1", f"Step {step}")

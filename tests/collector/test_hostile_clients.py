@@ -18,7 +18,7 @@ from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.database import Database, sqlite_url
 from testing.collector import process
 from tests.collector.processes import create_admin_tokens, load
-from tests.collector.serving import Served, served
+from tests.collector.serving import RunningCollector, run_collector
 
 POST: Final = b"POST /api/v1/hosts/web1/steps HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer srt_1_x\r\n"
 GET: Final = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
@@ -67,7 +67,7 @@ def exchange(url: str, sent: bytes) -> bytes:
     return received
 
 
-def assert_it_serves(server: Served) -> None:
+def assert_it_serves(server: RunningCollector) -> None:
     """Send a request. If the server closes the connection before it arrives, send it again."""
     while True:
         with contextlib.suppress(OSError, http.client.HTTPException):
@@ -81,14 +81,14 @@ def send(connection: socket.socket, sent: bytes) -> None:
 
 
 @pytest.fixture
-def impatient(sqlite_settings: CollectorSettings) -> Iterator[Served]:
+def impatient(sqlite_settings: CollectorSettings) -> Iterator[RunningCollector]:
     """A collector with a timeout of 0.3 s."""
-    with served(replace(sqlite_settings, seconds=0.3)) as running:
+    with run_collector(replace(sqlite_settings, seconds=0.3)) as running:
         yield running
 
 
 @pytest.mark.parametrize("sent", HOSTILE.values(), ids=HOSTILE)
-def test_invalid_request_closes_the_connection(impatient: Served, sent: bytes) -> None:
+def test_invalid_request_closes_the_connection(impatient: RunningCollector, sent: bytes) -> None:
     statuses = {
         line.split()[1] for line in exchange(impatient.url, sent).split(b"\r\n") if line[:5] == b"HTTP/"
     }
@@ -98,7 +98,7 @@ def test_invalid_request_closes_the_connection(impatient: Served, sent: bytes) -
 
 
 @pytest.mark.parametrize(("begun", "again"), SLOW.values(), ids=SLOW)
-def test_too_slow_client_is_disconnected(impatient: Served, begun: bytes, again: bytes) -> None:
+def test_too_slow_client_is_disconnected(impatient: RunningCollector, begun: bytes, again: bytes) -> None:
     with connected(impatient.url) as connection:
         connection.sendall(begun)
         connection.settimeout(0.02)
@@ -118,7 +118,7 @@ def is_closed(connection: socket.socket) -> bool:
     return True
 
 
-def test_slow_client_within_timeout_is_answered(sqlite_server: Served) -> None:
+def test_slow_client_within_timeout_is_answered(sqlite_server: RunningCollector) -> None:
     with connected(sqlite_server.url) as connection:
         for byte in GET + b"Connection: close\r\n\r\n":
             connection.sendall(bytes([byte]))
@@ -185,7 +185,7 @@ def disturbed(url: str) -> Iterator[Callable[[], int]]:
 
 
 def test_half_open_connections_of_an_address_are_limited(
-    sqlite_server: Served, monkeypatch: pytest.MonkeyPatch
+    sqlite_server: RunningCollector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serve, "_MOST_HALF_OPEN", 5)
     url = sqlite_server.url

@@ -14,7 +14,7 @@ import yaml
 from service_record.collector.serving_settings import CollectorSettings
 from tests.assisted_installation import new_id
 from tests.collector.installing import Clock
-from tests.collector.serving import Client, Served, served
+from tests.collector.serving import Client, RunningCollector, run_collector
 from tests.collector.test_sweep import eventually, verdict
 from tests.command_line import PROGRAM, Answer, environment, service_record
 from tests.pages import parse_page
@@ -27,7 +27,7 @@ START = 1_795_223_160.0  # 2026-11-21T01:06:00Z
 class Fleet:
     """Hosts of a collector, with a client and a token to query them."""
 
-    server: Served
+    server: RunningCollector
     clock: Clock
     admin: Client
     token: Path
@@ -46,7 +46,7 @@ class Fleet:
 def fleet(sqlite_settings: CollectorSettings, tmp_path: Path) -> Iterator[Fleet]:
     """One host with each verdict except silent."""
     clock = Clock(START)
-    with served(sqlite_settings, clock) as server:
+    with run_collector(sqlite_settings, clock) as server:
         admin, token = server.client("admin"), tmp_path / "token"
         token.write_text(server.client("reader").token)
         report(admin, clock)

@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from service_record.collector.store import dialects
 from service_record.collector.store.schema import hosts, steps, tokens
 from testing.postgresql import Cluster
-from tests.collector.serving import Served
+from tests.collector.serving import RunningCollector
 
 HOSTILE = [
     *("../../etc/passwd", "..%2f..%2fetc%2fpasswd", "/etc/passwd", "C:\\windows\\system32", "web1\x00.txt"),
@@ -21,13 +21,13 @@ HOSTILE = [
 ]
 
 
-def files_of(server: Served) -> set[Path]:
+def files_of(server: RunningCollector) -> set[Path]:
     data = server.collector.settings.data
     return {path.relative_to(data.parent) for path in data.parent.rglob("*")}
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_invalid_host_name_is_refused(running: Served, hostile: str) -> None:
+def test_invalid_host_name_is_refused(running: RunningCollector, hostile: str) -> None:
     admin, before = running.client("admin"), files_of(running)
     path = f"/api/v1/hosts/{quote(hostile, safe='')}"
 
@@ -49,7 +49,7 @@ def test_invalid_host_name_is_refused(running: Served, hostile: str) -> None:
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_step_fields_are_stored_as_text(tmp_path: Path, running: Served, hostile: str) -> None:
+def test_step_fields_are_stored_as_text(tmp_path: Path, running: RunningCollector, hostile: str) -> None:
     host = running.client("host", "text1")
 
     reply = host.post(
@@ -68,7 +68,7 @@ def test_step_fields_are_stored_as_text(tmp_path: Path, running: Served, hostile
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_filters_are_compared_as_text(running: Served, hostile: str) -> None:
+def test_filters_are_compared_as_text(running: RunningCollector, hostile: str) -> None:
     admin = running.client("admin")
     asked = [
         admin.get("/api/v1/hosts", group=hostile, machine=hostile),
@@ -88,7 +88,7 @@ def test_filters_are_compared_as_text(running: Served, hostile: str) -> None:
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_groups_are_validated_and_logged_as_text(running: Served, hostile: str) -> None:
+def test_groups_are_validated_and_logged_as_text(running: RunningCollector, hostile: str) -> None:
     admin = running.client("admin")
 
     refused = admin.ask("PUT", "/api/v1/hosts/group1", data={"group": hostile})
@@ -99,7 +99,7 @@ def test_groups_are_validated_and_logged_as_text(running: Served, hostile: str) 
     assert admin.get("/api/v1/audit").status == 200
 
 
-def test_deep_nesting_and_many_fields_are_refused(running: Served) -> None:
+def test_deep_nesting_and_many_fields_are_refused(running: RunningCollector) -> None:
     host = running.client("host", "deep1")
     path = "/api/v1/hosts/deep1/steps"
     bodies = [
@@ -118,7 +118,7 @@ def test_deep_nesting_and_many_fields_are_refused(running: Served) -> None:
     assert host.step("deep1", "after that").status == 201
 
 
-def test_forged_login_is_refused(running: Served) -> None:
+def test_forged_login_is_refused(running: RunningCollector) -> None:
     origin = {"Origin": running.url}
     bodies = [
         b"&".join([b"a=1"] * 100),
@@ -133,7 +133,7 @@ def test_forged_login_is_refused(running: Served) -> None:
     assert set(statuses) <= {400, 401, 403}
 
 
-def test_headers_never_contain_user_text(running: Served) -> None:
+def test_headers_never_contain_user_text(running: RunningCollector) -> None:
     admin = running.client("admin")
     for hostile in HOSTILE:
         reply = admin.get(f"/api/v1/hosts/{quote(hostile, safe='')}")

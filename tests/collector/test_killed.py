@@ -13,7 +13,7 @@ from testing.collector import process
 from tests.assisted_rules import AssistedRules
 from tests.builders import failed_run
 from tests.collector.installing import Agent
-from tests.collector.serving import Client, served
+from tests.collector.serving import Client, run_collector
 from tests.collector.test_bundles import FAILED, indexed
 from tests.collector.test_records import piece, send
 
@@ -43,7 +43,7 @@ def test_acknowledged_reports_survive_sigkill(
         ]
         killed.end(signal.SIGKILL)
 
-    with served(settings) as server:
+    with run_collector(settings) as server:
         bundle = indexed(server, host.id)
         kept = b"".join(server.collector.objects.read(bundle.key))
         record = server.client("reader").get(f"/api/v1/hosts/{host.id}/records/bootkube").body

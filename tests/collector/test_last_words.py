@@ -11,9 +11,9 @@ from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.record_rows import MOST_SERVICES
 from service_record.collector.store.schema import last_words
 from service_record.http.collector_answers import LONGEST_LINE, MOST_LINES
-from tests.collector.browsing import signed_in
+from tests.collector.browsing import sign_in_visitor
 from tests.collector.installing import Clock
-from tests.collector.serving import Client, Reply, Served, served
+from tests.collector.serving import Client, Reply, RunningCollector, run_collector
 from tests.collector.test_events import state_of, streaming
 from tests.collector.test_sweep import eventually, verdict
 from tests.command_line import service_record
@@ -22,9 +22,9 @@ from tests.schemas import check
 
 
 @pytest.fixture(scope="module")
-def server(shared_settings: CollectorSettings) -> Iterator[Served]:
+def server(shared_settings: CollectorSettings) -> Iterator[RunningCollector]:
     """One collector for all tests of the module. Each test uses its own host."""
-    with served(shared_settings) as running:
+    with run_collector(shared_settings) as running:
         yield running
 
 
@@ -33,12 +33,12 @@ def send(client: Client, host: str, service: str, *lines: str, stage: str = "") 
     return client.ask("PUT", f"/api/v1/hosts/{host}/last-words", data=body)
 
 
-def kept(server: Served, host: str) -> list[tuple[str, str, str]]:
+def kept(server: RunningCollector, host: str) -> list[tuple[str, str, str]]:
     shown = server.client("reader").get(f"/api/v1/hosts/{host}").json["last_words"]
     return [(words["service"], words["stage"], words["text"]) for words in shown]
 
 
-def test_newest_lines_of_each_service_are_kept(server: Served, host: str) -> None:
+def test_newest_lines_of_each_service_are_kept(server: RunningCollector, host: str) -> None:
     client = server.client("host", host)
     send(client, host, "bootkube", "one", stage="pull")
     send(client, host, "crio", "ready")
@@ -49,7 +49,7 @@ def test_newest_lines_of_each_service_are_kept(server: Served, host: str) -> Non
     assert kept(server, host) == [("bootkube", "render", "two\nthree"), ("crio", "", "ready")]
 
 
-def test_empty_lines_delete_the_kept_ones(server: Served, host: str) -> None:
+def test_empty_lines_delete_the_kept_ones(server: RunningCollector, host: str) -> None:
     client = server.client("host", host)
     send(client, host, "bootkube", "one")
 
@@ -57,7 +57,7 @@ def test_empty_lines_delete_the_kept_ones(server: Served, host: str) -> None:
     assert kept(server, host) == []
 
 
-def test_host_cannot_keep_more_than_its_share(server: Served, host: str) -> None:
+def test_host_cannot_keep_more_than_its_share(server: RunningCollector, host: str) -> None:
     client = server.client("host", host)
     full = ["x" * LONGEST_LINE] * MOST_LINES
     for number in range(MOST_SERVICES + 3):
@@ -69,7 +69,7 @@ def test_host_cannot_keep_more_than_its_share(server: Served, host: str) -> None
     assert send(client, host, "crio", "x" * (LONGEST_LINE + 1)).status == 400
 
 
-def test_text_of_a_shell_replaces_the_lines(server: Served, host: str) -> None:
+def test_text_of_a_shell_replaces_the_lines(server: RunningCollector, host: str) -> None:
     client, path = server.client("host", host), f"/api/v1/hosts/{host}/last-words"
     text = "".join(f"line {number}\r\n" for number in range(30)) + "x" * 1000 + "\npassword=sw0rdfish99 \xff"
     form = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -88,7 +88,7 @@ def test_text_of_a_shell_replaces_the_lines(server: Served, host: str) -> None:
     assert server.client("host", "other").ask("POST", f"{path}?service=a", body=b"x").status == 403
 
 
-def test_lines_are_masked_again(server: Served, host: str) -> None:
+def test_lines_are_masked_again(server: RunningCollector, host: str) -> None:
     send(
         server.client("host", host),
         host,
@@ -102,14 +102,14 @@ def test_lines_are_masked_again(server: Served, host: str) -> None:
     assert "curl" in text
 
 
-def test_other_hosts_token_is_refused(server: Served, host: str) -> None:
+def test_other_hosts_token_is_refused(server: RunningCollector, host: str) -> None:
     send(server.client("host", host), host, "crio", "ours")
 
     assert send(server.client("host", "another"), host, "crio", "theirs").status == 403
     assert kept(server, host) == [("crio", "", "ours")]
 
 
-def test_lines_go_with_their_host(server: Served, host: str) -> None:
+def test_lines_go_with_their_host(server: RunningCollector, host: str) -> None:
     send(server.client("host", host), host, "only-of-this-test", "one")
 
     server.client("admin").ask("DELETE", f"/api/v1/hosts/{host}")
@@ -119,13 +119,13 @@ def test_lines_go_with_their_host(server: Served, host: str) -> None:
         assert connection.execute(select(last_words).where(own)).all() == []
 
 
-def test_page_shows_lines_under_their_open_step(server: Served, host: str) -> None:
+def test_page_shows_lines_under_their_open_step(server: RunningCollector, host: str) -> None:
     client = server.client("host", host)
     client.step(host, "Disk setup", "init")
     send(client, host, "installer", "wiping /dev/sda", stage="Disk setup")
     send(client, host, "crio", "<b>starting</b>")
 
-    page = signed_in(server).page(f"/hosts/{host}")
+    page = sign_in_visitor(server).page(f"/hosts/{host}")
 
     of_rows = [node.text for node in page.all("pre") if "tr" in node.path]
     others = [node.text for node in page.all("pre") if "tr" not in node.path]
@@ -133,8 +133,8 @@ def test_page_shows_lines_under_their_open_step(server: Served, host: str) -> No
     assert others == ["<b>starting</b>"]
 
 
-def test_open_page_gets_new_lines(running: Served, host: str) -> None:
-    client, visitor = running.client("host", host), signed_in(running)
+def test_open_page_gets_new_lines(running: RunningCollector, host: str) -> None:
+    client, visitor = running.client("host", host), sign_in_visitor(running)
     send(client, host, "crio", "one")
     running.settle()
     with streaming(visitor, host=host, state=state_of(visitor, f"/hosts/{host}")) as stream:
@@ -149,7 +149,7 @@ def test_open_page_gets_new_lines(running: Served, host: str) -> None:
 
 def test_lines_do_not_keep_a_host_from_being_stuck(sqlite_settings: CollectorSettings) -> None:
     clock = Clock()
-    with served(sqlite_settings, clock) as server:
+    with run_collector(sqlite_settings, clock) as server:
         client = server.client("host", "web1")
         client.step("web1", "Disk setup", "init")
         server.settle()
@@ -160,7 +160,7 @@ def test_lines_do_not_keep_a_host_from_being_stuck(sqlite_settings: CollectorSet
         eventually(lambda: verdict(server.client("reader"), "web1"), "stuck")
 
 
-def test_hosts_show_ends_with_the_last_lines(running: Served, host: str, tmp_path: Path) -> None:
+def test_hosts_show_ends_with_the_last_lines(running: RunningCollector, host: str, tmp_path: Path) -> None:
     send(running.client("host", host), host, "crio", "\x1b[31mone", "two", stage="pull")
     token = tmp_path / "token"
     token.write_text(running.client("reader").token)

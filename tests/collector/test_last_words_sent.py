@@ -16,7 +16,7 @@ from service_record.cli.last_lines import find_open_stage
 from service_record.record import systemd
 from service_record.record.entry import Entry
 from tests.builders import entry, write_lines
-from tests.collector.serving import Served, served, settings_in
+from tests.collector.serving import RunningCollector, make_collector_settings, run_collector
 from tests.programs import environment
 from tests.waiting import wait_for
 
@@ -25,19 +25,19 @@ INVOCATION = "0123456789abcdef0123456789abcdef"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCollector]:
     """One collector for all tests of the module. Each test uses its own host."""
-    with served(settings_in(tmp_path_factory.mktemp("collector"))) as running:
+    with run_collector(make_collector_settings(tmp_path_factory.mktemp("collector"))) as running:
         yield running
 
 
-def kept(server: Served, host: str) -> list[tuple[str, str, str]]:
+def kept(server: RunningCollector, host: str) -> list[tuple[str, str, str]]:
     reply = server.client("reader").get(f"/api/v1/hosts/{host}")
     words = reply.json["last_words"] if reply.status == 200 else []
     return [(each["service"], each["stage"], each["text"]) for each in words]
 
 
-def options(server: Served, host: str, directory: Path) -> list[str]:
+def options(server: RunningCollector, host: str, directory: Path) -> list[str]:
     """Return the options that name the collector."""
     token = directory / "token"
     token.write_text(server.client("host", host).token)
@@ -60,7 +60,7 @@ def started(directory: Path, *arguments: str, **options: object) -> Iterator[sub
 
 @pytest.mark.parametrize("is_file", [False, True], ids=["pipe", "file"])
 def test_last_lines_stay_after_the_host_died(
-    server: Served, host: str, tmp_path: Path, is_file: bool
+    server: RunningCollector, host: str, tmp_path: Path, is_file: bool
 ) -> None:
     script = "for n in $(seq 30); do echo line $n; done; echo password=sw0rdfish99 >&2; sleep 600"
     stage = ["--service", "image", "--stage", "pull", "--", "sh", "-c", script]
@@ -77,7 +77,9 @@ def test_last_lines_stay_after_the_host_died(
     assert "sw0rdfish99" not in text
 
 
-def test_key_that_begins_above_the_sent_lines_is_masked(server: Served, host: str, tmp_path: Path) -> None:
+def test_key_that_begins_above_the_sent_lines_is_masked(
+    server: RunningCollector, host: str, tmp_path: Path
+) -> None:
     body = [base64.b64encode(bytes([number]) * 48).decode() for number in range(40)]
     (tmp_path / "key").write_text("\n".join(["-----BEGIN RSA PRIVATE KEY-----", *body, ""]))
     run = ["run", *options(server, host, tmp_path), "--service", "job", "--", "sh", "-c"]
@@ -90,7 +92,7 @@ def test_key_that_begins_above_the_sent_lines_is_masked(server: Served, host: st
 
 
 def test_failed_command_leaves_lines_and_success_deletes_them(
-    server: Served, host: str, tmp_path: Path
+    server: RunningCollector, host: str, tmp_path: Path
 ) -> None:
     run = ["run", *options(server, host, tmp_path), "--service", "job", "--", "sh", "-c"]
     with started(tmp_path, *run, "echo no space left >&2; exit 7", stderr=subprocess.DEVNULL) as process:
@@ -129,7 +131,9 @@ def test_missing_token_is_one_line_and_changes_nothing(tmp_path: Path) -> None:
     assert process.returncode == 3
 
 
-def test_ship_sends_the_journal_lines_of_the_open_stage(server: Served, host: str, tmp_path: Path) -> None:
+def test_ship_sends_the_journal_lines_of_the_open_stage(
+    server: RunningCollector, host: str, tmp_path: Path
+) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
     journalctl = programs / "journalctl"

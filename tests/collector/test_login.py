@@ -13,11 +13,11 @@ from service_record.collector.store.database import FILE
 from service_record.collector.web.login import is_local
 from testing.collector import process
 from tests.builders import require
-from tests.collector.browsing import Visitor, signed_in
-from tests.collector.serving import Client, Served, served, settings_in
+from tests.collector.browsing import Visitor, sign_in_visitor
+from tests.collector.serving import Client, RunningCollector, make_collector_settings, run_collector
 
 
-def test_login_returns_to_the_requested_page(running: Served) -> None:
+def test_login_returns_to_the_requested_page(running: RunningCollector) -> None:
     visitor = Visitor(running)
 
     reply = visitor.get("/hosts/web1?build=2")
@@ -31,7 +31,7 @@ def test_login_returns_to_the_requested_page(running: Served) -> None:
     assert (reply.status, reply.headers["location"]) == (303, "/hosts/web1?build=2")
 
 
-def test_session_cookie_is_httponly_and_samesite(running: Served) -> None:
+def test_session_cookie_is_httponly_and_samesite(running: RunningCollector) -> None:
     reply = Visitor(running).sign_in(running.client("admin").token)
 
     _, *attributes = reply.headers["set-cookie"].lower().split("; ")
@@ -40,8 +40,8 @@ def test_session_cookie_is_httponly_and_samesite(running: Served) -> None:
 
 @pytest.mark.slow
 def test_tls_cookie_is_secure_with_host_prefix(tmp_path: Path) -> None:
-    settings = settings_in(tmp_path)
-    with served(settings) as server:
+    settings = make_collector_settings(tmp_path)
+    with run_collector(settings) as server:
         token = server.client("reader").token
     with process(settings, "--proxy", "127.0.0.1") as running:
         headers = {"X-Forwarded-Proto": "https", "Sec-Fetch-Site": "same-origin"}
@@ -54,9 +54,9 @@ def test_tls_cookie_is_secure_with_host_prefix(tmp_path: Path) -> None:
 
 
 def test_database_stores_no_session_secret(tmp_path: Path) -> None:
-    settings = settings_in(tmp_path)
-    with served(settings) as server:
-        visitor = signed_in(server)
+    settings = make_collector_settings(tmp_path)
+    with run_collector(settings) as server:
+        visitor = sign_in_visitor(server)
 
     (session,) = visitor.cookies.values()
     kept = sqlite3.connect(settings.data / FILE).execute("SELECT hash FROM sessions").fetchall()
@@ -66,7 +66,7 @@ def test_database_stores_no_session_secret(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["host", "group", "enrolment"])
-def test_token_without_read_right_cannot_log_in(running: Served, kind: str) -> None:
+def test_token_without_read_right_cannot_log_in(running: RunningCollector, kind: str) -> None:
     visitor = Visitor(running)
 
     reply = visitor.sign_in(running.client(kind, "web1").token)
@@ -77,7 +77,7 @@ def test_token_without_read_right_cannot_log_in(running: Served, kind: str) -> N
 
 
 @pytest.mark.parametrize("token", ["", "open sesame", "srt_1_nobodysecret", "srt_99999999999999999999_x"])
-def test_invalid_token_cannot_log_in(running: Served, token: str) -> None:
+def test_invalid_token_cannot_log_in(running: RunningCollector, token: str) -> None:
     visitor = Visitor(running)
 
     assert visitor.sign_in(token).status == 401
@@ -85,8 +85,8 @@ def test_invalid_token_cannot_log_in(running: Served, token: str) -> None:
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "", "http://["])
-def test_cross_site_form_is_refused(running: Served, origin: str) -> None:
-    visitor = signed_in(running)
+def test_cross_site_form_is_refused(running: RunningCollector, origin: str) -> None:
+    visitor = sign_in_visitor(running)
 
     for path in ("/login", "/logout"):
         token = running.client("reader").token
@@ -94,15 +94,15 @@ def test_cross_site_form_is_refused(running: Served, origin: str) -> None:
     assert visitor.get("/").status == 200
 
 
-def test_session_ends_at_logout(server: Served) -> None:
-    visitor = signed_in(server)
+def test_session_ends_at_logout(server: RunningCollector) -> None:
+    visitor = sign_in_visitor(server)
     before = dict(visitor.cookies)
 
     assert visitor.send("/logout").headers["location"] == "/login"
     assert Visitor(server, before).get("/").status == 303
 
 
-def test_session_ends_when_token_is_revoked(server: Served) -> None:
+def test_session_ends_when_token_is_revoked(server: RunningCollector) -> None:
     token = server.client("reader").token
     visitor = Visitor(server)
     visitor.sign_in(token)
@@ -118,8 +118,8 @@ def test_session_ends_when_token_is_revoked(server: Served) -> None:
 
 def test_session_ends_after_twelve_hours(tmp_path: Path) -> None:
     clock = [1_800_000_000.0]
-    with served(settings_in(tmp_path), now=lambda: clock[0]) as server:
-        visitor = signed_in(server)
+    with run_collector(make_collector_settings(tmp_path), now=lambda: clock[0]) as server:
+        visitor = sign_in_visitor(server)
         clock[0] += 12 * 3600 - 1
         assert visitor.get("/").status == 200
         clock[0] += 1
@@ -127,8 +127,8 @@ def test_session_ends_after_twelve_hours(tmp_path: Path) -> None:
 
 
 def test_session_shares_the_limit_of_its_token(tmp_path: Path) -> None:
-    with served(settings_in(tmp_path, rates=Rates(per_second=0.001, burst=3))) as server:
-        visitor = signed_in(server)
+    with run_collector(make_collector_settings(tmp_path, rates=Rates(per_second=0.001, burst=3))) as server:
+        visitor = sign_in_visitor(server)
         replies = [visitor.get("/statistics") for _ in range(4)]
 
     assert [reply.status for reply in replies] == [200, 200, 200, 429]
@@ -147,6 +147,6 @@ def test_login_redirects_within_the_collector(place: str) -> None:
         *("/\t/e", "/a\\b"),
     ],
 )
-def test_login_redirects_to_no_other_site(running: Served, place: str) -> None:
+def test_login_redirects_to_no_other_site(running: RunningCollector, place: str) -> None:
     assert not is_local(place)
     assert Visitor(running).sign_in(running.client("reader").token, place).headers["location"] == "/"

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 import yaml
 
-from tests.collector.serving import Served
+from tests.collector.serving import RunningCollector
 
 _FOLDER: Final = Path(__file__).parents[2] / "packages/monitoring"
 _METRIC: Final = re.compile(r"service_record_\w+")
@@ -30,7 +30,7 @@ def test_summary_of_one_host_is_singular() -> None:
 
 
 @pytest.mark.parametrize("file", ["alerts.yaml", "dashboard.json"])
-def test_alerts_and_dashboard_use_existing_metrics(server: Served, file: str) -> None:
+def test_alerts_and_dashboard_use_existing_metrics(server: RunningCollector, file: str) -> None:
     server.client("host", "web1").step("web1", "Disk setup", "failed")
     server.settle()
     reader = server.client("reader")

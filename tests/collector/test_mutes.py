@@ -7,29 +7,29 @@ from sqlalchemy import select
 
 from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.schema import notices
-from tests.collector.browsing import signed_in
-from tests.collector.serving import Client, Served, served, settings_in
+from tests.collector.browsing import sign_in_visitor
+from tests.collector.serving import Client, RunningCollector, make_collector_settings, run_collector
 from tests.pages import Page
 
 NOW = 1_800_000_000.0
 
 
-def fail(server: Served, host: str, why: str = "no such disk", group: str = "dc1/rack1") -> None:
+def fail(server: RunningCollector, host: str, why: str = "no such disk", group: str = "dc1/rack1") -> None:
     server.client("host", host).step(host, "Disk setup", "failed", logs=why, group=group)
     server.settle()
 
 
-def recover(server: Served, host: str) -> None:
+def recover(server: RunningCollector, host: str) -> None:
     server.client("host", host).step(host, "Call home", "done", percentage=100)
     server.settle()
 
 
-def cause_of(server: Served, host: str) -> str:
+def cause_of(server: RunningCollector, host: str) -> str:
     cause: str = server.client("reader").get("/api/v1/hosts", machine=host).json["hosts"][0]["cause"]
     return cause
 
 
-def news(server: Served) -> list[str]:
+def news(server: RunningCollector) -> list[str]:
     """Return the verdicts of all stored notices, including those without a destination."""
     with server.collector.database.reading() as connection:
         return list(connection.execute(select(notices.c.verdict).order_by(notices.c.id)).scalars())
@@ -54,7 +54,7 @@ def test_muted_hosts_send_no_notices(
     sqlite_settings: CollectorSettings, scope: str, kind: str, told: list[str]
 ) -> None:
     """The first host fails before the mute and is done after it. A second host fails with the same cause."""
-    with served(sqlite_settings) as server:
+    with run_collector(sqlite_settings) as server:
         fail(server, "web1")
         subject = {"host": "web1", "group": "dc1", "cause": cause_of(server, "web1")}[scope]
         mute(server.client("admin"), kind, scope, subject)
@@ -66,7 +66,7 @@ def test_muted_hosts_send_no_notices(
 
 def test_mute_lasts_until_its_end(tmp_path: Path) -> None:
     clock = [NOW]
-    with served(settings_in(tmp_path), now=lambda: clock[0]) as server:
+    with run_collector(make_collector_settings(tmp_path), now=lambda: clock[0]) as server:
         admin = server.client("admin")
         first = mute(admin, "muted", "group", "dc1")
         assert [each["id"] for each in admin.get("/api/v1/mutes").json["mutes"]] == [first]
@@ -93,17 +93,17 @@ def test_mute_lasts_until_its_end(tmp_path: Path) -> None:
     "wrong",
     [{"kind": "loud"}, {"scope": "rack"}, {"subject": "a b"}, {"duration": "soon"}, {"duration": "9999d"}],
 )
-def test_invalid_mute_is_refused(server: Served, wrong: dict[str, str]) -> None:
+def test_invalid_mute_is_refused(server: RunningCollector, wrong: dict[str, str]) -> None:
     fields = {"kind": "muted", "scope": "host", "subject": "web1", "duration": "1h"} | wrong
     assert server.client("admin").post("/api/v1/mutes", **fields).status == 400
 
 
 def test_page_shows_mutes_made_by_administrators(tmp_path: Path) -> None:
-    with served(settings_in(tmp_path)) as server:
+    with run_collector(make_collector_settings(tmp_path)) as server:
         fail(server, "web1")
         fail(server, "web2")
         fail(server, "web3", why="no mirror could be reached")
-        admin, reader = signed_in(server, "admin"), signed_in(server)
+        admin, reader = sign_in_visitor(server, "admin"), sign_in_visitor(server)
         cause = cause_of(server, "web1")
         assert "(3) Fleet · service-record" in reader.page("/").texts("title")
         assert f"/mutes?scope=cause&subject={cause}" in {
@@ -129,10 +129,10 @@ def test_page_shows_mutes_made_by_administrators(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scope", ["host", "group", "cause"])
 def test_host_page_shows_its_mutes(tmp_path: Path, scope: str) -> None:
-    with served(settings_in(tmp_path)) as server:
+    with run_collector(make_collector_settings(tmp_path)) as server:
         fail(server, "web1")
         fail(server, "web2", why="no mirror could be reached", group="dc2")
-        reader = signed_in(server)
+        reader = sign_in_visitor(server)
         cause = cause_of(server, "web1")
         subject = {"host": "web1", "group": "dc1", "cause": cause}[scope]
         before = reader.page("/hosts/web1")
@@ -142,7 +142,7 @@ def test_host_page_shows_its_mutes(tmp_path: Path, scope: str) -> None:
             return {link for link in found if link and link.startswith("/mutes?")}
 
         offered = {"/mutes?scope=group&subject=dc1/rack1", f"/mutes?scope=cause&subject={cause}"}
-        assert links(signed_in(server, "admin").page("/hosts/web1")) == offered
+        assert links(sign_in_visitor(server, "admin").page("/hosts/web1")) == offered
         assert links(before) == set(), "a reader may mute nothing"
 
         mute(server.client("admin"), "acknowledged", scope, subject)
@@ -156,9 +156,9 @@ def test_host_page_shows_its_mutes(tmp_path: Path, scope: str) -> None:
 
 
 def test_host_page_shows_reason_once(tmp_path: Path) -> None:
-    with served(settings_in(tmp_path)) as server:
+    with run_collector(make_collector_settings(tmp_path)) as server:
         fail(server, "web1")
-        page = signed_in(server).page("/hosts/web1")
+        page = sign_in_visitor(server).page("/hosts/web1")
         assert "Disk setup failed: no such disk." in page.text
         assert "last message" not in page.texts("dt")
 

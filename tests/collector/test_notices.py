@@ -35,8 +35,8 @@ from service_record.record.config_file import ConfigError
 from testing.collector import process
 from tests.collector.commands import collector_command
 from tests.collector.processes import create_admin_tokens
-from tests.collector.receiving import Received, Receiver, receiving
-from tests.collector.serving import Client, settings_in
+from tests.collector.receiving import ReceivedNotice, Receiver, receive_notices
+from tests.collector.serving import Client, make_collector_settings
 from tests.waiting import wait_for
 
 NOW = 1_800_000_000.0
@@ -219,13 +219,13 @@ def destination(name: str, url: str, more: str = "") -> str:
     return f'[[destination]]\nname = "{name}"\nurl = "{url}"\n{more}\n'
 
 
-def title_and_type(received: Received) -> tuple[str, str]:
+def title_and_type(received: ReceivedNotice) -> tuple[str, str]:
     body = json.loads(received.body)
     return body["title"], body["type"]
 
 
 def test_destinations_are_notified_and_retried_independently(desk: Desk) -> None:
-    with receiving() as everything, receiving() as disks:
+    with receive_notices() as everything, receive_notices() as disks:
         text = destination("all", json_url(everything)) + destination(
             "disks", json_url(disks), 'causes = ["*disk*"]'
         )
@@ -236,7 +236,7 @@ def test_destinations_are_notified_and_retried_independently(desk: Desk) -> None
 
         desk.deliver(text)
         desk.deliver(text)
-        assert sorted(map(title_and_type, everything.came)) == [
+        assert sorted(map(title_and_type, everything.notices)) == [
             ("36 hosts failed: no disk", "failure"),
             ("db1 stuck: no network", "failure"),
         ]
@@ -246,18 +246,18 @@ def test_destinations_are_notified_and_retried_independently(desk: Desk) -> None
         desk.deliver(text)
         desk.deliver(text)
 
-    assert list(map(title_and_type, disks.came)) == [
+    assert list(map(title_and_type, disks.notices)) == [
         ("36 hosts failed: no disk", "failure"),
         ("36 hosts failed: no disk", "failure"),
         ("web0 done: It is complete.", "success"),
     ]
-    assert disks.came[0].body == disks.came[1].body
-    assert len(everything.came) == 3
+    assert disks.notices[0].body == disks.notices[1].body
+    assert len(everything.notices) == 3
     assert desk.waiting() == {}
 
 
 def test_redirect_counts_as_refusal(desk: Desk) -> None:
-    with receiving() as receiver:
+    with receive_notices() as receiver:
         receiver.statuses = [307]
         desk.news("web1")
         desk.deliver(destination("ops", json_url(receiver)))
@@ -265,7 +265,7 @@ def test_redirect_counts_as_refusal(desk: Desk) -> None:
 
 
 def test_unresponsive_destination_is_retried(desk: Desk) -> None:
-    with receiving() as receiver:
+    with receive_notices() as receiver:
         receiver.is_held.set()
         desk.news("web1")
         begun = time.monotonic()
@@ -277,7 +277,7 @@ def test_unresponsive_destination_is_retried(desk: Desk) -> None:
 def test_url_secrets_are_not_logged_or_shown(
     desk: Desk, tmp_path: Path, log: io.StringIO, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with receiving() as receiver:
+    with receive_notices() as receiver:
         receiver.statuses = [500]
         text = destination("ops", json_url(receiver)) + destination(
             "gone", f"json://ops:{SECRET}@127.0.0.1:1/{SECRET}"
@@ -296,7 +296,7 @@ def test_url_secrets_are_not_logged_or_shown(
 
 
 def test_alertmanager_gets_begin_and_end(desk: Desk) -> None:
-    with receiving() as receiver:
+    with receive_notices() as receiver:
         url = receiver.url.replace("http://", f"alertmanager://me:{SECRET}@").removesuffix("/news")
         text = 'page = "https://c.example.com"\n' + destination("am", url)
         desk.news("web1")
@@ -304,7 +304,7 @@ def test_alertmanager_gets_begin_and_end(desk: Desk) -> None:
         desk.news("web1", "done", "It is complete.", before="failed", reason_before="no disk", at=NOW + 60)
         desk.deliver(text)
 
-    begins, ends = (json.loads(one.body) for one in receiver.came)
+    begins, ends = (json.loads(one.body) for one in receiver.notices)
     labels = {"alertname": "HostInTrouble", "host": "web1", "group": "dc1", "verdict": "failed"}
     assert begins == [
         {
@@ -316,7 +316,7 @@ def test_alertmanager_gets_begin_and_end(desk: Desk) -> None:
         }
     ]
     assert ends == [{"labels": labels, "endsAt": "2027-01-15T08:01:00.000Z"}]
-    assert receiver.came[0].headers["authorization"].startswith("Basic ")
+    assert receiver.notices[0].headers["authorization"].startswith("Basic ")
 
 
 @pytest.mark.parametrize("processes", [1, 3])
@@ -324,7 +324,7 @@ def test_several_processes_send_each_notice_once(
     postgresql_settings: CollectorSettings, tmp_path: Path, processes: int
 ) -> None:
     """The destinations have different filters, one of them refuses at first, and one is slow."""
-    with receiving() as refuses, receiving() as slow, ExitStack() as stack:
+    with receive_notices() as refuses, receive_notices() as slow, ExitStack() as stack:
         refuses.statuses = [503, 503]
         slow.is_held.set()
         file = tmp_path / "notices.toml"
@@ -349,15 +349,15 @@ def test_several_processes_send_each_notice_once(
 
     assert sorted(hosts_told(slow)) == [f"web{number}" for number in range(8)]
     assert sorted(set(hosts_told(refuses))) == [f"web{number}" for number in range(8)]
-    refused = sum(len(named(one)) for one in refuses.came[:2])
+    refused = sum(len(named(one)) for one in refuses.notices[:2])
     assert len(hosts_told(refuses)) - refused <= 8
 
 
 def hosts_told(receiver: Receiver) -> list[str]:
-    return [host for one in list(receiver.came) for host in named(one)]
+    return [host for one in list(receiver.notices) for host in named(one)]
 
 
-def named(received: Received) -> list[str]:
+def named(received: ReceivedNotice) -> list[str]:
     body = json.loads(received.body)
     first: str = body["message"].splitlines()[0]
     if first.startswith("Hosts: "):
@@ -369,12 +369,12 @@ def test_invalid_file_prevents_start(tmp_path: Path) -> None:
     file = tmp_path / "notices.toml"
     file.write_text(destination("ops", "nothing"))
     with pytest.raises(NoticesError, match=r"notices.toml: ops: apprise does not understand its URL"):
-        Collector(settings_in(tmp_path, notices=file))
+        Collector(make_collector_settings(tmp_path, notices=file))
 
 
 def test_notices_command_tests_destinations(tmp_path: Path) -> None:
     file = tmp_path / "notices.toml"
-    with receiving() as good, receiving() as bad, receiving() as alerts:
+    with receive_notices() as good, receive_notices() as bad, receive_notices() as alerts:
         bad.statuses = [500]
         file.write_text(
             destination("good", json_url(good))
@@ -384,11 +384,11 @@ def test_notices_command_tests_destinations(tmp_path: Path) -> None:
         done = collector_command("notices", file)
 
     assert (done.status, done.out) == (1, "good: taken\nbad: not taken\nalerts: taken\n")
-    assert title_and_type(good.came[0]) == (
+    assert title_and_type(good.notices[0]) == (
         "test progressing: This is a test of service-record. Nothing is wrong.",
         "info",
     )
-    assert len(alerts.came) == 2
+    assert len(alerts.notices) == 2
 
 
 def test_apprise_is_imported_only_if_needed() -> None:

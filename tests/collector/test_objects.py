@@ -14,7 +14,7 @@ from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.objects import NoSuchObject, ObjectError, Objects, new_key, objects
 from tests.assisted_rules import AssistedRules
 from tests.collector.installing import Agent, map_host
-from tests.collector.serving import served
+from tests.collector.serving import run_collector
 
 LARGE = 20 * 1024 * 1024  # bytes: an upload of several parts
 
@@ -125,7 +125,7 @@ def test_client_never_sees_object_store_address(
         "AWS_SECRET_ACCESS_KEY": "test",
     }.items():
         monkeypatch.setenv(name, value)
-    with served(replace(sqlite_settings, objects="s3://secret-bucket/collector")) as server:
+    with run_collector(replace(sqlite_settings, objects="s3://secret-bucket/collector")) as server:
         host = AssistedRules().add_host()
         map_host(server, "web1", host)
         refused = Agent(server.client("host", "web1"), host).upload(b"a bundle")

@@ -23,7 +23,7 @@ from service_record.collector.process import Collector
 from testing.machine import REPOSITORY
 from tests.assisted_rules import BASE_PATH, AssistedRules
 from tests.collector.installing import Agent, map_host
-from tests.collector.serving import Client, Served, served, settings_in
+from tests.collector.serving import Client, RunningCollector, make_collector_settings, run_collector
 
 CANARIES = ["srt_7_CANARYinHEADER0123456789", "CANARYinQUERY", "CANARYinFORM", "CANARYinJSON", "CANARYinPATH"]
 
@@ -50,7 +50,7 @@ def metric(text: str, name: str) -> float:
     return float(value)
 
 
-def test_metrics_count_reports_hosts_and_writes(sqlite_server: Served) -> None:
+def test_metrics_count_reports_hosts_and_writes(sqlite_server: RunningCollector) -> None:
     host = sqlite_server.client("host", "web1")
     host.step("web1", "Disk setup", "init")
     host.get("/api/v1/hosts/web1/steps", name="Disk setup", status="done")
@@ -69,7 +69,9 @@ def test_metrics_count_reports_hosts_and_writes(sqlite_server: Served) -> None:
     assert metric(text, "service_record_commits_total") >= 2
 
 
-def test_assisted_calls_are_counted_and_logged_by_route(sqlite_server: Served, log: io.StringIO) -> None:
+def test_assisted_calls_are_counted_and_logged_by_route(
+    sqlite_server: RunningCollector, log: io.StringIO
+) -> None:
     host = AssistedRules().add_host()
     map_host(sqlite_server, "web1", host)
     agent = Agent(sqlite_server.client("host", "web1"), host)
@@ -85,7 +87,7 @@ def test_assisted_calls_are_counted_and_logged_by_route(sqlite_server: Served, l
     assert refused["route"] == f"{BASE_PATH}/v2/infra-envs/{{infra_env_id}}/hosts/{{host_id}}/progress"
 
 
-def test_metrics_page_documents_every_metric(sqlite_server: Served) -> None:
+def test_metrics_page_documents_every_metric(sqlite_server: RunningCollector) -> None:
     sqlite_server.client("host", "web1").step("web1", "Disk setup")
     text = sqlite_server.client("reader").get("/metrics").body.decode()
     kinds = dict(re.findall(r"^# TYPE (\S+) (\w+)$", text, re.MULTILINE))
@@ -102,12 +104,12 @@ def test_metrics_page_documents_every_metric(sqlite_server: Served) -> None:
             assert set(re.findall(r'(\w+)="', line[1] or "")) == set(filter(None, labels.split(","))), name
 
 
-def test_metrics_need_a_reader_token(sqlite_server: Served) -> None:
+def test_metrics_need_a_reader_token(sqlite_server: RunningCollector) -> None:
     assert sqlite_server.stranger.get("/metrics").status == 401
     assert sqlite_server.client("host", "web1").get("/metrics").status == 403
 
 
-def test_unknown_paths_and_methods_add_no_metrics(sqlite_server: Served) -> None:
+def test_unknown_paths_and_methods_add_no_metrics(sqlite_server: RunningCollector) -> None:
     for number in range(20):
         sqlite_server.stranger.ask("GET", f"/made/up/{number}")
         sqlite_server.stranger.ask(f"MADE{number}", "/healthz")
@@ -118,7 +120,7 @@ def test_unknown_paths_and_methods_add_no_metrics(sqlite_server: Served) -> None
 
 
 def test_refused_request_is_logged_with_request_id(tmp_path: Path, log: io.StringIO) -> None:
-    with served(settings_in(tmp_path)) as server:
+    with run_collector(make_collector_settings(tmp_path)) as server:
         reply = server.client("host", "web1").step("web2", "Disk setup")
 
     (line,) = [line for line in lines(log) if line["event"] == "refused"]
@@ -127,7 +129,7 @@ def test_refused_request_is_logged_with_request_id(tmp_path: Path, log: io.Strin
     assert (line["address"], line["token"]) == ("127.0.0.1", 1)
 
 
-def test_accepted_step_is_not_logged(sqlite_server: Served, log: io.StringIO) -> None:
+def test_accepted_step_is_not_logged(sqlite_server: RunningCollector, log: io.StringIO) -> None:
     host = sqlite_server.client("host", "web1")
 
     replies = [host.step("web1", "Disk setup", status) for status in ("init", "done")]
@@ -137,7 +139,7 @@ def test_accepted_step_is_not_logged(sqlite_server: Served, log: io.StringIO) ->
 
 
 def test_secrets_are_never_logged(tmp_path: Path, log: io.StringIO) -> None:
-    with served(settings_in(tmp_path)) as server:
+    with run_collector(make_collector_settings(tmp_path)) as server:
         admin = server.client("admin")
         canary = Client(server.url, CANARIES[0])
         asked = [
@@ -175,7 +177,7 @@ def test_fault_is_logged_with_id_without_message(tmp_path: Path, log: io.StringI
         sent.append(message)
 
     scope = {"type": "http", "method": "GET", "path": "/x", "headers": [], "query_string": b"a=CANARY"}
-    with Collector(settings_in(tmp_path)) as collector:
+    with Collector(make_collector_settings(tmp_path)) as collector:
         app = Starlette(
             routes=[Route("/x", broken)], middleware=[Middleware(Observed, metrics=Metrics(collector, {}))]
         )
@@ -189,7 +191,7 @@ def test_fault_is_logged_with_id_without_message(tmp_path: Path, log: io.StringI
 
 
 def test_unreachable_database_returns_503_and_is_logged(tmp_path: Path, log: io.StringIO) -> None:
-    with served(settings_in(tmp_path)) as server:
+    with run_collector(make_collector_settings(tmp_path)) as server:
         admin = server.client("admin")
         with server.collector.database.changing() as connection:
             connection.exec_driver_sql("ALTER TABLE audit RENAME TO gone")

@@ -23,8 +23,8 @@ from service_record.collector.process import Collector
 from service_record.collector.serving_settings import Rates
 from service_record.http.address import is_host_name
 from testing.machine import REPOSITORY
-from tests.collector.routes import PARAMETER, walk
-from tests.collector.serving import Served, served, settings_in
+from tests.collector.routes import PARAMETER, list_routes
+from tests.collector.serving import RunningCollector, make_collector_settings, run_collector
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 EXAMPLES = 8
@@ -32,9 +32,11 @@ OF_MACHINES = ("/api/", "/healthz", "/readyz", "/metrics")
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCollector]:
     rates = Rates(per_second=1e6, burst=1_000_000)
-    with served(settings_in(tmp_path_factory.mktemp("openapi"), rates=rates, guesses=rates)) as running:
+    with run_collector(
+        make_collector_settings(tmp_path_factory.mktemp("openapi"), rates=rates, guesses=rates)
+    ) as running:
         host = running.client("host", "web1")
         host.step("web1", "Disk setup", "failed", logs="no disk")
         yield running
@@ -45,17 +47,17 @@ def test_document_is_valid() -> None:
 
 
 def test_document_contains_exactly_the_api_routes(tmp_path: Path) -> None:
-    with Collector(settings_in(tmp_path)) as collector:
+    with Collector(make_collector_settings(tmp_path)) as collector:
         served_routes = {
             (route.method, PARAMETER.sub(r"{\1}", route.template.rstrip("/")))
-            for route in walk(application(collector))
+            for route in list_routes(application(collector))
             if route.template.startswith(OF_MACHINES)
         }
 
     assert served_routes == {(operation.method, operation.template) for operation in OPERATIONS}
 
 
-def test_document_is_served_to_readers(server: Served) -> None:
+def test_document_is_served_to_readers(server: RunningCollector) -> None:
     reply = server.client("reader").get("/api/v1/openapi.json")
 
     assert reply.json["openapi"] == "3.1.0"
@@ -65,7 +67,7 @@ def test_document_is_served_to_readers(server: Served) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: f"{one.method} {one.path}")
-def test_allowed_requests_get_documented_answers(server: Served, operation: Operation) -> None:
+def test_allowed_requests_get_documented_answers(server: RunningCollector, operation: Operation) -> None:
     schema = schemathesis.openapi.from_dict(openapi_document())
     kind = "enrolment" if operation.who is ENROLLING else "admin"
     client = server.client(kind)
@@ -103,7 +105,7 @@ def test_http_api_page_lists_every_call() -> None:
     )
 
 
-def test_unknown_parameter_is_refused(server: Served) -> None:
+def test_unknown_parameter_is_refused(server: RunningCollector) -> None:
     reader, host = server.client("reader"), server.client("host", "web1")
 
     reply = reader.get("/api/v1/hosts", verdcit="failed")
@@ -124,7 +126,9 @@ def test_unknown_parameter_is_refused(server: Served) -> None:
         ("/api/v1/audit", {"limit": "1001"}),
     ],
 )
-def test_document_has_the_limits_of_parameters(server: Served, path: str, query: dict[str, str]) -> None:
+def test_document_has_the_limits_of_parameters(
+    server: RunningCollector, path: str, query: dict[str, str]
+) -> None:
     parameters = openapi_document()["paths"][path]["get"]["parameters"]
     ((name, value),) = query.items()
     (schema,) = [one["schema"] for one in parameters if one["name"] == name]
@@ -205,7 +209,7 @@ _ID = "01234567-89ab-cdef-0123-456789abcdef"
     ],
 )
 def test_document_has_the_limits_of_bodies(
-    server: Served, call: str, good: dict[str, object], bad: dict[str, object]
+    server: RunningCollector, call: str, good: dict[str, object], bad: dict[str, object]
 ) -> None:
     method, _, template = call.partition(" ")
     document = openapi_document()

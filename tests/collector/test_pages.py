@@ -17,8 +17,8 @@ from sqlalchemy import Connection, insert
 from service_record.collector.store.schema import hosts
 from service_record.collector.web.pages import remove_repetition
 from tests.collector import shown_fleet
-from tests.collector.browsing import Visitor, analysed, signed_in
-from tests.collector.serving import Client, Served, served, settings_in
+from tests.collector.browsing import Visitor, sign_in_visitor, wait_until_analysed
+from tests.collector.serving import Client, RunningCollector, make_collector_settings, run_collector
 from tests.pages import Page
 from tests.waiting import wait_for
 
@@ -37,23 +37,23 @@ EVERY = (
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCollector]:
     """Thirty hosts. The services of one of them take half a minute."""
     ahead = [0.0]
-    settings = settings_in(tmp_path_factory.mktemp("fleet"))
-    with served(settings, now=lambda: time.time() + ahead[0]) as server:
+    settings = make_collector_settings(tmp_path_factory.mktemp("fleet"))
+    with run_collector(settings, now=lambda: time.time() + ahead[0]) as server:
         shown_fleet.fill(server)
         shown_fleet.more_of_a_host(server, FAILED)
         filled = server.collector.now()
         ahead[0] = 30.0
         shown_fleet.send_records(server, FAILED, **shown_fleet.failed_services(filled))
-        analysed(signed_in(server), FAILED)
+        wait_until_analysed(sign_in_visitor(server), FAILED)
         yield server
 
 
 @pytest.fixture
-def visitor(fleet: Served) -> Visitor:
-    return signed_in(fleet)
+def visitor(fleet: RunningCollector) -> Visitor:
+    return sign_in_visitor(fleet)
 
 
 def rows(page: Page) -> list[str]:
@@ -75,7 +75,7 @@ def test_hosts_in_trouble_come_first(visitor: Visitor) -> None:
     assert shown[:5] == [f"{name}.example.com" for name in troubled]
 
 
-def fail_many(server: Served, count: int, first: int = 1) -> None:
+def fail_many(server: RunningCollector, count: int, first: int = 1) -> None:
     """Let hosts fail with one cause, each with another name, disk and time."""
     for number in range(first, first + count):
         name = f"node{number:02}"
@@ -88,7 +88,7 @@ def fail_many(server: Served, count: int, first: int = 1) -> None:
 
 def test_hosts_with_one_cause_share_a_line(tmp_path: Path) -> None:
     clock = [1_800_000_000.0]
-    with served(settings_in(tmp_path), now=lambda: clock[0]) as server:
+    with run_collector(make_collector_settings(tmp_path), now=lambda: clock[0]) as server:
         fail_many(server, 35)
         clock[0] += 60
         fail_many(server, 1, first=36)
@@ -96,7 +96,7 @@ def test_hosts_with_one_cause_share_a_line(tmp_path: Path) -> None:
         server.client("host", "other").step("other", "Packages", "failed", logs="no mirror could be reached")
         server.client("host", "fine").step("fine", "Packages", "init")
         server.settle()
-        visitor = signed_in(server)
+        visitor = sign_in_visitor(server)
         page = visitor.page("/")
 
         assert rows(page) == ["other", "fine"], "each of the others has its row, the newest trouble first"
@@ -115,7 +115,7 @@ def test_hosts_with_one_cause_share_a_line(tmp_path: Path) -> None:
         assert reader.get("/api/v1/hosts", cause=cause).json["total"] == 36
 
 
-def test_shown_hosts_can_be_exported(fleet: Served, visitor: Visitor) -> None:
+def test_shown_hosts_can_be_exported(fleet: RunningCollector, visitor: Visitor) -> None:
     page = visitor.page("/?group=dc2")
     links = {node.attributes["href"] for node in page.all("a")}
     assert {"/fleet.csv?group=dc2", "/fleet.json?group=dc2"} <= links
@@ -133,17 +133,17 @@ def test_shown_hosts_can_be_exported(fleet: Served, visitor: Visitor) -> None:
     assert json.loads(visitor.get("/fleet.json?machine=nobody").body) == []
 
 
-def test_csv_contains_no_formula(server: Served) -> None:
+def test_csv_contains_no_formula(server: RunningCollector) -> None:
     logs = "=HYPERLINK(1)"
     server.client("host", "web1").step("web1", logs, "init", group="=1+1")
-    visitor = signed_in(server)
+    visitor = sign_in_visitor(server)
     cells = next(csv.DictReader(io.StringIO(visitor.get("/fleet.csv").body.decode())))
     assert cells["message"].startswith("'=") or cells["message"] == ""
     assert cells["group"] == "'=1+1"
 
 
-def test_empty_fleet_explains_the_first_report(server: Served) -> None:
-    visitor = signed_in(server)
+def test_empty_fleet_explains_the_first_report(server: RunningCollector) -> None:
+    visitor = sign_in_visitor(server)
     shown = visitor.page("/").texts("pre")
     assert "service-record collector token create host web1" in shown
     assert any(f"{server.url}/api/v1/hosts/web1/steps" in text for text in shown)
@@ -192,13 +192,13 @@ def test_empty_result_links_to_all_hosts(visitor: Visitor) -> None:
     assert "This page is empty now." in visitor.page("/?each=1&after=verdict:9e9:done:zzz").text
 
 
-def test_many_hosts_are_split_into_pages(server: Served) -> None:
+def test_many_hosts_are_split_into_pages(server: RunningCollector) -> None:
     def change(connection: Connection) -> None:
         seen = {"first_seen": 0.0, "last_seen": 0.0, "verdict": "progressing"}
         connection.execute(insert(hosts), [{"name": f"web{number:03}", **seen} for number in range(205)])
 
     server.collector.writer.change(change).result()
-    visitor = signed_in(server)
+    visitor = sign_in_visitor(server)
 
     page = visitor.page("/?all=1")
     shown, links = rows(page), [node for node in page.all("a") if node.attributes.get("rel") == "next"]
@@ -213,10 +213,10 @@ def test_many_hosts_are_split_into_pages(server: Served) -> None:
 
 def test_old_done_host_is_shown_on_request(tmp_path: Path) -> None:
     clock = [1_800_000_000.0]
-    with served(settings_in(tmp_path), now=lambda: clock[0]) as server:
+    with run_collector(make_collector_settings(tmp_path), now=lambda: clock[0]) as server:
         server.client("host", "web1").step("web1", "Call home", "done", percentage=100)
         clock[0] += 86_401
-        visitor = signed_in(server)
+        visitor = sign_in_visitor(server)
 
         assert rows(visitor.page("/")) == []
         assert rows(visitor.page("/?all=1&each=1")) == ["web1"]
@@ -224,20 +224,20 @@ def test_old_done_host_is_shown_on_request(tmp_path: Path) -> None:
 
 def test_failed_build_has_constant_duration(tmp_path: Path) -> None:
     clock = [1_800_000_000.0]
-    with served(settings_in(tmp_path), now=lambda: clock[0]) as server:
+    with run_collector(make_collector_settings(tmp_path), now=lambda: clock[0]) as server:
         host = server.client("host", "web1")
         host.step("web1", "Disk setup", "init")
         clock[0] += 30
         host.step("web1", "Disk setup", "failed", logs="no disk")
         server.settle()
         clock[0] += 600
-        visitor = signed_in(server)
+        visitor = sign_in_visitor(server)
 
         assert "30s" in visitor.page("/").texts("td")
         assert "30s" in visitor.page("/hosts/web1").texts("dd")
 
 
-def test_failure_shows_logs_and_record_diagnosis(fleet: Served, visitor: Visitor) -> None:
+def test_failure_shows_logs_and_record_diagnosis(fleet: RunningCollector, visitor: Visitor) -> None:
     page = visitor.page(f"/hosts/{FAILED}")
 
     assert "Disk setup failed" in words(page, "h3")
@@ -258,11 +258,11 @@ def test_loop_is_listed_once(visitor: Visitor) -> None:
     assert page.texts("th").count("boots") == 14
 
 
-def test_earlier_build_has_a_page(server: Served) -> None:
+def test_earlier_build_has_a_page(server: RunningCollector) -> None:
     host = server.client("host", "web1")
     host.step("web1", "Old step", "init", build="first")
     host.step("web1", "New step", "init", build="second")
-    visitor = signed_in(server)
+    visitor = sign_in_visitor(server)
 
     latest, earlier = visitor.page("/hosts/web1"), visitor.page("/hosts/web1?build=1")
 
@@ -276,9 +276,9 @@ def test_earlier_build_has_a_page(server: Served) -> None:
 
 
 @pytest.mark.parametrize("number", [2**31, 10**9 + 1, 10**12, 10**17, 10**30])
-def test_unknown_build_is_not_another_build(server: Served, number: int) -> None:
+def test_unknown_build_is_not_another_build(server: RunningCollector, number: int) -> None:
     server.client("host", "web1").step("web1", "Disk setup", "init")
-    visitor, reader = signed_in(server), server.client("reader")
+    visitor, reader = sign_in_visitor(server), server.client("reader")
 
     for path in (f"/hosts/web1?build={number}", f"/events?host=web1&build={number}"):
         assert visitor.get(path).status == 404
@@ -286,14 +286,14 @@ def test_unknown_build_is_not_another_build(server: Served, number: int) -> None
     assert visitor.get("/hosts/web1?build=00000000001").status == 200
 
 
-def test_notes_of_a_report_are_shown(server: Served) -> None:
+def test_notes_of_a_report_are_shown(server: RunningCollector) -> None:
     server.client("host", "web1").step("web1", "Disk setup", "exploded", percentage=180, logs="x" * 100_000)
 
-    page = signed_in(server).page("/hosts/web1")
+    page = sign_in_visitor(server).page("/hosts/web1")
 
     assert {"note: status was exploded", "note: percentage was 180"} <= set(page.texts("p"))
     (full,) = [node.attributes["href"] for node in page.all("a") if node.text == "show all"]
-    whole = signed_in(server).get(full)
+    whole = sign_in_visitor(server).get(full)
     assert whole.headers["content-type"].startswith("text/plain")
     assert 60_000 < len(whole.body) < 66_000
 
@@ -381,7 +381,7 @@ def test_pages_comply_with_their_csp(visitor: Visitor, path: str) -> None:
         assert script.attributes["src"].startswith("/static/")
 
 
-def test_assets_are_cached_by_digest(fleet: Served, visitor: Visitor) -> None:
+def test_assets_are_cached_by_digest(fleet: RunningCollector, visitor: Visitor) -> None:
     page = visitor.page("/")
     addresses = [node.attributes["href"] for node in page.all("link")]
     addresses += [node.attributes["src"] for node in page.all("script")]
@@ -395,7 +395,7 @@ def test_assets_are_cached_by_digest(fleet: Served, visitor: Visitor) -> None:
     assert Visitor(fleet).get("/static/..%2f__init__.py").status == 404
 
 
-def test_steps_are_by_date_and_timeline_by_label(server: Served) -> None:
+def test_steps_are_by_date_and_timeline_by_label(server: RunningCollector) -> None:
     host = server.client("host", "web1")
     for name, label, status in (
         ("Kickstart download", "get_ks", "init"),
@@ -405,7 +405,7 @@ def test_steps_are_by_date_and_timeline_by_label(server: Served) -> None:
     ):
         assert host.step("web1", name, status, label=label).status == 201
 
-    page = signed_in(server).page("/hosts/web1")
+    page = sign_in_visitor(server).page("/hosts/web1")
 
     reports = [node for node in page.all("th") if node.attributes.get("data-head") == "Step"]
     assert [node.text.strip() for node in reports] == [
@@ -417,14 +417,14 @@ def test_steps_are_by_date_and_timeline_by_label(server: Served) -> None:
     assert labels == ["Kickstart, second mirror", "Disk setup"]
 
 
-def test_fleet_shows_last_message_of_each_host(sqlite_server: Served) -> None:
+def test_fleet_shows_last_message_of_each_host(sqlite_server: RunningCollector) -> None:
     admin = sqlite_server.client("admin")
     admin.step("web1", "Bootloader", "failed", logs="no space left on device")
     admin.step("web2", "Packages", "init")
     admin.ask("PUT", "/api/v1/hosts/web3", data={"group": "dc1"})
     sqlite_server.settle()
 
-    nodes = signed_in(sqlite_server).page("/").nodes
+    nodes = sign_in_visitor(sqlite_server).page("/").nodes
     messages = [
         inner.text for cell, inner in pairwise(nodes) if cell.tag == "td" and "message" in cell.classes
     ]
@@ -433,10 +433,10 @@ def test_fleet_shows_last_message_of_each_host(sqlite_server: Served) -> None:
     assert all(message.strip() for message in messages)
 
 
-def test_administrator_acts_on_host_page(sqlite_server: Served) -> None:
+def test_administrator_acts_on_host_page(sqlite_server: RunningCollector) -> None:
     sqlite_server.client("admin").step("web1", "Bootloader", "failed", group="dc1")
     sqlite_server.settle()
-    admin, reader = signed_in(sqlite_server, "admin"), signed_in(sqlite_server)
+    admin, reader = sign_in_visitor(sqlite_server, "admin"), sign_in_visitor(sqlite_server)
 
     assert not reader.page("/hosts/web1").texts("select")
     assert reader.send("/hosts/web1", do="forget").status == 403
@@ -450,8 +450,8 @@ def test_administrator_acts_on_host_page(sqlite_server: Served) -> None:
     assert admin.get("/hosts/web1").status == 404
 
 
-def test_large_pages_are_compressed(sqlite_server: Served) -> None:
-    visitor = signed_in(sqlite_server)
+def test_large_pages_are_compressed(sqlite_server: RunningCollector) -> None:
+    visitor = sign_in_visitor(sqlite_server)
 
     whole = visitor.get("/")
     packed = Client(sqlite_server.url).ask(

@@ -15,17 +15,17 @@ from service_record.collector.store.database import Database
 from service_record.collector.store.schema import steps
 from testing.collector import process
 from testing.postgresql import Cluster
-from tests.collector.plain_database import Plain, plain_database
+from tests.collector.plain_database import RefusingProxy, create_plain_database
 from tests.collector.processes import create_admin_tokens, load
-from tests.collector.serving import Client, settings_in
+from tests.collector.serving import Client, make_collector_settings
 
 REPORTS = 300
 
 
 @pytest.fixture
-def plain(cluster: Cluster, tmp_path: Path) -> Iterator[tuple[CollectorSettings, Plain]]:
-    with plain_database(cluster) as (url, proxy):
-        yield settings_in(tmp_path, database=url), proxy
+def plain(cluster: Cluster, tmp_path: Path) -> Iterator[tuple[CollectorSettings, RefusingProxy]]:
+    with create_plain_database(cluster) as (url, proxy):
+        yield make_collector_settings(tmp_path, database=url), proxy
 
 
 def conflicts(client: Client) -> float:
@@ -36,7 +36,7 @@ def conflicts(client: Client) -> float:
 
 
 def test_four_processes_retry_serialization_failures(
-    plain: tuple[CollectorSettings, Plain],
+    plain: tuple[CollectorSettings, RefusingProxy],
 ) -> None:
     settings, proxy = plain
     with contextlib.ExitStack() as stack:
@@ -55,7 +55,7 @@ def test_four_processes_retry_serialization_failures(
     assert set(proxy.refused) <= {"listen"}
 
 
-def test_polling_sees_changes_of_other_processes(plain: tuple[CollectorSettings, Plain]) -> None:
+def test_polling_sees_changes_of_other_processes(plain: tuple[CollectorSettings, RefusingProxy]) -> None:
     settings, proxy = plain
 
     async def wake_up(collector: Collector, client: Client) -> None:

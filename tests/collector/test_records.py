@@ -19,16 +19,16 @@ from service_record.collector.store import record_rows
 from service_record.collector.store.schema import chunks, hosts
 from tests.builders import failed_run
 from tests.collector.installing import Clock
-from tests.collector.serving import Client, Reply, Served, served, settings_in
+from tests.collector.serving import Client, Reply, RunningCollector, make_collector_settings, run_collector
 from tests.waiting import wait_for
 
 MOST = 1 << 20
 
 
 @pytest.fixture(scope="module")
-def server(shared_settings: CollectorSettings, clock: Clock) -> Iterator[Served]:
+def server(shared_settings: CollectorSettings, clock: Clock) -> Iterator[RunningCollector]:
     """One collector for all tests of the module. Each test uses its own host."""
-    with served(replace(shared_settings, most_records=MOST), clock) as running:
+    with run_collector(replace(shared_settings, most_records=MOST), clock) as running:
         yield running
 
 
@@ -44,20 +44,20 @@ def offsets(reply: Reply) -> dict[str, int]:
     return {f"{one['service']}/{one['file']}": one["offset"] for one in reply.json["files"]}
 
 
-def record(server: Served, host: str, service: str) -> bytes:
+def record(server: RunningCollector, host: str, service: str) -> bytes:
     reply = server.client("reader").get(f"/api/v1/hosts/{host}/records/{quote(service)}")
     assert reply.status == 200, reply.body
     return reply.body
 
 
-def verdict_of(server: Served, host: str) -> dict[str, Any] | None:
+def verdict_of(server: RunningCollector, host: str) -> dict[str, Any] | None:
     with server.collector.database.reading() as connection:
         kept = connection.execute(select(hosts.c.records_verdict).where(hosts.c.name == host)).scalar_one()
     found: dict[str, Any] | None = json.loads(kept) if kept else None
     return found
 
 
-def test_pieces_are_joined_in_order(server: Served, host: str) -> None:
+def test_pieces_are_joined_in_order(server: RunningCollector, host: str) -> None:
     client = server.client("host", host)
 
     first = send(client, host, piece("crio", 0, b"one\n"), piece("kubelet", 0, b"first\n"))
@@ -70,7 +70,7 @@ def test_pieces_are_joined_in_order(server: Served, host: str) -> None:
     assert [(one["service"], one["bytes"]) for one in listed["services"]] == [("crio", 8), ("kubelet", 6)]
 
 
-def test_repeated_piece_is_answered_with_held_offset(server: Served, host: str) -> None:
+def test_repeated_piece_is_answered_with_held_offset(server: RunningCollector, host: str) -> None:
     client = server.client("host", host)
     send(client, host, piece("crio", 0, b"one\ntwo\n"))
 
@@ -84,7 +84,9 @@ def test_repeated_piece_is_answered_with_held_offset(server: Served, host: str) 
 
 
 @pytest.mark.parametrize(("offset", "data"), [(9, b"x"), (2, b"e\ntwo\nthree\n"), (1000, b"")])
-def test_gap_or_overlap_is_answered_with_offset(server: Served, host: str, offset: int, data: bytes) -> None:
+def test_gap_or_overlap_is_answered_with_offset(
+    server: RunningCollector, host: str, offset: int, data: bytes
+) -> None:
     client = server.client("host", host)
     send(client, host, piece("crio", 0, b"one\ntwo\n"))
 
@@ -96,7 +98,7 @@ def test_gap_or_overlap_is_answered_with_offset(server: Served, host: str, offse
     assert offsets(listed) == {"crio/a": 8}
 
 
-def test_replacement_file_follows_the_replaced_one(server: Served, host: str) -> None:
+def test_replacement_file_follows_the_replaced_one(server: RunningCollector, host: str) -> None:
     client = server.client("host", host)
     send(client, host, piece("crio", 0, b"old"))
     send(client, host, piece("crio", 0, b"new\n", file="b"))
@@ -105,7 +107,7 @@ def test_replacement_file_follows_the_replaced_one(server: Served, host: str) ->
     assert record(server, host, "crio") == b"older\n\nnew\n\n"
 
 
-def test_small_pieces_are_merged_into_rows(server: Served, host: str) -> None:
+def test_small_pieces_are_merged_into_rows(server: RunningCollector, host: str) -> None:
     client = server.client("host", host)
     for number in range(30):
         send(client, host, piece("crio", 4 * number, b"abc\n"))
@@ -116,7 +118,7 @@ def test_small_pieces_are_merged_into_rows(server: Served, host: str) -> None:
     assert record(server, host, "crio") == b"abc\n" * 30 + b"\n"
 
 
-def test_host_continues_at_held_offset(server: Served, host: str) -> None:
+def test_host_continues_at_held_offset(server: RunningCollector, host: str) -> None:
     client = server.client("host", host)
     assert client.get(f"/api/v1/hosts/{host}/records").json["files"] == []
 
@@ -126,7 +128,7 @@ def test_host_continues_at_held_offset(server: Served, host: str) -> None:
     assert client.get(f"/api/v1/hosts/{host}/records/crio").status == 403
 
 
-def test_token_of_another_host_has_no_access(server: Served, host: str) -> None:
+def test_token_of_another_host_has_no_access(server: RunningCollector, host: str) -> None:
     send(server.client("host", host), host, piece("crio", 0, b"one\n"))
     other = server.client("host", "other")
 
@@ -153,11 +155,11 @@ BAD: dict[str, object] = {
 
 
 @pytest.mark.parametrize("body", BAD.values(), ids=BAD)
-def test_invalid_batch_is_refused(server: Served, host: str, body: object) -> None:
+def test_invalid_batch_is_refused(server: RunningCollector, host: str, body: object) -> None:
     assert server.client("host", host).post(f"/api/v1/hosts/{host}/records", body).status == 400
 
 
-def test_records_of_a_host_are_limited(server: Served, host: str) -> None:
+def test_records_of_a_host_are_limited(server: RunningCollector, host: str) -> None:
     client = server.client("host", host)
     size = MOST // 4
     for number in range(4):
@@ -167,7 +169,7 @@ def test_records_of_a_host_are_limited(server: Served, host: str) -> None:
     assert send(client, host, piece("crio", 0, b"x")).status == 200
 
 
-def test_every_service_gets_a_share_of_the_limit(server: Served, host: str) -> None:
+def test_every_service_gets_a_share_of_the_limit(server: RunningCollector, host: str) -> None:
     client, row = server.client("host", host), b"x" * 40_000
     for service in ("a", "b"):
         send(client, host, piece(service, 0, row))
@@ -182,7 +184,7 @@ def test_every_service_gets_a_share_of_the_limit(server: Served, host: str) -> N
     assert [(service, text.strip()) for service, text in ends] == [("a", row), ("b", row), ("c", b"short")]
 
 
-def test_records_change_the_verdict_within_seconds(server: Served, host: str) -> None:
+def test_records_change_the_verdict_within_seconds(server: RunningCollector, host: str) -> None:
     client = server.client("host", host)
     lines = b"".join(one.to_line() for one in failed_run("pull"))
     cut = len(lines) // 3
@@ -199,12 +201,12 @@ def test_records_change_the_verdict_within_seconds(server: Served, host: str) ->
 def test_long_running_service_is_stuck_without_entries(tmp_path: Path) -> None:
     clock = Clock()
     begun = b"".join(one.to_line() for one in failed_run("pull")[:2])
-    with served(settings_in(tmp_path), clock) as first:
+    with run_collector(make_collector_settings(tmp_path), clock) as first:
         send(first.client("host", "web1"), "web1", piece("bootkube", 0, begun))
         assert wait_for(lambda: verdict_of(first, "web1"))["verdict"] == "running"
     clock.now += 3600
 
-    with served(settings_in(tmp_path), clock) as second:
+    with run_collector(make_collector_settings(tmp_path), clock) as second:
         second.settle()
         clock.now += 3600  # the time limits of hosts begin again after the collector was down
         second.collector.judge.add(1)  # it is the only host; otherwise the next round would be in a minute
@@ -218,7 +220,7 @@ def test_long_running_service_is_stuck_without_entries(tmp_path: Path) -> None:
 def test_records_during_a_judgement_are_judged_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
 
-    with Collector(settings_in(tmp_path)) as collector:
+    with Collector(make_collector_settings(tmp_path)) as collector:
         judge = collector.judge
 
         def look(host_id: int) -> str:
@@ -239,7 +241,9 @@ def test_records_during_a_judgement_are_judged_soon(tmp_path: Path, monkeypatch:
     noise=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 60)), max_size=6),
 )
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-def test_held_data_is_always_a_prefix(server: Served, cuts: list[int], noise: list[tuple[int, int]]) -> None:
+def test_held_data_is_always_a_prefix(
+    server: RunningCollector, cuts: list[int], noise: list[tuple[int, int]]
+) -> None:
     name = f"any-{abs(hash((tuple(cuts), tuple(noise))))}"
     client = server.client("host", name)
     text = bytes(range(32, 127)) * 4

@@ -15,7 +15,7 @@ from tests.assisted_installation import CONTROL_PLANE_IGNITION, LOCAL_IGNITION, 
 from tests.assisted_server import create_server_with_tokens
 from tests.builders import BOOT_ID, entry, failed_run, write_lines
 from tests.collector.installing import Agent
-from tests.collector.serving import Served, served, settings_in
+from tests.collector.serving import RunningCollector, make_collector_settings, run_collector
 from tests.collector.test_bundles import indexed, rows
 from tests.command_line import Answer, service_record
 from tests.forward_proxy import ForwardProxy
@@ -27,16 +27,16 @@ _BOOTED = 'mount --bind "$1" /proc/sys/kernel/random/boot_id && shift && exec "$
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCollector]:
     """One collector for all tests of the module. Each test uses its own host."""
-    with served(settings_in(tmp_path_factory.mktemp("collector"))) as running:
+    with run_collector(make_collector_settings(tmp_path_factory.mktemp("collector"))) as running:
         yield running
 
 
 class Reported:
     """A host with the boot reporter and a token of the collector."""
 
-    def __init__(self, root: Path, server: Served, *settings: str, url: str = "") -> None:
+    def __init__(self, root: Path, server: RunningCollector, *settings: str, url: str = "") -> None:
         self.installed = Host(new_id(), new_id(), new_id())
         self.agent = Agent(server.client("host", self.installed.id), self.installed)
         self.host = ReportingHost(root / "host", self.installed, url or server.url, *settings)
@@ -63,12 +63,12 @@ class Reported:
         self.host.write("/var/lib/kubelet/pki/kubelet-client-current.pem")
 
 
-def row_of(server: Served, name: str) -> Any:
+def row_of(server: RunningCollector, name: str) -> Any:
     with server.collector.database.reading() as connection:
         return connection.execute(select(hosts).where(hosts.c.name == name)).one()
 
 
-def test_two_boots_are_reported_and_diagnosed(tmp_path: Path, server: Served) -> None:
+def test_two_boots_are_reported_and_diagnosed(tmp_path: Path, server: RunningCollector) -> None:
     reported = Reported(tmp_path, server)
     reported.host.fail()
 
@@ -103,7 +103,7 @@ def test_two_boots_are_reported_and_diagnosed(tmp_path: Path, server: Served) ->
     assert row_of(server, reported.name).message == CONTROL_PLANE_IGNITION
 
 
-def analyze(directory: Path, server: Served, host: str) -> Answer:
+def analyze(directory: Path, server: RunningCollector, host: str) -> Answer:
     token = directory / "reader"
     token.write_text(server.client("reader").token)
     place = f"collector://{urlsplit(server.url).netloc}/{host}"
@@ -111,7 +111,7 @@ def analyze(directory: Path, server: Served, host: str) -> Answer:
 
 
 @pytest.mark.slow
-def test_additional_collector_gets_bundle_with_own_token(tmp_path: Path, server: Served) -> None:
+def test_additional_collector_gets_bundle_with_own_token(tmp_path: Path, server: RunningCollector) -> None:
     with create_server_with_tokens() as assisted:
         installed = assisted.rules.add_rebooting_host(TOKEN)
         destination = f'ship_to = ["collector+{server.url}"]'
@@ -129,7 +129,7 @@ def test_additional_collector_gets_bundle_with_own_token(tmp_path: Path, server:
 
 
 @pytest.mark.slow
-def test_records_are_streamed_in_every_round(tmp_path: Path, server: Served) -> None:
+def test_records_are_streamed_in_every_round(tmp_path: Path, server: RunningCollector) -> None:
     reported = Reported(tmp_path, server, f'records_to = ["collector+{server.url}"]')
     own = reported.agent.client.token
     reported.host.write("/etc/service-record/collector-token", own).chmod(0o600)
@@ -147,7 +147,7 @@ def test_records_are_streamed_in_every_round(tmp_path: Path, server: Served) -> 
 
 
 @pytest.mark.slow
-def test_sent_entries_contain_no_secret(tmp_path: Path, server: Served) -> None:
+def test_sent_entries_contain_no_secret(tmp_path: Path, server: RunningCollector) -> None:
     reported = Reported(tmp_path, server, f'records_to = ["collector+{server.url}"]')
     own = reported.agent.client.token
     reported.host.write("/etc/service-record/collector-token", own).chmod(0o600)
@@ -164,7 +164,9 @@ def test_sent_entries_contain_no_secret(tmp_path: Path, server: Served) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("login", [None, "Basic bWU6c2VjcmV0"], ids=["open", "with a login"])
-def test_entries_use_the_configured_proxy(tmp_path: Path, server: Served, login: str | None) -> None:
+def test_entries_use_the_configured_proxy(
+    tmp_path: Path, server: RunningCollector, login: str | None
+) -> None:
     with ForwardProxy(urlsplit(server.url).port or 0, login=login) as proxy:
         reported = Reported(
             tmp_path,
@@ -186,7 +188,7 @@ def test_entries_use_the_configured_proxy(tmp_path: Path, server: Served, login:
 
 
 @pytest.mark.slow
-def test_entries_bypass_proxy_for_other_addresses(tmp_path: Path, server: Served) -> None:
+def test_entries_bypass_proxy_for_other_addresses(tmp_path: Path, server: RunningCollector) -> None:
     with ForwardProxy(urlsplit(server.url).port or 0) as proxy:
         to, past = f'records_to = ["collector+{server.url}"]', f'proxies.http = "{proxy.url}"'
         reported = Reported(tmp_path, server, to, past)
@@ -202,7 +204,7 @@ def test_entries_bypass_proxy_for_other_addresses(tmp_path: Path, server: Served
 
 
 @pytest.mark.slow
-def test_refused_entries_do_not_end_the_round(tmp_path: Path, server: Served) -> None:
+def test_refused_entries_do_not_end_the_round(tmp_path: Path, server: RunningCollector) -> None:
     reported = Reported(tmp_path, server, f'records_to = ["collector+{server.url}/web1"]')
     token = server.client("host", "web2").token
     reported.host.write("/etc/service-record/collector-token", token).chmod(0o600)
@@ -215,14 +217,14 @@ def test_refused_entries_do_not_end_the_round(tmp_path: Path, server: Served) ->
     assert indexed(server, reported.name).verdict == "failed"
 
 
-def at_the_collector(server: Served, host: str) -> list[str]:
+def at_the_collector(server: RunningCollector, host: str) -> list[str]:
     """Return the lines of bootkube's record in the collector."""
     reply = server.client("reader").get(f"/api/v1/hosts/{host}/records/bootkube")
     return [line for line in reply.body.decode().splitlines() if line]
 
 
 @pytest.mark.slow
-def test_unknown_host_stops_reporting_with_reason(tmp_path: Path, server: Served) -> None:
+def test_unknown_host_stops_reporting_with_reason(tmp_path: Path, server: RunningCollector) -> None:
     reported = Reported(tmp_path, server)
     other = server.client("host", "web1").token
     reported.host.write("/etc/service-record/token", other).chmod(0o600)

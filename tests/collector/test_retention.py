@@ -40,7 +40,7 @@ from service_record.collector.store.schema import (
 )
 from tests.collector.commands import collector_command
 from tests.collector.installing import Clock
-from tests.collector.serving import Served, served
+from tests.collector.serving import RunningCollector, run_collector
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
@@ -96,10 +96,10 @@ def test_oldest_builds_are_chosen_first(fleet: list[StoredBuild], before: float 
 
 
 @pytest.fixture
-def house(settings: CollectorSettings) -> Iterator[tuple[Served, Clock]]:
+def house(settings: CollectorSettings) -> Iterator[tuple[RunningCollector, Clock]]:
     """A collector with a host of five builds, one day apart. The second and the fourth failed."""
     clock = Clock(NOW - 5 * DAY)
-    with served(replace(settings, keep_days=0.5), clock) as server:
+    with run_collector(replace(settings, keep_days=0.5), clock) as server:
         admin = server.client("admin")
         for number in range(1, 6):
             admin.step("web1", "Disk setup", "done", build=f"b{number}", logs=f"{number}" * 100)
@@ -124,7 +124,7 @@ def add_bundle(collector: Collector, build: int) -> None:
         connection.execute(insert(bundles).values({**row, **rest}))
 
 
-def housekeeper(server: Served, clock: Clock, **limits: float) -> Housekeeper:
+def housekeeper(server: RunningCollector, clock: Clock, **limits: float) -> Housekeeper:
     collector = server.collector
     return Housekeeper(
         collector.database,
@@ -135,7 +135,7 @@ def housekeeper(server: Served, clock: Clock, **limits: float) -> Housekeeper:
     )
 
 
-def left(server: Served) -> tuple[list[int], list[int], list[str]]:
+def left(server: RunningCollector) -> tuple[list[int], list[int], list[str]]:
     """Return the remaining builds, the builds of the remaining steps, and the objects."""
     with server.collector.database.reading() as connection:
         detail = shown.read_host(connection, "web1", 1.0)
@@ -149,7 +149,7 @@ def left(server: Served) -> tuple[list[int], list[int], list[str]]:
 
 
 def test_old_builds_are_deleted_with_steps_and_bundles(
-    house: tuple[Served, Clock],
+    house: tuple[RunningCollector, Clock],
 ) -> None:
     server, clock = house
 
@@ -161,7 +161,7 @@ def test_old_builds_are_deleted_with_steps_and_bundles(
     assert entry.subject.startswith("2 builds, 2 steps, ")
 
 
-def test_data_before_the_first_build_is_deleted(house: tuple[Served, Clock]) -> None:
+def test_data_before_the_first_build_is_deleted(house: tuple[RunningCollector, Clock]) -> None:
     server, clock = house
     add_bundle(server.collector, 0)
     clock.now += DAY
@@ -171,7 +171,7 @@ def test_data_before_the_first_build_is_deleted(house: tuple[Served, Clock]) -> 
     assert left(server)[2] == ["web1/bundle2", "web1/bundle4", "web1/bundle5"]
 
 
-def test_size_limit_deletes_oldest_builds_first(house: tuple[Served, Clock]) -> None:
+def test_size_limit_deletes_oldest_builds_first(house: tuple[RunningCollector, Clock]) -> None:
     server, clock = house
     taken = 5 * 400 + sum(6 * build for build in range(1, 6))
 
@@ -180,7 +180,7 @@ def test_size_limit_deletes_oldest_builds_first(house: tuple[Served, Clock]) -> 
     assert left(server)[0] == [2, 3, 4, 5]
 
 
-def test_latest_build_is_deleted_last(house: tuple[Served, Clock]) -> None:
+def test_latest_build_is_deleted_last(house: tuple[RunningCollector, Clock]) -> None:
     server, clock = house
 
     housekeeper(server, clock, size=1).round()
@@ -193,7 +193,7 @@ def test_latest_build_is_deleted_last(house: tuple[Served, Clock]) -> None:
 
 
 def test_looping_host_keeps_its_first_and_last_reports(
-    server: Served, monkeypatch: pytest.MonkeyPatch
+    server: RunningCollector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     last_kept = 500
     monkeypatch.setattr(reporting, "LAST_KEPT", last_kept)
@@ -217,7 +217,7 @@ def test_looping_host_keeps_its_first_and_last_reports(
     assert lasting <= FIRST_KEPT + last_kept + 250
 
 
-def record(server: Served, first: int, count: int, **fields: str) -> None:
+def record(server: RunningCollector, first: int, count: int, **fields: str) -> None:
     """Store reports of web1, numbered and with 1,000 bytes of logs, in one transaction."""
     grant = Grant(1, TokenKind.ADMIN)
     reports = [
@@ -228,7 +228,7 @@ def record(server: Served, first: int, count: int, **fields: str) -> None:
         record_steps(connection, reports)
 
 
-def test_quota_keeps_first_and_last_logs(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quota_keeps_first_and_last_logs(server: RunningCollector, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, size in (("MOST", 64_000), ("FIRST", 8_000), ("LAST", 48_000)):
         monkeypatch.setattr(reporting, f"{name}_LOG_BYTES", size)
     for start in range(0, 600, 50):
@@ -242,7 +242,9 @@ def test_quota_keeps_first_and_last_logs(server: Served, monkeypatch: pytest.Mon
     assert all(row.logs or "logs were deleted" in row.notes for row in rows)
 
 
-def test_endless_builds_keep_only_the_latest(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_builds_keep_only_the_latest(
+    server: RunningCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(reporting, "MOST_BUILDS", 5)
     for number in range(1, 21):
         record(server, 0, 2, build=f"b{number}")
@@ -258,7 +260,7 @@ def test_endless_builds_keep_only_the_latest(server: Served, monkeypatch: pytest
     assert numbers == of_steps == [1, 3, 4, 16, 17, 18, 19, 20]
 
 
-def test_host_keeps_its_latest_events(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_keeps_its_latest_events(server: RunningCollector, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_rows, "MOST_EVENTS", 3)
     record(server, 0, 1)
     with server.collector.database.changing() as connection:
@@ -273,7 +275,7 @@ def test_host_keeps_its_latest_events(server: Served, monkeypatch: pytest.Monkey
 
 @pytest.mark.slow
 def test_size_limit_is_enforced_between_hours(settings: CollectorSettings) -> None:
-    with served(replace(settings, keep_bytes=200_000)) as server:
+    with run_collector(replace(settings, keep_bytes=200_000)) as server:
         host = server.client("host", "web1")
         keeper = server.collector.housekeeper
         rounds: list[float] = []
@@ -288,7 +290,9 @@ def test_size_limit_is_enforced_between_hours(settings: CollectorSettings) -> No
     assert size <= 200_000
 
 
-def test_quota_keeps_first_and_latest_bundles(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quota_keeps_first_and_latest_bundles(
+    server: RunningCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(bundle_rows, "MOST_BUNDLES", 3)
     monkeypatch.setattr(bundle_rows, "MOST_BUNDLE_BYTES", 100)
     arrival = Arrival("web1", Grant(1, TokenKind.ADMIN), 1.0)
@@ -305,7 +309,7 @@ def test_quota_keeps_first_and_latest_bundles(server: Served, monkeypatch: pytes
     assert replaced == ["k1", "k2", "k3"]
 
 
-def test_numbers_are_not_reused_after_deletion(house: tuple[Served, Clock]) -> None:
+def test_numbers_are_not_reused_after_deletion(house: tuple[RunningCollector, Clock]) -> None:
     server, clock = house
     admin = server.client("admin")
     before = admin.step("web1", "Disk setup", build="b5").json["id"]
@@ -317,7 +321,7 @@ def test_numbers_are_not_reused_after_deletion(house: tuple[Served, Clock]) -> N
     assert reply.json["id"] > before
 
 
-def test_orphaned_objects_are_deleted_after_a_day(house: tuple[Served, Clock]) -> None:
+def test_orphaned_objects_are_deleted_after_a_day(house: tuple[RunningCollector, Clock]) -> None:
     server, _ = house
     collector = server.collector
     file = collector.settings.data / "upload"
@@ -328,7 +332,7 @@ def test_orphaned_objects_are_deleted_after_a_day(house: tuple[Served, Clock]) -
     assert list(orphans(collector.database, collector.objects, kept_at + 2 * DAY)) == ["web9/nobody"]
 
 
-def test_only_replaced_record_files_are_deleted(house: tuple[Served, Clock]) -> None:
+def test_only_replaced_record_files_are_deleted(house: tuple[RunningCollector, Clock]) -> None:
     server, clock = house
     with server.collector.database.changing() as connection:
         row = {"host_id": 1, "offset": 0, "data": b"[]", "received_at": NOW - 3 * DAY}
@@ -342,7 +346,7 @@ def test_only_replaced_record_files_are_deleted(house: tuple[Served, Clock]) -> 
     assert [tuple(row) for row in kept] == [("a", "new"), ("b", "only")]
 
 
-def test_prune_dry_run_lists_and_prune_deletes(house: tuple[Served, Clock]) -> None:
+def test_prune_dry_run_lists_and_prune_deletes(house: tuple[RunningCollector, Clock]) -> None:
     server, _ = house
     settings = server.collector.settings
     where = ("--data", settings.data, "--database", settings.database)
@@ -365,7 +369,7 @@ def test_prune_requires_a_limit(tmp_path: Path) -> None:
     assert collector_command("prune", "--data", tmp_path).status == 2
 
 
-def test_without_limits_nothing_is_deleted(house: tuple[Served, Clock]) -> None:
+def test_without_limits_nothing_is_deleted(house: tuple[RunningCollector, Clock]) -> None:
     server, clock = house
 
     housekeeper(server, clock).round()

@@ -27,7 +27,7 @@ from testing.postgresql import Cluster
 from tests.assisted_rules import AssistedRules
 from tests.collector.installing import Agent
 from tests.collector.processes import create_admin_tokens, load
-from tests.collector.serving import Client, served
+from tests.collector.serving import Client, run_collector
 
 FEW_REPORTS = 400
 KILL_LISTENERS = """
@@ -108,7 +108,7 @@ def test_closed_connection_loses_no_change(postgresql_settings: CollectorSetting
 def test_cached_token_does_not_recreate_deleted_host(
     settings: CollectorSettings,
 ) -> None:
-    with served(settings) as here, served(settings) as there:
+    with run_collector(settings) as here, run_collector(settings) as there:
         host, admin = here.client("host", "web1"), here.client("admin")
         elsewhere = Client(there.url, host.token)
         assert elsewhere.step("web1", "Disk setup").status == 201
@@ -123,7 +123,7 @@ def test_cached_token_does_not_recreate_deleted_host(
 
 def test_assisted_calls_do_not_recreate_deleted_host(settings: CollectorSettings) -> None:
     host = AssistedRules().add_host()
-    with served(settings) as here, served(settings) as there:
+    with run_collector(settings) as here, run_collector(settings) as there:
         admin = here.client("admin")
         agent = Agent(Client(there.url, here.client("host", host.id).token), host)
         assert [one["id"] for one in agent.listed()] == [host.id]
@@ -150,7 +150,7 @@ def test_hanging_process_blocks_one_host_briefly(
     url = make_url(postgresql_settings.database).update_query_dict({"options": "-c lock_timeout=200ms"})
     impatient = replace(postgresql_settings, database=url.render_as_string(hide_password=False))
     hanging = Database(postgresql_settings.database)
-    with served(impatient) as server:
+    with run_collector(impatient) as server:
         host, other = server.client("host", "web1"), server.client("host", "web2")
         host.step("web1", "Disk setup")
         server.settle()

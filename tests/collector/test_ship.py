@@ -18,7 +18,7 @@ from service_record.record.directory import Records
 from tests.assisted_rules import AssistedRules
 from tests.builders import array, entry, failed_run, our_array, require, write_lines
 from tests.collector.installing import Agent
-from tests.collector.serving import Client, Served, served, settings_in
+from tests.collector.serving import Client, RunningCollector, make_collector_settings, run_collector
 from tests.collector.test_bundles import FAILED, indexed
 from tests.command_line import PROGRAM, Answer, environment, service_record
 from tests.fuzz.raw_answers import format_answer
@@ -28,9 +28,9 @@ from tests.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCollector]:
     """One collector for all tests of the module. Each test uses its own host."""
-    with served(settings_in(tmp_path_factory.mktemp("collector"))) as running:
+    with run_collector(make_collector_settings(tmp_path_factory.mktemp("collector"))) as running:
         yield running
 
 
@@ -46,16 +46,16 @@ def token_file(directory: Path, client: Client) -> Path:
     return path
 
 
-def sender(server: Served, host: str, directory: Path) -> Sender:
+def sender(server: RunningCollector, host: str, directory: Path) -> Sender:
     client = CollectorClient(server.url, server.client("host", host).token)
     return Sender(client, host, Records(directory))
 
 
-def held(server: Served, host: str, service: str) -> bytes:
+def held(server: RunningCollector, host: str, service: str) -> bytes:
     return server.client("reader").get(f"/api/v1/hosts/{host}/records/{service}").body
 
 
-def read(server: Served, directory: Path, host: str, *arguments: str) -> Answer:
+def read(server: RunningCollector, directory: Path, host: str, *arguments: str) -> Answer:
     place = f"collector://{urlsplit(server.url).netloc}/{host}"
     reader = token_file(directory, server.client("reader"))
     return service_record(*arguments, "--from", place, SERVICE_RECORD_TOKEN_FILE=str(reader))
@@ -65,7 +65,7 @@ def read(server: Served, directory: Path, host: str, *arguments: str) -> Answer:
 
 
 @pytest.mark.slow
-def test_lines_are_sent_unchanged_and_continued(server: Served, host: str, directory: Path) -> None:
+def test_lines_are_sent_unchanged_and_continued(server: RunningCollector, host: str, directory: Path) -> None:
     path = write_lines(directory / "crio.json", entry(), b"damaged\n")
     first = sender(server, host, directory)
     first.send()
@@ -82,7 +82,9 @@ def test_lines_are_sent_unchanged_and_continued(server: Served, host: str, direc
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", [array, our_array])
-def test_array_file_is_sent_by_entry(server: Served, host: str, directory: Path, layout: object) -> None:
+def test_array_file_is_sent_by_entry(
+    server: RunningCollector, host: str, directory: Path, layout: object
+) -> None:
     assert callable(layout)
     run = failed_run("pull")
     sending = sender(server, host, directory)
@@ -95,7 +97,9 @@ def test_array_file_is_sent_by_entry(server: Served, host: str, directory: Path,
 
 
 @pytest.mark.slow
-def test_replacement_file_is_sent_after_the_replaced_one(server: Served, host: str, directory: Path) -> None:
+def test_replacement_file_is_sent_after_the_replaced_one(
+    server: RunningCollector, host: str, directory: Path
+) -> None:
     sending = sender(server, host, directory)
     for at in (0, 100):
         (directory / "job.json").unlink(missing_ok=True)
@@ -107,7 +111,7 @@ def test_replacement_file_is_sent_after_the_replaced_one(server: Served, host: s
 
 
 @pytest.mark.slow
-def test_large_records_are_sent_in_batches(server: Served, host: str, directory: Path) -> None:
+def test_large_records_are_sent_in_batches(server: RunningCollector, host: str, directory: Path) -> None:
     line = entry(stage="x" * 1000, phase="stage start").to_line()
     for service in ("one", "two", "three"):
         (directory / f"{service}.json").write_bytes(line * 700)
@@ -120,7 +124,7 @@ def test_large_records_are_sent_in_batches(server: Served, host: str, directory:
 
 
 @pytest.mark.slow
-def test_many_services_are_all_sent(server: Served, host: str, directory: Path) -> None:
+def test_many_services_are_all_sent(server: RunningCollector, host: str, directory: Path) -> None:
     for number in range(450):
         write_lines(directory / f"job-{number}.json", entry())
 
@@ -131,7 +135,7 @@ def test_many_services_are_all_sent(server: Served, host: str, directory: Path) 
 
 
 @pytest.mark.slow
-def test_lost_data_is_sent_again(server: Served, host: str, directory: Path) -> None:
+def test_lost_data_is_sent_again(server: RunningCollector, host: str, directory: Path) -> None:
     write_lines(directory / "job.json", entry())
     sending = sender(server, host, directory)
     sending.send()
@@ -146,7 +150,9 @@ def test_lost_data_is_sent_again(server: Served, host: str, directory: Path) -> 
 
 
 @pytest.mark.slow
-def test_lost_data_of_many_services_is_sent_again(server: Served, host: str, directory: Path) -> None:
+def test_lost_data_of_many_services_is_sent_again(
+    server: RunningCollector, host: str, directory: Path
+) -> None:
     names = [f"service-{number:03}-{'x' * 60}" for number in range(150)]
     for name in names:
         write_lines(directory / f"{name}.json", entry())
@@ -176,7 +182,9 @@ def test_sending_ends_if_nothing_is_accepted(directory: Path) -> None:
 
 
 @pytest.mark.slow
-def test_token_of_another_host_is_a_final_refusal(server: Served, host: str, directory: Path) -> None:
+def test_token_of_another_host_is_a_final_refusal(
+    server: RunningCollector, host: str, directory: Path
+) -> None:
     write_lines(directory / "job.json", entry())
     sending = Sender(
         CollectorClient(server.url, server.client("host", "other").token), host, Records(directory)
@@ -192,7 +200,7 @@ def test_token_of_another_host_is_a_final_refusal(server: Served, host: str, dir
 
 
 @pytest.mark.slow
-def test_ship_sends_existing_records_and_ends(server: Served, host: str, directory: Path) -> None:
+def test_ship_sends_existing_records_and_ends(server: RunningCollector, host: str, directory: Path) -> None:
     write_lines(directory / "job.json", entry())
     token = token_file(directory, server.client("host", host))
 
@@ -222,7 +230,7 @@ def token(directory: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_administrator_ships_records_of_new_host(server: Served, directory: Path) -> None:
+def test_administrator_ships_records_of_new_host(server: RunningCollector, directory: Path) -> None:
     write_lines(directory / "job.json", entry())
     options = ("--host", "brand-new", "--from", directory, "--token-file")
     admin, reader = (token_file(directory, server.client(kind)) for kind in ("admin", "reader"))
@@ -248,7 +256,7 @@ def test_repeated_stop_signals_end_ship(directory: Path, host: str) -> None:
         assert running.wait(0) == 75
 
 
-def test_symlinked_record_is_not_sent(server: Served, host: str, directory: Path) -> None:
+def test_symlinked_record_is_not_sent(server: RunningCollector, host: str, directory: Path) -> None:
     write_lines(directory / "job.json", entry())
     write_lines(directory.parent / "private.json", *failed_run())
     directory.joinpath("linked.json").symlink_to(directory.parent / "private.json")
@@ -263,7 +271,9 @@ def test_symlinked_record_is_not_sent(server: Served, host: str, directory: Path
     assert server.client("reader").get(f"/api/v1/hosts/{host}/records/linked").status == 404
 
 
-def test_undelivered_records_exit_75_with_one_line(server: Served, host: str, directory: Path) -> None:
+def test_undelivered_records_exit_75_with_one_line(
+    server: RunningCollector, host: str, directory: Path
+) -> None:
     write_lines(directory / "job.json", entry())
     token = token_file(directory, server.client("host", "other"))
 
@@ -291,7 +301,9 @@ def following(url: str, host: str, directory: Path, token: Path) -> Iterator[sub
                 running.kill()
 
 
-def test_follow_sends_new_entries_and_ends_cleanly(server: Served, host: str, directory: Path) -> None:
+def test_follow_sends_new_entries_and_ends_cleanly(
+    server: RunningCollector, host: str, directory: Path
+) -> None:
     token = token_file(directory, server.client("host", host))
     with following(server.url, host, directory, token) as running:
         for at in range(3):
@@ -308,15 +320,15 @@ def test_follow_sends_new_entries_and_ends_cleanly(server: Served, host: str, di
 
 @pytest.mark.slow
 def test_late_collector_gets_everything(host: str, directory: Path, tmp_path: Path) -> None:
-    settings = settings_in(tmp_path)
-    with served(settings) as first:
+    settings = make_collector_settings(tmp_path)
+    with run_collector(settings) as first:
         token = token_file(directory, first.client("host", host))
         url = first.url
     write_lines(directory / "job.json", entry())
 
     with following(url, host, directory, token) as running:
         assert b"not delivered, and tried again" in require(running.stderr).readline()
-        with served(replace(settings, port=urlsplit(url).port or 0)) as second:
+        with run_collector(replace(settings, port=urlsplit(url).port or 0)) as second:
             wait_for(lambda: b"service start" in held(second, host, "job") or None)
             running.send_signal(signal.SIGTERM)
             running.communicate(timeout=60)
@@ -327,7 +339,7 @@ def test_late_collector_gets_everything(host: str, directory: Path, tmp_path: Pa
 # Read through the collector
 
 
-def test_verbs_read_sent_records(server: Served, host: str, directory: Path) -> None:
+def test_verbs_read_sent_records(server: RunningCollector, host: str, directory: Path) -> None:
     write_lines(directory / "bootkube.json", *failed_run("pull"))
     write_lines(directory / "crio.json", entry(), entry("service end", 1))
     sender(server, host, directory).send()
@@ -345,7 +357,7 @@ def test_verbs_read_sent_records(server: Served, host: str, directory: Path) -> 
 
 
 @pytest.mark.slow
-def test_host_with_only_a_bundle_is_readable(server: Served, directory: Path) -> None:
+def test_host_with_only_a_bundle_is_readable(server: RunningCollector, directory: Path) -> None:
     of = AssistedRules().add_host()
     Agent(server.client("host", of.id), of).upload(FAILED)
     indexed(server, of.id)
@@ -365,7 +377,9 @@ REFUSALS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", REFUSALS.values(), ids=REFUSALS)
-def test_unreadable_collector_is_one_line(server: Served, directory: Path, case: tuple[str, str]) -> None:
+def test_unreadable_collector_is_one_line(
+    server: RunningCollector, directory: Path, case: tuple[str, str]
+) -> None:
     place, told = (text.format(at=urlsplit(server.url).netloc) for text in case)
     reader = token_file(directory, server.client("reader"))
 
@@ -376,7 +390,7 @@ def test_unreadable_collector_is_one_line(server: Served, directory: Path, case:
 
 
 @pytest.mark.slow
-def test_reading_does_not_wait_for_a_collector(server: Served, directory: Path, host: str) -> None:
+def test_reading_does_not_wait_for_a_collector(server: RunningCollector, directory: Path, host: str) -> None:
     answer = read(server, directory, host, "analyze", "--wait")
 
     assert answer.status == 2
@@ -398,7 +412,7 @@ def test_directory_is_read_without_collector_imports(directory: Path) -> None:
 # Data that never leaves the host
 
 
-def test_secret_in_a_line_is_masked(server: Served, host: str, directory: Path) -> None:
+def test_secret_in_a_line_is_masked(server: RunningCollector, host: str, directory: Path) -> None:
     message = "Authorization: Bearer c2VjcmV0LXRva2VuLW9mLXRoZS1yZWdpc3RyeQ refused"
     run = failed_run("pull", error_message=message)
     write_lines(directory / "job.json", *run, entry(at=100))
@@ -417,7 +431,9 @@ def test_secret_in_a_line_is_masked(server: Served, host: str, directory: Path) 
 
 
 @pytest.mark.slow
-def test_unfinished_line_waits_and_endless_line_is_hidden(server: Served, host: str, directory: Path) -> None:
+def test_unfinished_line_waits_and_endless_line_is_hidden(
+    server: RunningCollector, host: str, directory: Path
+) -> None:
     endless = b"s3cret" * 60_000
     path = write_lines(directory / "job.json", entry(), b'{"timestamp": "2026')
     sending = sender(server, host, directory)

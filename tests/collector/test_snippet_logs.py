@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from service_record.collector.serving_settings import CollectorSettings
-from tests.collector.browsing import signed_in
-from tests.collector.serving import served
+from tests.collector.browsing import sign_in_visitor
+from tests.collector.serving import run_collector
 from tests.deploy.test_snippets import Installer, functions
 from tests.waiting import wait_for
 
@@ -21,7 +21,7 @@ def test_end_of_log_is_live_during_step(
 ) -> None:
     host, log = Installer(tmp_path / "host", shell, client), tmp_path / "anaconda log"
     log.write_text("".join(f"package {number}\n" for number in range(60)) + "@/etc/hosts\nthe token is x1\n")
-    with served(sqlite_settings) as server:
+    with run_collector(sqlite_settings) as server:
         host.token.write_text(f"{server.client('host', 'web1').token}\n")
         given = ("--url", server.url, "--host", "web1", "--token-file", host.token, "--log", log)
         script = functions(*given)
@@ -43,7 +43,7 @@ def test_end_of_log_is_live_during_step(
         with log.open("a") as stream:
             stream.write("one more\n")
         wait_for(lambda: words()[0][1].endswith("one more"))
-        assert "one more" in signed_in(server).get("/hosts/web1").body.decode()
+        assert "one more" in sign_in_visitor(server).get("/hosts/web1").body.decode()
 
         assert host.run(f"{script}\nservice_record_step 'All packages' \"done\"", "-eu").returncode == 0
-        assert "one more" not in signed_in(server).get("/hosts/web1").body.decode()
+        assert "one more" not in sign_in_visitor(server).get("/hosts/web1").body.decode()

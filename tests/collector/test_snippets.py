@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from service_record.collector.serving_settings import CollectorSettings
-from tests.collector.browsing import signed_in
-from tests.collector.serving import Reply, Served, served
+from tests.collector.browsing import sign_in_visitor
+from tests.collector.serving import Reply, RunningCollector, run_collector
 from tests.deploy.test_snippets import Installed, Installer, shell_of, snippet_of
 
 
@@ -18,7 +18,7 @@ def test_host_is_visible_from_image_to_first_boot(
     kind: str, shell: str, tmp_path: Path, sqlite_settings: CollectorSettings
 ) -> None:
     host = Installer(tmp_path / "host", shell)
-    with served(sqlite_settings) as server:
+    with run_collector(sqlite_settings) as server:
         host.token.write_text(f"{server.client('host', 'web1').token}\n")
         boot_token = server.client("boot", "web1").token
         line = snippet_of("ipxe", "--url", server.url)
@@ -75,7 +75,7 @@ def webhook_body(event: str, network: str) -> bytes:
     return subprocess.run(command, input=template, capture_output=True, check=True).stdout
 
 
-def post_webhook(server: Served, network: str = "dhcp", event: str = "build_entered") -> Reply:
+def post_webhook(server: RunningCollector, network: str = "dhcp", event: str = "build_entered") -> Reply:
     """Send the webhook's body with the token of a group."""
     headers = {"Content-Type": "application/json"}
     body = webhook_body(event, network)
@@ -83,11 +83,11 @@ def post_webhook(server: Served, network: str = "dhcp", event: str = "build_ente
 
 
 def test_webhook_of_foreman_reports_before_host(sqlite_settings: CollectorSettings) -> None:
-    with served(sqlite_settings) as server:
+    with run_collector(sqlite_settings) as server:
         answers = post_webhook(server, "dhcp").json["answers"]
         admin = server.client("admin")
         admin.step("web1.example.com", "Partitioning", "init", action="install")
-        page = signed_in(server).page("/hosts/web1.example.com")
+        page = sign_in_visitor(server).page("/hosts/web1.example.com")
         host = admin.get("/api/v1/hosts/web1.example.com").json
 
     assert [one["status"] for one in answers] == [201, 201]
@@ -101,7 +101,7 @@ def test_webhook_of_foreman_reports_before_host(sqlite_settings: CollectorSettin
 
 
 def test_webhook_of_foreman_names_no_dhcp_without_reservation(sqlite_settings: CollectorSettings) -> None:
-    with served(sqlite_settings) as server:
+    with run_collector(sqlite_settings) as server:
         answers = post_webhook(server, "static").json["answers"]
         host = server.client("admin").get("/api/v1/hosts/web1.example.com").json
 
@@ -111,7 +111,7 @@ def test_webhook_of_foreman_names_no_dhcp_without_reservation(sqlite_settings: C
 
 
 def test_webhook_of_foreman_reports_each_event_of_host(sqlite_settings: CollectorSettings) -> None:
-    with served(sqlite_settings) as server:
+    with run_collector(sqlite_settings) as server:
         admin = server.client("admin")
         for event in ("host_created", "build_entered"):
             post_webhook(server, event=event)

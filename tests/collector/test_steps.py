@@ -18,10 +18,10 @@ from service_record.collector.serving_settings import CollectorSettings
 from service_record.collector.store.reporting import Report, record_steps
 from service_record.collector.store.schema import steps
 from tests.collector.installing import Clock
-from tests.collector.serving import Served, served
+from tests.collector.serving import RunningCollector, run_collector
 
 
-def test_acknowledged_step_is_in_the_database(server: Served) -> None:
+def test_acknowledged_step_is_in_the_database(server: RunningCollector) -> None:
     host = server.client("host", "web1")
 
     reply = host.step("web1", "Disk setup", "init", percentage=10)
@@ -35,14 +35,16 @@ def test_acknowledged_step_is_in_the_database(server: Served) -> None:
     )
 
 
-def test_token_of_one_host_reports_for_no_other(server: Served) -> None:
+def test_token_of_one_host_reports_for_no_other(server: RunningCollector) -> None:
     host = server.client("host", "web1")
 
     assert host.step("web2", "Disk setup").status == 403
 
 
 @pytest.mark.parametrize("percentage", [250, 100.5, -1])
-def test_impossible_percentage_is_noted_and_ignored(sqlite_server: Served, percentage: float) -> None:
+def test_impossible_percentage_is_noted_and_ignored(
+    sqlite_server: RunningCollector, percentage: float
+) -> None:
     host = sqlite_server.client("host", "web1")
     host.step("web1", "Packages", "done", percentage=60)
 
@@ -53,7 +55,7 @@ def test_impossible_percentage_is_noted_and_ignored(sqlite_server: Served, perce
     assert (summary["percentage"], summary["ended_at"]) == (60, None)
 
 
-def test_update_call_reports_a_step(server: Served) -> None:
+def test_update_call_reports_a_step(server: RunningCollector) -> None:
     update = {
         "name": "web1",
         "datacenter_name": "dc1",
@@ -79,7 +81,7 @@ def test_update_call_reports_a_step(server: Served) -> None:
     ]
 
 
-def test_step_adds_no_audit_entry(server: Served) -> None:
+def test_step_adds_no_audit_entry(server: RunningCollector) -> None:
     admin = server.client("admin")
 
     admin.step("web1", "Disk setup", "init")
@@ -194,12 +196,12 @@ def test_cloud_init_event_is_parsed_as_step(
         assert differing(step) == {"label": make_label(name), "name": name, "time": 1.5, **told}
 
 
-def verdict_of(server: Served, host: str) -> str:
+def verdict_of(server: RunningCollector, host: str) -> str:
     server.settle()
     return str(server.client("reader").get(f"/api/v1/hosts/{host}").json["summary"]["verdict"])
 
 
-def stored_steps(server: Served) -> list[tuple[str, str]]:
+def stored_steps(server: RunningCollector) -> list[tuple[str, str]]:
     with server.collector.database.reading() as connection:
         return [(row.label, row.status) for row in connection.execute(select(steps).order_by(steps.c.id))]
 
@@ -214,7 +216,7 @@ def stored_steps(server: Served) -> list[tuple[str, str]]:
 def test_repeated_report_gets_the_first_answer(
     settings: CollectorSettings, clock: Clock, fields: dict[str, Any], headers: dict[str, str]
 ) -> None:
-    with served(settings, now=clock) as server:
+    with run_collector(settings, now=clock) as server:
         host = server.client("group", "")
         path, report = "/api/v1/hosts/web1/steps", {"name": "Packages", "status": "init", **fields}
 
@@ -228,7 +230,7 @@ def test_repeated_report_gets_the_first_answer(
         assert verdict_of(server, "web1") == "failed"
 
 
-def test_same_key_of_another_host_is_another_report(server: Served) -> None:
+def test_same_key_of_another_host_is_another_report(server: RunningCollector) -> None:
     group = server.client("group", "")
     for host in ("web1", "web2"):
         path = f"/api/v1/hosts/{host}/steps"
@@ -238,7 +240,7 @@ def test_same_key_of_another_host_is_another_report(server: Served) -> None:
     assert len(stored_steps(server)) == 2
 
 
-def test_key_of_another_step_is_refused(server: Served) -> None:
+def test_key_of_another_step_is_refused(server: RunningCollector) -> None:
     host, key = server.client("host", "web1"), {"Idempotency-Key": "1"}
     path = "/api/v1/hosts/web1/steps"
     assert host.ask("POST", path, data={"name": "Disk", "status": "init"}, headers=key).status == 201
@@ -252,7 +254,7 @@ def test_key_of_another_step_is_refused(server: Served) -> None:
 def test_unchanged_report_counts_once_in_a_minute(
     settings: CollectorSettings, clock: Clock, time: str
 ) -> None:
-    with served(settings, now=clock) as server:
+    with run_collector(settings, now=clock) as server:
         host = server.client("host", "web1")
         ids = []
         for _ in range(3):
@@ -266,7 +268,7 @@ def test_unchanged_report_counts_once_in_a_minute(
         assert host.step("web1", "Packages", "init", time=time, logs="another").json["id"] > 2
 
 
-def test_step_that_starts_over_counts_again(server: Served) -> None:
+def test_step_that_starts_over_counts_again(server: RunningCollector) -> None:
     host = server.client("host", "web1")
     for _ in range(3):
         host.step("web1", "Packages", "init")
@@ -276,7 +278,7 @@ def test_step_that_starts_over_counts_again(server: Served) -> None:
     assert verdict_of(server, "web1") == "looping"
 
 
-def test_repeats_in_one_transaction_count_once(server: Served) -> None:
+def test_repeats_in_one_transaction_count_once(server: RunningCollector) -> None:
     server.client("admin")
     grant = Grant(1, TokenKind.ADMIN)
     step = parse_step({"name": "Packages", "status": "init", "boot": "b1", "sequence": 1})

@@ -19,9 +19,9 @@ from service_record.collector.store.administration import put_host
 from service_record.collector.store.fleet import Filters, fleet
 from service_record.collector.store.reporting import Accepted, Report, record_steps
 from service_record.collector.store.schema import hosts, notices
-from tests.collector.browsing import signed_in
+from tests.collector.browsing import sign_in_visitor
 from tests.collector.installing import Clock
-from tests.collector.serving import Client, Served, served
+from tests.collector.serving import Client, RunningCollector, run_collector
 from tests.waiting import run_in_threads
 
 PATIENCE = 30.0
@@ -39,7 +39,7 @@ def verdict(reader: Client, host: str) -> str:
     return str(reader.get(f"/api/v1/hosts/{host}").json["summary"]["verdict"])
 
 
-def news(server: Served) -> list[tuple[str, str]]:
+def news(server: RunningCollector) -> list[tuple[str, str]]:
     with server.collector.database.reading() as connection:
         rows = connection.execute(select(notices.c.before, notices.c.verdict).order_by(notices.c.id))
         return [(before, after) for before, after in rows]
@@ -49,7 +49,7 @@ def test_host_is_judged_on_report_and_when_due(
     settings: CollectorSettings,
 ) -> None:
     clock = Clock(time.time())
-    with served(settings, clock) as server:
+    with run_collector(settings, clock) as server:
         host, reader = server.client("host", "web1"), server.client("reader")
         host.step("web1", "Disk setup", "init")
         server.settle()
@@ -66,7 +66,7 @@ def test_host_is_judged_on_report_and_when_due(
 
 
 def test_silent_host_becomes_stuck(settings: CollectorSettings) -> None:
-    with served(replace(settings, budget=0.5)) as server:
+    with run_collector(replace(settings, budget=0.5)) as server:
         reader = server.client("reader")
         server.client("host", "web1").step("web1", "Disk setup", "init")
 
@@ -75,19 +75,19 @@ def test_silent_host_becomes_stuck(settings: CollectorSettings) -> None:
 
 def test_limits_restart_after_an_absence(settings: CollectorSettings) -> None:
     clock = Clock(time.time())
-    with served(settings, clock) as server:
+    with run_collector(settings, clock) as server:
         server.client("host", "web1").step("web1", "Disk setup", "init")
         server.settle()
     clock.now += 60 * 60
 
-    with served(settings, clock) as server:
+    with run_collector(settings, clock) as server:
         reader = server.client("reader")
         server.settle()
         clock.now += 14 * 60
         server.collector.sweeper.wake()
         server.settle()
         assert (verdict(reader, "web1"), news(server)) == ("progressing", [])
-        assert signed_in(server).page("/").texts("p", "away")
+        assert sign_in_visitor(server).page("/").texts("p", "away")
 
         clock.now += 60
         server.collector.sweeper.wake()
@@ -96,14 +96,14 @@ def test_limits_restart_after_an_absence(settings: CollectorSettings) -> None:
 
 def test_stuck_host_stays_stuck_after_an_absence(settings: CollectorSettings) -> None:
     clock = Clock(time.time())
-    with served(settings, clock) as server:
+    with run_collector(settings, clock) as server:
         server.client("host", "web1").step("web1", "Disk setup", "init")
         clock.now += 15 * 60
         server.collector.sweeper.wake()
         eventually(lambda: verdict(server.client("reader"), "web1"), "stuck")
     clock.now += 60 * 60
 
-    with served(settings, clock) as server:
+    with run_collector(settings, clock) as server:
         server.client("host", "web2").step("web2", "Disk setup", "init")
         server.settle()
         assert verdict(server.client("reader"), "web1") == "stuck"
@@ -111,7 +111,7 @@ def test_stuck_host_stays_stuck_after_an_absence(settings: CollectorSettings) ->
 
 
 def test_absence_needs_all_processes_without_beats(settings: CollectorSettings) -> None:
-    with served(settings, Clock(1000.0)) as server:
+    with run_collector(settings, Clock(1000.0)) as server:
         writer = server.collector.writer
 
         def beat(now: float, without_beat: float | None) -> Absence | None:
@@ -184,7 +184,7 @@ def test_busy_host_is_not_judged_continuously(settings: CollectorSettings) -> No
 def test_several_processes_judge_each_host_once(settings: CollectorSettings) -> None:
     clock = Clock(time.time())
     with Collector(settings, clock) as one, Collector(settings, clock) as other:
-        server = Served("", one)
+        server = RunningCollector("", one)
         report_of_many(one, clock, 40)
         clock.now += 15 * 60
 
@@ -203,7 +203,7 @@ def report_of_many(collector: Collector, clock: Clock, count: int) -> None:
 
 def test_budgets_are_learnt_from_done_builds(settings: CollectorSettings) -> None:
     clock = Clock(time.time())
-    with served(settings, clock) as server:
+    with run_collector(settings, clock) as server:
         admin = server.client("admin")
         for number in range(10):
             admin.step(f"web{number}", "Disk setup", "init")
@@ -211,7 +211,7 @@ def test_budgets_are_learnt_from_done_builds(settings: CollectorSettings) -> Non
         for number in range(10):
             admin.step(f"web{number}", "Disk setup", "done")
 
-    with served(settings, clock) as server:  # learnt budgets are cached for a minute
+    with run_collector(settings, clock) as server:  # learnt budgets are cached for a minute
         admin = server.client("admin")
         admin.step("web99", "Disk setup", "init")
 
@@ -220,7 +220,7 @@ def test_budgets_are_learnt_from_done_builds(settings: CollectorSettings) -> Non
         eventually(lambda: admin.get("/api/v1/hosts/web99").json["summary"]["reason"], said)
 
 
-def test_statistics_show_times_and_failures(server: Served) -> None:
+def test_statistics_show_times_and_failures(server: RunningCollector) -> None:
     admin = server.client("admin")
     for number in range(4):
         admin.step(f"web{number}", "Disk setup", "init", group=f"dc{number % 2}", release="9.4")
@@ -238,7 +238,7 @@ def test_statistics_show_times_and_failures(server: Served) -> None:
     assert admin.get("/api/v1/statistics", by="colour").status == 400
 
 
-def test_fleet_is_filtered_by_query(sqlite_server: Served) -> None:
+def test_fleet_is_filtered_by_query(sqlite_server: RunningCollector) -> None:
     admin, reader = sqlite_server.client("admin"), sqlite_server.client("reader")
     admin.step("web1", "Disk setup", "failed", group="dc1")
     admin.step("web2", "Finish", "done", percentage=100)
@@ -259,7 +259,7 @@ def test_old_done_hosts_are_shown_with_all(
     sqlite_settings: CollectorSettings,
 ) -> None:
     clock = Clock(time.time())
-    with served(sqlite_settings, clock) as server:
+    with run_collector(sqlite_settings, clock) as server:
         admin = server.client("admin")
         admin.step("web1", "Finish", "done", percentage=100)
         clock.now += 25 * 3600
@@ -268,7 +268,7 @@ def test_old_done_hosts_are_shown_with_all(
         assert admin.get("/api/v1/hosts", all="true").json["total"] == 1
 
 
-def test_earlier_build_is_read_by_number(sqlite_server: Served) -> None:
+def test_earlier_build_is_read_by_number(sqlite_server: RunningCollector) -> None:
     admin = sqlite_server.client("admin")
     admin.step("web1", "Disk setup", build="one")
     admin.step("web1", "Bootloader", build="two")
@@ -282,7 +282,7 @@ def test_earlier_build_is_read_by_number(sqlite_server: Served) -> None:
 
 def test_clock_set_back_makes_no_host_silent(settings: CollectorSettings) -> None:
     clock = Clock(time.time())
-    with served(settings, clock) as server:
+    with run_collector(settings, clock) as server:
         host, reader = server.client("host", "web1"), server.client("reader")
         host.step("web1", "Disk setup", "init")
         server.settle()
@@ -298,7 +298,7 @@ def test_clock_set_back_makes_no_host_silent(settings: CollectorSettings) -> Non
 
 
 def test_loop_after_option_sets_the_threshold(sqlite_settings: CollectorSettings) -> None:
-    with served(replace(sqlite_settings, loop_after=2)) as server:
+    with run_collector(replace(sqlite_settings, loop_after=2)) as server:
         host, reader = server.client("host", "web1"), server.client("reader")
         host.step("web1", "Disk setup", "init", boot="a")
         server.settle()

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from service_record.collector.serving_settings import CollectorSettings
-from tests.collector.browsing import signed_in
-from tests.collector.serving import Served, served
+from tests.collector.browsing import sign_in_visitor
+from tests.collector.serving import RunningCollector, run_collector
 from tests.command_line import service_record
 
 KICKSTART = """rootpw --plaintext hunter2secret
@@ -26,7 +26,7 @@ TEMPLATES = "/api/v1/hosts/web1/templates"
 
 
 def test_template_is_masked_and_shown_with_build(tmp_path: Path, sqlite_settings: CollectorSettings) -> None:
-    with served(sqlite_settings) as server:
+    with run_collector(sqlite_settings) as server:
         host = server.client("host", "web1")
         (tmp_path / "token").write_text(host.token)
         (tmp_path / "anaconda-ks.cfg").write_text(KICKSTART)
@@ -37,7 +37,7 @@ def test_template_is_masked_and_shown_with_build(tmp_path: Path, sqlite_settings
         sent = service_record("ship", "--to", server.url.replace("http", "collector+http"), *given)
         assert sent.status == 0, sent.err
         host.step("web1", "Disk setup", build="two")
-        visitor = signed_in(server)
+        visitor = sign_in_visitor(server)
         latest = visitor.get("/hosts/web1").body.decode()
         first = visitor.page("/hosts/web1?build=1")
         links = [node.attributes.get("href", "") for node in first.all("a")]
@@ -55,7 +55,7 @@ def test_template_is_masked_and_shown_with_build(tmp_path: Path, sqlite_settings
 
 
 @pytest.mark.parametrize("line", [*KICKSTART.splitlines()[:3], *PRESEED.splitlines()[:3]])
-def test_template_with_secret_is_refused(server: Served, line: str) -> None:
+def test_template_with_secret_is_refused(server: RunningCollector, line: str) -> None:
     host = server.client("host", "web1")
     host.step("web1", "Disk setup")
 
@@ -67,7 +67,7 @@ def test_template_with_secret_is_refused(server: Served, line: str) -> None:
 
 
 def test_token_without_write_right_attaches_nothing(sqlite_settings: CollectorSettings) -> None:
-    with served(sqlite_settings) as server:
+    with run_collector(sqlite_settings) as server:
         for kind, scope in (("reader", ""), ("boot", "web1"), ("enrolment", ""), ("host", "web2")):
             answer = server.client(kind, scope).ask("POST", f"{TEMPLATES}?name=ks", body=b"text")
             assert answer.status == 403, kind
@@ -77,7 +77,7 @@ def test_token_without_write_right_attaches_nothing(sqlite_settings: CollectorSe
         assert server.client("admin").get("/api/v1/hosts/web1").status == 404
 
 
-def test_same_template_is_kept_once_for_each_build(server: Served) -> None:
+def test_same_template_is_kept_once_for_each_build(server: RunningCollector) -> None:
     host = server.client("host", "web1")
     for build in ("one", "two"):
         host.step("web1", "Disk setup", build=build)

@@ -15,7 +15,7 @@ import pytest
 from service_record.collector.serving_settings import CollectorSettings
 from testing.collector import process
 from tests.collector.commands import collector_command
-from tests.collector.serving import Client, settings_in
+from tests.collector.serving import Client, make_collector_settings
 from tests.collector.test_sweep import eventually
 from tests.command_line import service_record
 
@@ -61,7 +61,7 @@ def asked(
 
 def test_certificate_enables_only_tls_with_hsts(tmp_path: Path) -> None:
     certificate, key = certificate_in(tmp_path)
-    settings = settings_in(tmp_path)
+    settings = make_collector_settings(tmp_path)
     bearer = {"Authorization": f"Bearer {token_of(settings, 'reader')}"}
     with process(settings, "--certificate", str(certificate), "--key", str(key)) as running:
         trust = ssl.create_default_context(cafile=str(certificate))
@@ -86,7 +86,7 @@ def test_sighup_reloads_certificate_and_steps(tmp_path: Path) -> None:
     certificate, key = certificate_in(tmp_path)
     steps = tmp_path / "steps.toml"
     steps.write_text('[[step]]\nlabel = "old"\n')
-    settings = settings_in(tmp_path)
+    settings = make_collector_settings(tmp_path)
     token = token_of(settings, "host", "web1")
     arguments = ("--certificate", str(certificate), "--key", str(key), "--steps", str(steps))
     with process(settings, *arguments) as running:
@@ -108,7 +108,7 @@ def test_sighup_reloads_certificate_and_steps(tmp_path: Path) -> None:
 
 
 def test_early_sighup_does_not_kill(tmp_path: Path) -> None:
-    with process(settings_in(tmp_path)) as running:
+    with process(make_collector_settings(tmp_path)) as running:
         running.process.send_signal(signal.SIGHUP)
 
         assert Client(running.url).get("/healthz").status == 200
@@ -134,7 +134,7 @@ def test_invalid_certificate_is_named(tmp_path: Path, what: str) -> None:
 
 
 def test_only_named_proxies_are_trusted(tmp_path: Path) -> None:
-    settings = settings_in(tmp_path)
+    settings = make_collector_settings(tmp_path)
     forwarded = {"X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https"}
     seen = []
     for options in ((), ("--proxy", "127.0.0.1")):
@@ -149,7 +149,7 @@ def test_only_named_proxies_are_trusted(tmp_path: Path) -> None:
 
 
 def test_logs_are_json_without_secrets(tmp_path: Path) -> None:
-    settings = settings_in(tmp_path)
+    settings = make_collector_settings(tmp_path)
     token = token_of(settings, "host", "web1")
     secret_file = tmp_path / "webhook-secret"
     secret_file.write_text("CANARYofTHEwebhook")

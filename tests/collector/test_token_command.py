@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.collector.commands import collector_command
-from tests.collector.serving import Client, served, settings_in
+from tests.collector.serving import Client, make_collector_settings, run_collector
 
 
 def test_token_is_the_only_output(tmp_path: Path) -> None:
@@ -16,7 +16,7 @@ def test_token_is_the_only_output(tmp_path: Path) -> None:
 
     assert made.status == 0
     assert "0600" in made.err
-    with served(settings_in(tmp_path)) as server:
+    with run_collector(make_collector_settings(tmp_path)) as server:
         assert Client(server.url, made.out.removesuffix("\n")).step("web1", "Disk setup").status == 201
 
 
@@ -62,7 +62,7 @@ def test_token_list_hides_secrets_in_all_formats(tmp_path: Path) -> None:
 def test_revoking_a_token_works_and_is_audited(tmp_path: Path) -> None:
     data = tmp_path / "data"
     made = collector_command("token", "create", "host", "web1", "--expires", "30d", "--data", data)
-    with served(settings_in(tmp_path)) as server:
+    with run_collector(make_collector_settings(tmp_path)) as server:
         host = Client(server.url, made.out.strip())
         assert host.step("web1", "Disk setup").status == 201
 

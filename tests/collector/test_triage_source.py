@@ -11,13 +11,13 @@ from tests.archives import record, tar
 from tests.assisted_rules import AssistedRules
 from tests.builders import failed_run
 from tests.collector.installing import Agent
-from tests.collector.serving import served, settings_in
+from tests.collector.serving import make_collector_settings, run_collector
 from tests.command_line import service_record
 
 
 @pytest.mark.slow
 def test_latest_bundle_of_each_host_is_judged(tmp_path: Path) -> None:
-    with served(settings_in(tmp_path)) as server:
+    with run_collector(make_collector_settings(tmp_path)) as server:
         for n in range(3):
             host = AssistedRules().add_host()
             agent = Agent(server.client("host", host.id), host)

@@ -5,8 +5,8 @@ from pathlib import Path
 from service_record.collector.api.answering import ALWAYS
 from service_record.collector.app import application
 from service_record.collector.process import Collector
-from tests.collector.routes import Walked, walk
-from tests.collector.serving import Client, Served, settings_in
+from tests.collector.routes import RouteMethod, list_routes
+from tests.collector.serving import Client, RunningCollector, make_collector_settings
 
 OPEN = {
     "GET /healthz",
@@ -18,24 +18,24 @@ OPEN = {
 """Requests without a token. Give a reason for each new one."""
 
 
-def routes(folder: Path) -> list[Walked]:
-    with Collector(settings_in(folder)) as collector:
-        return list(walk(application(collector)))
+def routes(folder: Path) -> list[RouteMethod]:
+    with Collector(make_collector_settings(folder)) as collector:
+        return list(list_routes(application(collector)))
 
 
-def answered(client: Client, route: Walked) -> tuple[int, str]:
+def answered(client: Client, route: RouteMethod) -> tuple[int, str]:
     reply = client.ask(route.method, route.path, headers={"Accept": "application/json"})
     return reply.status, reply.headers.get("location", "")
 
 
-def test_only_health_and_login_need_no_token(running: Served, tmp_path: Path) -> None:
+def test_only_health_and_login_need_no_token(running: RunningCollector, tmp_path: Path) -> None:
     told = {str(route): answered(running.stranger, route) for route in routes(tmp_path)}
 
     assert len(told) > 4
     assert {route for route, (status, _) in told.items() if status != 401} - OPEN == set()
 
 
-def test_unknown_token_is_refused_everywhere(running: Served, tmp_path: Path) -> None:
+def test_unknown_token_is_refused_everywhere(running: RunningCollector, tmp_path: Path) -> None:
     guess = Client(running.url, "srt_1_c2VjcmV0")
 
     told = {str(route): answered(guess, route) for route in routes(tmp_path)}
@@ -43,7 +43,7 @@ def test_unknown_token_is_refused_everywhere(running: Served, tmp_path: Path) ->
     assert {route for route, (status, _) in told.items() if status not in {401, 429}} - OPEN == set()
 
 
-def test_host_token_reads_nothing(running: Served, tmp_path: Path) -> None:
+def test_host_token_reads_nothing(running: RunningCollector, tmp_path: Path) -> None:
     host = running.client("host", "web1")
     assert host.step("web1", "Disk setup").status == 201
 
@@ -56,9 +56,9 @@ def test_host_token_reads_nothing(running: Served, tmp_path: Path) -> None:
     assert {route for route, (status, _) in told.items() if status < 400} - allowed == set()
 
 
-def test_every_answer_has_security_headers(running: Served, tmp_path: Path) -> None:
+def test_every_answer_has_security_headers(running: RunningCollector, tmp_path: Path) -> None:
     admin = running.client("admin")
-    asked = [*routes(tmp_path), Walked("GET", "/nothing/here"), Walked("PUT", "/healthz")]
+    asked = [*routes(tmp_path), RouteMethod("GET", "/nothing/here"), RouteMethod("PUT", "/healthz")]
     for client in (running.stranger, admin):
         for route in asked:
             if str(route) == "GET /api/v1/live":  # an endless stream

@@ -28,8 +28,8 @@ from service_record.collector.store.database import Database, sqlite_url
 from service_record.collector.store.schema import deliveries, hosts, notices
 from testing.collector import process
 from tests.collector.commands import collector_command
-from tests.collector.receiving import Receiver, receiving
-from tests.collector.serving import Client, served, settings_in
+from tests.collector.receiving import Receiver, receive_notices
+from tests.collector.serving import Client, make_collector_settings, run_collector
 from tests.waiting import run_in_threads
 
 NOW = 1_800_000_000.0
@@ -77,7 +77,7 @@ class Desk:
 
 @pytest.fixture
 def desk(settings: CollectorSettings) -> Iterator[Desk]:
-    with receiving() as receiver, Collector(settings, lambda: NOW) as collector:
+    with receive_notices() as receiver, Collector(settings, lambda: NOW) as collector:
         yield Desk(collector, receiver)
 
 
@@ -87,7 +87,7 @@ def test_verdict_change_is_sent_once_and_signed(desk: Desk) -> None:
     desk.deliver()
     desk.deliver()
 
-    (told,) = desk.receiver.came
+    (told,) = desk.receiver.notices
     assert told.data == {
         "id": number,
         "host": "web1",
@@ -108,7 +108,7 @@ def test_messages_contain_no_secret(desk: Desk) -> None:
     """Records from hosts may contain secrets, which receivers of notices must not see."""
     desk.news("web1", reason="401 with X-Secret-Key: aB3dE9fG5iJkLmNoP")
     desk.deliver()
-    (told,) = desk.receiver.came
+    (told,) = desk.receiver.notices
     assert told.data["reason"] == "401 with X-Secret-Key: <redacted:secret-header>"
 
 
@@ -118,17 +118,17 @@ def test_refused_message_is_retried_unchanged(desk: Desk) -> None:
 
     desk.deliver()
     desk.deliver()  # not yet
-    assert len(desk.receiver.came) == 1
+    assert len(desk.receiver.notices) == 1
     desk.now += 5
     desk.deliver()
     desk.now += 5
     desk.deliver()  # the second wait is longer
-    assert len(desk.receiver.came) == 2
+    assert len(desk.receiver.notices) == 2
     desk.now += 5
     desk.deliver()
 
     assert desk.receiver.ids == [f"notice_{number}"] * 3
-    assert len({told.body for told in desk.receiver.came}) == 1
+    assert len({told.body for told in desk.receiver.notices}) == 1
     assert desk.state(number) == (True, False, 3)
 
 
@@ -169,13 +169,13 @@ def test_digest_of_one_cause_is_retried_unchanged(desk: Desk) -> None:
     desk.now += 5
     desk.deliver()
 
-    told = {received.id: received.data for received in desk.receiver.came}
+    told = {received.id: received.data for received in desk.receiver.notices}
     digest = told[f"notice_{numbers[0]}"]
     assert (digest["count"], digest["verdict"], digest["groups"]) == (36, "failed", ["dc1"])
     assert digest["summary"] == "36 hosts failed: sda is gone after 0 s"
     assert [host["host"] for host in digest["hosts"]] == [f"web{number}" for number in range(36)]
     assert desk.receiver.ids.count(f"notice_{numbers[0]}") == 2
-    assert len({one.body for one in desk.receiver.came if one.id == f"notice_{numbers[0]}"}) == 1
+    assert len({one.body for one in desk.receiver.notices if one.id == f"notice_{numbers[0]}"}) == 1
     assert told[f"notice_{other}"]["host"] == "db1"
     assert [data["host"] for data in told.values() if "count" not in data] == ["db1", "web36"]
     assert all(desk.state(number) == (True, False, 2) for number in numbers)
@@ -186,7 +186,7 @@ def test_old_changes_are_not_sent(desk: Desk) -> None:
 
     desk.deliver()
 
-    assert desk.receiver.came == []
+    assert desk.receiver.notices == []
 
 
 def test_several_processes_send_each_message_once(desk: Desk) -> None:
@@ -196,7 +196,9 @@ def test_several_processes_send_each_message_once(desk: Desk) -> None:
     run_in_threads(*[desk.deliver] * 4)
 
     told = [
-        host["id"] for received in desk.receiver.came for host in received.data.get("hosts", [received.data])
+        host["id"]
+        for received in desk.receiver.notices
+        for host in received.data.get("hosts", [received.data])
     ]
     assert sorted(told) == numbers
 
@@ -220,20 +222,20 @@ def test_dead_process_repeats_only_messages_in_progress(desk: Desk) -> None:
 
 
 def test_serving_collector_sends_a_failure(tmp_path: Path) -> None:
-    with receiving() as receiver:
-        settings = settings_in(tmp_path, webhook=receiver.url, webhook_secret=SECRET)
-        with served(settings) as server:
+    with receive_notices() as receiver:
+        settings = make_collector_settings(tmp_path, webhook=receiver.url, webhook_secret=SECRET)
+        with run_collector(settings) as server:
             server.client("host", "web1").step("web1", "Disk setup", "failed", logs="no disk")
             receiver.wait_for(1)
 
-    told = receiver.came[-1]
+    told = receiver.notices[-1]
     assert (told.data["host"], told.data["verdict"]) == ("web1", "failed")
 
 
 @pytest.mark.slow
 def test_killed_process_repeats_only_messages_in_progress(tmp_path: Path) -> None:
-    with receiving() as receiver:
-        settings = settings_in(tmp_path, webhook=receiver.url)
+    with receive_notices() as receiver:
+        settings = make_collector_settings(tmp_path, webhook=receiver.url)
         data = ("--data", settings.data)
         token = collector_command("token", "create", "admin", *data).out.strip()
         with process(settings, "--webhook", receiver.url) as running:
@@ -258,7 +260,7 @@ def test_killed_process_repeats_only_messages_in_progress(tmp_path: Path) -> Non
 
     told = Counter(receiver.ids)
     assert [news for news, times in told.items() if times > 1] == [on_its_way]
-    assert {told.data["host"] for told in receiver.came} == {"web1", "web2", "web3"}
+    assert {told.data["host"] for told in receiver.notices} == {"web1", "web2", "web3"}
 
 
 def case_of_lease() -> Any:

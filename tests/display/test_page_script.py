@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.collector.chromium import chromium
+from tests.collector.chromium import start_browser
 from tests.command_line import service_record
 from tests.triage.test_triage import NO_IMAGE, failing
 
@@ -16,7 +16,7 @@ BAR = '.chart li[data-name="bootkube: cvo-bootstrap"] a'
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with chromium() as opened:
+    with start_browser() as opened:
         yield opened
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.assisted_installation import InfraEnv
 from tests.assisted_server import AssistedServer
-from tests.collector.serving import Served
+from tests.collector.serving import RunningCollector
 from tests.command_line import PROGRAM, environment
 from tests.programs import REPOSITORY
 
@@ -66,7 +66,7 @@ class Desk:
     """Desk of somebody who follows the page, with a collector and an assisted-service."""
 
     directory: Path
-    collector: Served
+    collector: RunningCollector
     service: AssistedServer
     infra_env: InfraEnv
     executable: bytes = b"#!/bin/sh\n# the executable\n"

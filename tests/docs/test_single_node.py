@@ -20,7 +20,7 @@ from tests.assisted_installation import STAGES
 from tests.assisted_rules import AssistedRules
 from tests.assisted_server import AssistedServer
 from tests.builders import entry, write_lines
-from tests.collector.serving import Served, served, settings_in
+from tests.collector.serving import RunningCollector, make_collector_settings, run_collector
 from tests.docs.single_node_page import PAGE, REPORTER_TOKEN, USER_TOKEN, Desk, blocks
 from tests.programs import REPOSITORY
 
@@ -39,13 +39,13 @@ IN_ORDER = (
 
 
 @pytest.fixture
-def collector(tmp_path: Path) -> Iterator[Served]:
-    with served(settings_in(tmp_path / "collector")) as running:
+def collector(tmp_path: Path) -> Iterator[RunningCollector]:
+    with run_collector(make_collector_settings(tmp_path / "collector")) as running:
         yield running
 
 
 @pytest.fixture
-def desk(tmp_path: Path, collector: Served) -> Iterator[Desk]:
+def desk(tmp_path: Path, collector: RunningCollector) -> Iterator[Desk]:
     rules = AssistedRules(auth_type="rhsso")
     rules.user_key = USER_TOKEN
     with AssistedServer(rules) as service:
@@ -71,7 +71,7 @@ def is_good(config: dict[str, Any]) -> bool:
     return not check(config)
 
 
-def ship(collector: Served, directory: Path) -> None:
+def ship(collector: RunningCollector, directory: Path) -> None:
     """Send what the host has recorded, as its unit does."""
     write_lines(directory / "bootkube.json", entry(), entry("service end", 3))
     token = collector.client(TokenKind.HOST, "sno1").token
@@ -90,7 +90,7 @@ def test_paths_of_the_page_exist(named: str) -> None:
 
 
 @pytest.mark.slow
-def test_commands_prepare_install_and_undo(desk: Desk, collector: Served, tmp_path: Path) -> None:
+def test_commands_prepare_install_and_undo(desk: Desk, collector: RunningCollector, tmp_path: Path) -> None:
     desk.follow("Required files")
     desk.follow("Into the discovery image")
     live = json.loads(desk.infra_env.ignition_config_override)

@@ -38,7 +38,7 @@ class Ending:
     @property
     def end(self) -> Entry | None:
         """The `service end` entry, if there is one."""
-        ends = self.recorded.of("service end")
+        ends = self.recorded.find_entries("service end")
         return ends[-1] if ends else None
 
     @property

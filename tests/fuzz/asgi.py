@@ -20,7 +20,7 @@ from service_record.collector.process import Collector
 from service_record.collector.serving_settings import CollectorSettings, Rates
 from service_record.collector.store import tokens
 from service_record.collector.store.database import FILE
-from tests.collector.in_process import answer_of, empty_database
+from tests.collector.in_process import call_application, empty_database
 from tests.collector.serving import Reply
 
 NO_LIMIT: Final = Rates(per_second=1e6, burst=1_000_000)
@@ -53,7 +53,7 @@ class FuzzedCollector:
     ) -> Reply:
         """Send a request and return the reply. Raises exceptions of the application."""
         pieces = [body] if isinstance(body, bytes) else body
-        return self.runner.run(answer_of(self.app, method, target, headers, pieces))
+        return self.runner.run(call_application(self.app, method, target, headers, pieces))
 
     def get(self, path: str, kind: str = "admin") -> Reply:
         """Send a GET request with a token of that kind and return the reply."""

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service_record.collector.serving_settings import CollectorSettings
-from tests.collector.serving import served
+from tests.collector.serving import run_collector
 from tests.fuzz.asgi import NO_LIMIT, run_application
 from tests.fuzz.command import limit_time
 from tests.fuzz.corpus import with_corpus
@@ -50,7 +50,7 @@ def test_collector_survives_any_bytes() -> None:
         settings_without_limits = CollectorSettings(
             data=Path(folder), port=0, rates=NO_LIMIT, guesses=NO_LIMIT, seconds=0.3
         )
-        with served(settings_without_limits) as running:
+        with run_collector(settings_without_limits) as running:
             client = running.client("admin")
             port = int(running.url.rpartition(":")[2])
 

@@ -13,7 +13,7 @@ from service_record.collector.domain.access import TokenKind
 from service_record.deploy.initramfs import initramfs_archive, newc_archive
 from testing.debian import NoDebianError
 from testing.virtual_machine import Images, boot, make_images, read_file
-from tests.collector.serving import Served, served, settings_in
+from tests.collector.serving import RunningCollector, make_collector_settings, run_collector
 from tests.command_line import service_record
 from tests.programs import skip_without
 
@@ -38,22 +38,22 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Images:
 
 
 @pytest.fixture
-def collector(tmp_path: Path) -> Iterator[Served]:
-    with served(settings_in(tmp_path / "collector")) as running:
+def collector(tmp_path: Path) -> Iterator[RunningCollector]:
+    with run_collector(make_collector_settings(tmp_path / "collector")) as running:
         yield running
 
 
 @pytest.fixture
-def host_token(collector: Served) -> str:
+def host_token(collector: RunningCollector) -> str:
     return collector.client(TokenKind.HOST, HOST).token
 
 
-def url_for_guest(collector: Served) -> str:
+def url_for_guest(collector: RunningCollector) -> str:
     """Return the collector's URL as QEMU's guests reach it."""
     return f"http://10.0.2.2:{urlsplit(collector.url).port}"
 
 
-def failed_steps(collector: Served) -> list[dict[str, str]]:
+def failed_steps(collector: RunningCollector) -> list[dict[str, str]]:
     """Return the failed steps that the host has reported."""
     reply = collector.client().get(f"/api/v1/hosts/{HOST}")
     steps = [step for group in reply.json["steps"] for step in group["latest"]] if reply.status == 200 else []
@@ -88,7 +88,7 @@ ExecStart=/bin/sh -c "echo 'GET https://config.example.net/?token=s3cr3t: attemp
 """
 
 
-def test_good_boot_hands_its_record_over(tmp_path: Path, images: Images, collector: Served) -> None:
+def test_good_boot_hands_its_record_over(tmp_path: Path, images: Images, collector: RunningCollector) -> None:
     url = f"service_record.url={url_for_guest(collector)}"
     with boot(images, tmp_path, url, f"service_record.host={HOST}", initrd=images.with_module) as running:
         running.wait_for(lambda: False)
@@ -110,7 +110,7 @@ def test_good_boot_hands_its_record_over(tmp_path: Path, images: Images, collect
 
 
 def test_missing_root_device_is_reported(
-    tmp_path: Path, images: Images, collector: Served, host_token: str
+    tmp_path: Path, images: Images, collector: RunningCollector, host_token: str
 ) -> None:
     """This initrd has no curl, so the report is sent by bash."""
     settings = {
@@ -132,7 +132,7 @@ def test_missing_root_device_is_reported(
 
 
 def test_failed_ignition_stage_is_reported(
-    tmp_path: Path, images: Images, collector: Served, host_token: str
+    tmp_path: Path, images: Images, collector: RunningCollector, host_token: str
 ) -> None:
     url = f"service_record.url={url_for_guest(collector)}"
     arguments = (*NETWORK, url, f"service_record.host={HOST}", f"service_record.token={host_token}")
@@ -149,7 +149,7 @@ def test_failed_ignition_stage_is_reported(
 
 
 def test_failure_without_network_is_shown_on_the_console(
-    tmp_path: Path, images: Images, collector: Served
+    tmp_path: Path, images: Images, collector: RunningCollector
 ) -> None:
     url = f"service_record.url={url_for_guest(collector)}"
     archives = (

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from service_record.deploy.delivered import source
-from tests.collector.serving import Served, served, settings_in
+from tests.collector.serving import RunningCollector, make_collector_settings, run_collector
 from tests.programs import skip_without
 
 CLUSTER, HOST_ID = "11111111-2222-4333-8444-555555555555", "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee"
@@ -46,8 +46,8 @@ EVENTS = (
 
 
 @pytest.fixture
-def collector(tmp_path: Path) -> Iterator[Served]:
-    with served(settings_in(tmp_path / "collector")) as running:
+def collector(tmp_path: Path) -> Iterator[RunningCollector]:
+    with run_collector(make_collector_settings(tmp_path / "collector")) as running:
         yield running
 
 
@@ -110,7 +110,7 @@ class Initramfs:
 @pytest.mark.parametrize("client", ["curl", "bash"])
 @pytest.mark.parametrize("shell", SHELLS)
 def test_failed_unit_is_recorded_and_reported(
-    tmp_path: Path, collector: Served, shell: str, client: str
+    tmp_path: Path, collector: RunningCollector, shell: str, client: str
 ) -> None:
     initramfs = Initramfs(tmp_path / "initramfs", shell, client)
     reader = collector.client()
@@ -137,7 +137,7 @@ def test_failed_unit_is_recorded_and_reported(
 
 
 @pytest.mark.parametrize("client", ["curl", "bash"])
-def test_assisted_service_gets_the_log(tmp_path: Path, collector: Served, client: str) -> None:
+def test_assisted_service_gets_the_log(tmp_path: Path, collector: RunningCollector, client: str) -> None:
     initramfs = Initramfs(tmp_path / "initramfs", "dash", client)
     admin = collector.client()
     console = initramfs.fail(
@@ -147,7 +147,7 @@ def test_assisted_service_gets_the_log(tmp_path: Path, collector: Served, client
     assert f"reported to {collector.url}" in console
 
 
-def test_update_call_gets_the_reason(tmp_path: Path, collector: Served) -> None:
+def test_update_call_gets_the_reason(tmp_path: Path, collector: RunningCollector) -> None:
     initramfs = Initramfs(tmp_path / "initramfs", "dash", "curl")
     admin = collector.client()
     initramfs.fail(url=f"{collector.url}/api/update", host="node1", token=admin.token)
@@ -157,7 +157,7 @@ def test_update_call_gets_the_reason(tmp_path: Path, collector: Served) -> None:
     assert step["name"].startswith("initramfs failed: ignition-fetch.service")
 
 
-def test_update_call_escapes_the_name_of_the_unit(tmp_path: Path, collector: Served) -> None:
+def test_update_call_escapes_the_name_of_the_unit(tmp_path: Path, collector: RunningCollector) -> None:
     initramfs = Initramfs(tmp_path / "initramfs", "dash", "curl")
     unit = "systemd-fsck@dev-disk\\x2dby.service"
     (initramfs.root / "events").write_text(
@@ -268,7 +268,7 @@ def test_address_may_be_that_of_ipv6(tmp_path: Path, client: str) -> None:
     assert f"service-record: reported to {url}\n" in console
 
 
-def test_refused_report_is_said_on_the_console(tmp_path: Path, collector: Served) -> None:
+def test_refused_report_is_said_on_the_console(tmp_path: Path, collector: RunningCollector) -> None:
     initramfs = Initramfs(tmp_path / "initramfs", "dash", "curl")
     console = initramfs.fail(url=collector.url, host="node1", token="srt_9_wrong")
 

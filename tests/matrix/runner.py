@@ -49,7 +49,7 @@ class Result:
     @property
     def recorded_end(self) -> str:
         """Return the recorded end: `failure, status 3, line exact`."""
-        ends = self.recorded.of("service end")
+        ends = self.recorded.find_entries("service end")
         if not ends:
             return "no end"
         end = ends[-1]
@@ -71,8 +71,8 @@ class Result:
     @property
     def complaints(self) -> list[str]:
         """Return the false or harmful results, which are errors even if the table has them."""
-        starts, stops = (len(self.recorded.of(f"stage {phase}")) for phase in ("start", "end"))
-        services = [len(self.recorded.of(f"service {phase}")) for phase in ("start", "end")]
+        starts, stops = (len(self.recorded.find_entries(f"stage {phase}")) for phase in ("start", "end"))
+        services = [len(self.recorded.find_entries(f"service {phase}")) for phase in ("start", "end")]
         failed = self.exit_description.startswith("exited") and self.exit_description != "exited 0"
         conditions = {
             "changed": not self.is_unchanged and not self.case.title.startswith(VISIBLE_CASES),

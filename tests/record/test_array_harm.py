@@ -27,8 +27,8 @@ from tests.shell.services import (
     STAGES,
     STRICT,
     assert_unharmed,
-    ended_without,
     needs_mount,
+    run_without_shim,
 )
 
 AROUND_PROGRAMS = {
@@ -96,7 +96,7 @@ def readable(content: bytes) -> list[Json]:
 def test_array_recording_does_not_change_the_service(bash: Bash, service: str, tmp_path: Path) -> None:
     recorded = run(bash, service, tmp_path)
 
-    assert_unharmed(recorded, ended_without(bash, service))
+    assert_unharmed(recorded, run_without_shim(bash, service))
     entries = read_elements(record_path(tmp_path).read_bytes())
     assert entries[-1]["phase"] == "service end"
     assert not any("dropped" in each for each in entries)
@@ -110,7 +110,7 @@ def test_obstacle_instead_of_record_harms_no_service(
 ) -> None:
     obstacle(tmp_path / "records")
 
-    assert_unharmed(run(bash, service, tmp_path), ended_without(bash, service))
+    assert_unharmed(run(bash, service, tmp_path), run_without_shim(bash, service))
     assert not (tmp_path / "outside").exists()
 
 
@@ -138,7 +138,7 @@ def test_shell_limits_are_harmless(bash: Bash, service: str, limit: str, tmp_pat
 
     recorded = run(bash, limited, tmp_path)
 
-    assert_unharmed(recorded, ended_without(bash, limited))
+    assert_unharmed(recorded, run_without_shim(bash, limited))
     if record_path(tmp_path).exists():
         readable(record_path(tmp_path).read_bytes())
 
@@ -153,7 +153,7 @@ def test_array_stays_closed_on_a_full_disk(bash: Bash, service: str, left: int, 
 
     recorded, content = run_on_a_full_file_system(bash, service, tmp_path, before)
 
-    assert_unharmed(recorded, ended_without(bash, service))
+    assert_unharmed(recorded, run_without_shim(bash, service))
     assert read_elements(content)[: len(BEFORE)] == BEFORE
 
 

@@ -1,6 +1,6 @@
-"""Collects each `@test` of the .bats files beside this one as one pytest test per bash.
+"""Collect each `@test` of the .bats files in this folder as a pytest test, once for each bash.
 
-A file is run once per bash, by the first of its tests that is wanted; each test then reports its own case.
+The first of a file's tests runs the whole file; each test then reports its own case.
 """
 
 import os
@@ -24,24 +24,22 @@ CASE = re.compile(r'^@test "(.*)" \{', re.MULTILINE)
 PLAN = re.compile(r"^1\.\.(\d+)$", re.MULTILINE)
 REPORT = re.compile(r"^(ok|not ok) \d+ (.*?)(?: # skip ?(.*))?$")
 RUN_SECONDS = float(os.environ.get("BATS_RUN_SECONDS", "900"))
-"""Limit for one file under one bash; the cases that it has not reported by then have failed."""
+"""The time limit for one file under one bash. Cases without a report by then have failed."""
 
 
 class BatsError(Exception):
-    """A case that failed, or a run of bats that did not report it; says what bats printed."""
+    """A failed case, or a run that did not report the case. The message has the output of bats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Report of bats on one case."""
-
     passed: bool
     skipped: str | None
     output: str
 
 
 class BatsRun:
-    """One run of one file under one bash, made when its first report is asked for."""
+    """A run of one file under one bash, which starts when its first report is needed."""
 
     def __init__(self, path: Path, bash: Bash, cases: list[str]) -> None:
         self.path = path
@@ -49,7 +47,7 @@ class BatsRun:
         self.cases = cases
 
     def report(self, case: str) -> Report:
-        """Return what bats said of a case; BatsError when it did not, or spoke of cases nobody knows."""
+        """Return the report of a case. Raises BatsError if it is missing, or if there are unknown cases."""
         unknown = self.reports.keys() - self.cases
         if case not in self.reports or unknown:
             wrong = f"reported the unknown {sorted(unknown)}" if unknown else "did not report this case"
@@ -62,7 +60,7 @@ class BatsRun:
 
     @cached_property
     def output(self) -> str:
-        """All that bats printed: to a file, as a pipe would be held open by what a script leaves running."""
+        """The output of bats, written to a file: processes left by a script would keep a pipe open."""
         own = {"SHIM": str(SHIM), "PYTHON": sys.executable, "TEST_BASH": str(self.bash.path)}
         with tempfile.TemporaryFile() as output:
             with subprocess.Popen(
@@ -81,14 +79,14 @@ class BatsRun:
 
 
 def parse_tap(output: str) -> Iterator[tuple[str, Report]]:
-    """Yield each case of bats' TAP output with its report; nothing when there is no plan."""
+    """Yield each case and its report from the TAP output of bats, or nothing if the plan is missing."""
     if not PLAN.search(output):
         return
 
     lines = output.splitlines()
     for index, line in enumerate(lines):
-        if said := REPORT.match(line):
-            word, name, skipped = said.groups()
+        if found := REPORT.match(line):
+            word, name, skipped = found.groups()
             end = next((i for i in range(index + 1, len(lines)) if REPORT.match(lines[i])), len(lines))
             yield name, Report(word == "ok", skipped, "\n".join(lines[index:end]))
 
@@ -116,7 +114,7 @@ class BatsCase(pytest.Item):
         return self.path, 0, f"{self.path.name}[{self.run.bash}]::{self.name}"
 
 
-class BatsUnder(pytest.Collector):
+class BatsCases(pytest.Collector):
     """The cases of one file under one bash."""
 
     def __init__(self, *, run: BatsRun, **kwargs: Any) -> None:
@@ -126,19 +124,21 @@ class BatsUnder(pytest.Collector):
     def collect(self) -> Iterator[BatsCase]:
         for case in self.run.cases:
             item = BatsCase.from_parent(self, name=case, run=self.run)
-            item.add_marker(pytest.mark.timeout(RUN_SECONDS + 60))  # its own time-out says more
+            item.add_marker(
+                pytest.mark.timeout(RUN_SECONDS + 60)
+            )  # the run's own time limit gives a better message
             yield item
 
 
 class BatsFile(pytest.File):
-    """One .bats file: a collector per bash."""
+    """A .bats file, with a collector for each bash."""
 
-    def collect(self) -> Iterator[BatsUnder]:
+    def collect(self) -> Iterator[BatsCases]:
         cases = CASE.findall(self.path.read_text())
         for bash in bashes():
-            yield BatsUnder.from_parent(self, name=str(bash), run=BatsRun(self.path, bash, cases))
+            yield BatsCases.from_parent(self, name=str(bash), run=BatsRun(self.path, bash, cases))
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> BatsFile | None:
-    """Take the .bats files; pytest takes the rest."""
+    """Collect .bats files. Pytest collects the others."""
     return BatsFile.from_parent(parent, path=file_path) if file_path.suffix == ".bats" else None

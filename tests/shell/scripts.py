@@ -46,8 +46,8 @@ class Completed:
     entries: list[Entry] = field(default_factory=list)
     damaged: list[bytes] = field(default_factory=list)
 
-    def of(self, phase: str) -> list[Entry]:
-        """Return the entries of a phase."""
+    def find_entries(self, phase: str) -> list[Entry]:
+
         return [entry for entry in self.entries if entry["phase"] == phase]
 
     @property
@@ -69,14 +69,14 @@ def every_bash() -> tuple[Bash, ...]:
     """Return the bash on PATH and those in SERVICE_RECORD_BASHES, each version once."""
     named = os.environ.get("SERVICE_RECORD_BASHES", "").split(":")
     paths = [path for path in (shutil.which("bash"), *named) if path]
-    found = {version_of(path): Path(path) for path in reversed(paths)}
+    found = {get_version(path): Path(path) for path in reversed(paths)}
     return tuple(Bash(path, version) for version, path in reversed(found.items()))
 
 
-def version_of(path: str) -> str:
+def get_version(path: str) -> str:
     """Return the version of a bash, such as `5.2.15`."""
-    asked = [path, "-c", 'IFS=.; printf %s "${BASH_VERSINFO[*]:0:3}"']
-    return subprocess.run(asked, check=True, capture_output=True, text=True, env=NO_LOOKUP).stdout
+    command = [path, "-c", 'IFS=.; printf %s "${BASH_VERSINFO[*]:0:3}"']
+    return subprocess.run(command, check=True, capture_output=True, text=True, env=NO_LOOKUP).stdout
 
 
 def environment(directory: Path) -> dict[str, str]:
@@ -133,7 +133,7 @@ def run_script(
 
 def kill_group(leader: int) -> None:
     """Kill the remaining processes of a process group."""
-    assert leader > 1, "that would be everybody's"
+    assert leader > 1, f"{leader} is not the leader of a process group"
     try:
         os.killpg(leader, signal.SIGKILL)
     except ProcessLookupError:

@@ -82,13 +82,13 @@ OBSTACLES: dict[str, Callable[[Path], None]] = {
 
 
 @cache
-def ended_without(bash: Bash, service: str) -> Completed:
+def run_without_shim(bash: Bash, service: str) -> Completed:
     """Run a service without the shim. The result is cached, as many tests compare with it."""
     with tempfile.TemporaryDirectory() as directory:
         return run_script(bash, service, Path(directory), shim=ABSENT)
 
 
-def without_complaints(stderr: bytes) -> bytes:
+def remove_misuse_messages(stderr: bytes) -> bytes:
     """Remove the lines in which the shim reports misuse, which it prints even if it cannot write."""
     return b"".join(
         line for line in stderr.splitlines(keepends=True) if not line.startswith(b"service-record: ")
@@ -98,5 +98,5 @@ def without_complaints(stderr: bytes) -> bytes:
 def assert_unharmed(recorded: Completed, without: Completed) -> None:
     """Check that output and exit status are the same."""
     assert recorded.stdout == without.stdout
-    assert without_complaints(recorded.stderr) == without.stderr
+    assert remove_misuse_messages(recorded.stderr) == without.stderr
     assert recorded.returncode == without.returncode

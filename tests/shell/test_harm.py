@@ -15,9 +15,9 @@ from tests.shell.services import (
     SERVICES,
     STAGES,
     assert_unharmed,
-    ended_without,
     needs_mount,
     needs_strace,
+    run_without_shim,
 )
 
 FAILING_WRITES = {
@@ -46,7 +46,7 @@ def test_obstacle_in_place_of_record_is_harmless(
 ) -> None:
     obstacle(tmp_path / "records")
 
-    assert_unharmed(run_script(bash, service, tmp_path), ended_without(bash, service))
+    assert_unharmed(run_script(bash, service, tmp_path), run_without_shim(bash, service))
     assert not (tmp_path / "outside").exists()
 
 
@@ -58,7 +58,7 @@ def test_shell_limits_are_harmless(bash: Bash, service: str, limit: str, tmp_pat
 
     recorded = run_script(bash, limited, tmp_path)
 
-    assert_unharmed(recorded, ended_without(bash, limited))
+    assert_unharmed(recorded, run_without_shim(bash, limited))
     assert_whole(recorded, torn=1)
 
 
@@ -69,7 +69,7 @@ def test_service_without_descriptors_continues(bash: Bash, service: str, tmp_pat
     limited = f"ulimit -n 4\n{service}"
 
     recorded = run_script(bash, limited, tmp_path)
-    without = ended_without(bash, limited)
+    without = run_without_shim(bash, limited)
 
     assert (recorded.returncode, recorded.stdout) == (without.returncode, without.stdout)
 
@@ -134,7 +134,7 @@ def test_failed_write_is_harmless(bash: Bash, service: str, error: str, tmp_path
             return
 
         for recorded in alone, following:
-            assert_unharmed(recorded, ended_without(bash, service))
+            assert_unharmed(recorded, run_without_shim(bash, service))
             assert_whole(recorded)
         assert len(following.entries) == turn - 1
         assert [entry.get("dropped", 0) for entry in alone.entries[turn - 1 : turn]] in ([1], [])

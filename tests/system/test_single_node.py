@@ -22,7 +22,7 @@ from testing.machine import BASH_HEAD, REPOSITORY, Machine, python_to_lend
 from tests.assisted_installation import LOCAL_IGNITION, Host
 from tests.assisted_rules import AssistedRules
 from tests.assisted_server import AssistedServer
-from tests.collector.serving import Served, served, settings_in
+from tests.collector.serving import RunningCollector, make_collector_settings, run_collector
 from tests.command_line import Answer, service_record
 from tests.docs.single_node_page import REPORTER_TOKEN, USER_TOKEN, Desk
 from tests.running_server import QuietHandler, serve
@@ -135,7 +135,9 @@ class _Files(QuietHandler):
 class SingleNode:
     """The machine, and the servers that it uses."""
 
-    def __init__(self, directory: Path, collector: Served, service: AssistedServer, files_port: int) -> None:
+    def __init__(
+        self, directory: Path, collector: RunningCollector, service: AssistedServer, files_port: int
+    ) -> None:
         self.collector, self.service = collector, service
         urls = {"https://files.example.com": f"http://127.0.0.1:{files_port}"}
         infra_env = service.rules.add_infra_env(single_node=True)
@@ -209,7 +211,7 @@ def journey(tmp_path: Path) -> Iterator[SingleNode]:
     rules = AssistedRules(auth_type="rhsso")
     rules.user_key, rules.pull_secret_auth = USER_TOKEN, REPORTER_TOKEN
     with (
-        served(settings_in(tmp_path / "collector")) as collector,
+        run_collector(make_collector_settings(tmp_path / "collector")) as collector,
         AssistedServer(rules) as service,
         serve(_Files) as port,
     ):

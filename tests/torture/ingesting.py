@@ -21,7 +21,7 @@ from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 from typing import Final
 
 from service_record.collector.store.database import FILE
-from tests.collector.at_once import Running
+from tests.collector.fork_collectors import ForkedCollector
 from tests.collector.serving import Client, Reply
 from tests.torture.ingests import (
     ACCEPTED,
@@ -83,7 +83,7 @@ class ShortWrite:
 
 
 @contextmanager
-def _trace_calls(running: Running, trace: Path, options: Sequence[str]) -> Iterator[None]:
+def _trace_calls(running: ForkedCollector, trace: Path, options: Sequence[str]) -> Iterator[None]:
     """Trace a collector with these options of strace during the block."""
     strace = [*_STRACE, "-o", str(trace), *options, "-p", str(running.pid)]
     with Popen(strace, stdin=DEVNULL, stderr=PIPE) as tracer:
@@ -103,7 +103,7 @@ def _trace_calls(running: Running, trace: Path, options: Sequence[str]) -> Itera
 
 
 @contextmanager
-def _limit_file_size(running: Running, size: int) -> Iterator[None]:
+def _limit_file_size(running: ForkedCollector, size: int) -> Iterator[None]:
     """Limit the file size of a collector during the block."""
     before = resource.prlimit(running.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
     try:
@@ -213,7 +213,9 @@ def _judge_copy(
     return occurred, [*findings, *_check_database(data)]
 
 
-def inject_fault(running: Running, trace: Path, case: Case | ShortWrite) -> AbstractContextManager[None]:
+def inject_fault(
+    running: ForkedCollector, trace: Path, case: Case | ShortWrite
+) -> AbstractContextManager[None]:
     """Inject the fault into a collector during the block."""
     if isinstance(case, ShortWrite):
         return _limit_file_size(running, case.size)

@@ -21,7 +21,7 @@ from service_record.collector.store import tokens
 from service_record.collector.store.database import FILE, Database, sqlite_url
 from tests.archives import member, tar
 from tests.assisted_rules import BASE_PATH
-from tests.collector.at_once import Running, Starter, starter
+from tests.collector.fork_collectors import ForkedCollector, Starter, run_starter
 from tests.collector.installing import form
 from tests.collector.serving import Client, Reply
 from tests.waiting import wait_for
@@ -149,7 +149,7 @@ class Collectors:
             yield Path(place) / "data"
 
     @contextmanager
-    def serve(self, folder: Path) -> Iterator[tuple[Running, Client]]:
+    def serve(self, folder: Path) -> Iterator[tuple[ForkedCollector, Client]]:
         """Start a collector on that folder; return it with an administrator's client."""
         with self._start.collector(folder) as running:
             yield running, Client(running.url, self._token)
@@ -194,7 +194,7 @@ class Collectors:
 
 @contextmanager
 def open_collectors() -> Iterator[Collectors]:
-    with starter() as start, tempfile.TemporaryDirectory() as place:
+    with run_starter() as start, tempfile.TemporaryDirectory() as place:
         yield Collectors(start, Path(place))
 
 

@@ -1,8 +1,9 @@
 """Start collectors quickly: each is forked from a process that has already imported all modules.
 
-`python -m tests.collector.at_once` is that process. For each line on its standard input it forks a collector
-and prints its process id. A line has two paths, separated by a tab: the data folder, and a file for standard
-error.
+`python -m tests.collector.fork_collectors` is that process. For each line on its standard input it forks a
+collector and prints its process id. A line has two paths, separated by a tab: the data folder, and a file for
+standard error.
+
 """
 
 import contextlib
@@ -32,12 +33,12 @@ _READY_MESSAGE: Final = "listening on "
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class ForkedCollector:
     """A forked collector process."""
 
     url: str
     pid: int
-    said: Path
+    log_file: Path
     """The file with its standard error."""
     _pidfd: int
     """A file descriptor that becomes readable when the process ends; see pidfd_open(2)."""
@@ -80,35 +81,35 @@ class Starter:
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
-    def collector(self, data: Path) -> Iterator[Running]:
+    def collector(self, data: Path) -> Iterator[ForkedCollector]:
         """Start a collector with the data folder `data`, and kill it at the end of the block."""
-        said = data.parent / f"said-{os.urandom(4).hex()}"
-        said.touch()
-        pid = self._fork(data, said)
+        log_file = data.parent / f"log_file-{os.urandom(4).hex()}"
+        log_file.touch()
+        pid = self._fork(data, log_file)
         pidfd = os.pidfd_open(pid)
-        running = Running("", pid, said, pidfd)
+        running = ForkedCollector("", pid, log_file, pidfd)
         try:
-            wait_for(lambda: _READY_MESSAGE in said.read_text() or running.has_ended)
-            assert not running.has_ended, said.read_text()
-            url = said.read_text().partition(_READY_MESSAGE)[2].partition("\n")[0]
-            yield Running(url, pid, said, pidfd)
+            wait_for(lambda: _READY_MESSAGE in log_file.read_text() or running.has_ended)
+            assert not running.has_ended, log_file.read_text()
+            url = log_file.read_text().partition(_READY_MESSAGE)[2].partition("\n")[0]
+            yield ForkedCollector(url, pid, log_file, pidfd)
         finally:
             running.kill()
             os.close(pidfd)
 
-    def _fork(self, data: Path, said: Path) -> int:
+    def _fork(self, data: Path, log_file: Path) -> int:
         """Ask the forking process for a new collector. Return its process id."""
         assert self._process.stdin
         assert self._process.stdout
         with self._lock:
-            print(data, said, sep="\t", file=self._process.stdin, flush=True)
+            print(data, log_file, sep="\t", file=self._process.stdin, flush=True)
             return int(self._process.stdout.readline())
 
 
 @contextlib.contextmanager
-def starter() -> Iterator[Starter]:
+def run_starter() -> Iterator[Starter]:
     """Start the forking process, yield its `Starter`, and stop the process at the end of the block."""
-    command = [sys.executable, "-m", "tests.collector.at_once"]
+    command = [sys.executable, "-m", "tests.collector.fork_collectors"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
     ) as process:
@@ -128,17 +129,17 @@ def _main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended collectors do not remain as zombies
     print("ready", flush=True)
     for line in sys.stdin:
-        data, said = line.rstrip("\n").split("\t")
+        data, log_file = line.rstrip("\n").split("\t")
         pid = os.fork()
         if not pid:
-            _serve(Path(data), said)
+            _serve(Path(data), log_file)
         print(pid, flush=True)
 
 
-def _serve(data: Path, said: str) -> None:
-    """Run a collector in the forked process, with standard output and error in the file `said`."""
+def _serve(data: Path, log_file: str) -> None:
+    """Run a collector in the forked process, with standard output and error in the file `log_file`."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the collector waits for its own child processes
-    for descriptor, path, flags in ((0, os.devnull, os.O_RDONLY), (2, said, os.O_WRONLY | os.O_APPEND)):
+    for descriptor, path, flags in ((0, os.devnull, os.O_RDONLY), (2, log_file, os.O_WRONLY | os.O_APPEND)):
         os.dup2(os.open(path, flags), descriptor)
     os.dup2(2, 1)
     status = 1
