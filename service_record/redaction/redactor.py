@@ -229,10 +229,11 @@ class Redactor:
         while True:
             while suspects and suspects[-1][0] < ahead:
                 suspects.pop()
-            is_open, name = body.is_open, values.name
+            is_open = body.is_open
             limit = known[-1].start if known else len(text)
-            if not is_open and name is None and not commands.is_open:
-                ahead = max(ahead, self._mask_remembered(output, suspects, limit))
+            if not is_open and not commands.is_open:
+                ahead = self._mask_remembered(output, suspects, ahead, limit)
+            name = values.name
             start = suspects[-1][0] if suspects else len(text)
             if is_open or name is not None or commands.is_open:
                 start = ahead
@@ -264,28 +265,40 @@ class Redactor:
                 if name is not None or below is not None:
                     values.name = below
             else:
-                exact = _take_before(known, start, end)
-                masks = self._read_line(line, exact, groups, key if is_free else None, context)
+                masks = self._read_line(
+                    line, _take_before(known, start, end), groups, key if is_free else None, context
+                )
             output.add_line(start, end, masks)
         self._record(text, output.masked)
         return output.finish()
 
-    def _mask_remembered(self, output: "_MaskedText", suspects: list[Suspect], limit: int) -> int:
-        """Mask the next suspect lines before `limit` while their masks are remembered.
+    def _mask_remembered(self, output: "_MaskedText", suspects: list[Suspect], ahead: int, limit: int) -> int:
+        """Mask the next lines to read, up to `limit`, while their masks are remembered.
 
-        Returns where the line after them begins. Lines that affect the next line are left to the caller.
+        `ahead` is the end of the text that has been read. Returns its new value.
         """
         # The hot path for logs whose lines name secrets: most of these lines differ only in digits.
-        masks, ahead = self._remembered.masks, 0
-        while suspects:
-            start, end, form, groups = suspects[-1]
-            if end > limit or groups & EXACT or b"+ " in form:
+        text, values, remembered_lines = output.text, self._values, self._remembered.masks
+        name = values.name
+        while True:
+            if suspects and (name is None or suspects[-1][0] == ahead):
+                start, end, form, groups = suspects[-1]
+            elif name is not None and ahead < len(text):
+                start, end, groups = ahead, line_end(text, ahead), 0
+                form = text[start:end].translate(ZEROS_FOR_DIGITS)
+            else:
                 break
-            remembered = masks.get((None, groups, form))
-            if remembered is None or remembered[1] is not None:
+            if end > limit or groups & EXACT or b"+ " in form or (name is not None and values.is_in_block):
                 break
-            output.add_line(start, end, remembered[0])
-            suspects.pop()
+            remembered = remembered_lines.get((name, groups, form))
+            if remembered is None:
+                break
+            masks, below = remembered
+            if name is not None or below is not None:
+                values.name = name = below
+            output.add_line(start, end, masks)
+            if groups:
+                suspects.pop()
             ahead = end + 1
         return ahead
 
