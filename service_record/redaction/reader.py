@@ -69,7 +69,7 @@ _MIN_REPEATED_BYTES: Final = 12
 """A shorter value may occur elsewhere in its line by chance."""
 _NESTED: Final = frozenset(b"([")
 """A pattern with one of these bytes is not split at `|`, which may be inside a group or a class."""
-_WORD_BEFORE: Final = re.compile(rb"[A-Za-z] \Z")
+_WORD_BEFORE: Final = re.compile(rb"(?<=[A-Za-z] )")
 _WORD_AFTER: Final = re.compile(rb"[ \t]+(?![A-Za-z_][A-Za-z0-9_.-]*=)[^\s#|<>&;\"'}\])]")
 _FAILURE: Final = re.compile(
     rb"(?i:\b(?:fail(?:ed|ure|s)?|errors?|cannot|can't|could not|couldn't|unable|invalid)\b[^:=\"']*\Z)"
@@ -668,7 +668,7 @@ def _is_value(  # noqa: C901, PLR0911 - one return for each reason
         return is_first and _SETTING.fullmatch(text) is not None and ordinary_words.is_password(secret)
     is_colon = b":" in text[max(0, value.start - _MAX_NAME_BYTES) : value.start].rstrip(b" \t")[-3:]
     if value.is_quoted:
-        is_message = is_colon and _WORD_BEFORE.search(text, max(0, name - _MAX_NAME_BYTES), name)
+        is_message = is_colon and _WORD_BEFORE.match(text, name)
         return not (is_message and ordinary_words.is_sentence(secret))
     if not is_colon:
         return not ordinary_words.is_error(secret)
@@ -1072,7 +1072,7 @@ def clip_and_merge(line: bytes, found: Iterable[Found]) -> list[Found]:
     says more than that of a random word.
     """
     start = prefix_end(line)
-    documents = find_documents(line, start)
+    documents = [document for document in find_documents(line, start) if document.is_complete]
     parts = sorted(
         (
             (first, last, kind)
