@@ -160,6 +160,9 @@ class Redactor:
         before = text.rfind(b"\n", 0, last - 1) + 1
         for end in (before, last):
             outside = encodings.end_before_block(text, _end_outside_secret(text, spans, end))
+            start = text.rfind(b"\n", 0, outside - 1) + 1
+            if _TRACED_OUTPUT.search(text[start:outside]):
+                outside = start  # the next line may be the other command of a pipeline
             if outside:
                 return outside
         return (
@@ -447,9 +450,8 @@ class _MaskedText:
         return b"".join(self._pieces), list(zip(self._starts, self._ends, strict=True))
 
 
-_TRACED_OUTPUT: Final = re.compile(rb"\++ (?:\S+: )?(?:echo|printf) (?:(?:-[neE]+|'?%s(?:\\n)?'?) )?\S+\s*\Z")
+_TRACED_OUTPUT: Final = re.compile(rb"\+ (?:\S+: )?(?:echo|printf) (?:(?:-[neE]+|'?%s(?:\\n)?'?) )?\S+\s*\Z")
 """Matches an output of one word. Several words are mostly a message: `echo 'Unlocking the disk'`."""
-_TRACED: Final = re.compile(rb"\++ ")
 
 
 def _pipeline(text: bytes, line: bytes, end: int) -> Context | None:
@@ -460,13 +462,12 @@ def _pipeline(text: bytes, line: bytes, end: int) -> Context | None:
     """
     if (output := _TRACED_OUTPUT.search(line)) is None:
         return None
-    following = text[end + 1 : line_end(text, end + 1)]
-    reader = _TRACED.search(following)
-    if reader is None or following[: reader.start()].translate(ZEROS_FOR_DIGITS) != line[
-        : output.start()
-    ].translate(ZEROS_FOR_DIGITS):
+    prefix, plus, reader = text[end + 1 : line_end(text, end + 1)].partition(b"+ ")
+    # There is one `+` for each level of subshells, which may differ.
+    prefixes = {each.rstrip(b"+").translate(ZEROS_FOR_DIGITS) for each in (prefix, line[: output.start()])}
+    if not plus or len(prefixes) > 1:
         return None
-    return Context(line + b" | " + following[reader.end() :], 0, 0, len(line))
+    return Context(line + b" | " + reader, 0, 0, len(line))
 
 
 def _take_before(known: list[MaskedSpan], start: int, end: int) -> list[Found]:

@@ -31,6 +31,7 @@ READERS: dict[str, tuple[Callable[[bytes], object], bytes, bytes]] = {
         b" ",
     ),
     "blanks alone": (lambda text: redact(text, Rules()), b"", b" "),
+    "signs of a trace": (lambda text: redact(text, Rules()), b"password=Qw7rT2yU9iP4 + x", b"+"),
     "empty lines of netrc": (lambda text: list(netrc(text.decode())), b"", b"\n"),
 }
 

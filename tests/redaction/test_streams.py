@@ -96,6 +96,16 @@ def test_traced_output_is_read_for_each_reader() -> None:
     assert b"hunter2" not in redact(output + b"+ cryptsetup luksOpen /dev/vda4 root -\n", rules)
 
 
+def test_pipeline_is_read_across_blocks() -> None:
+    """The last whole line of a block waits for the next block: here the reader of the pipeline."""
+    redactor = Redactor(RULES)
+    text = redactor.feed(
+        b"an ordinary line\n" * (BLOCK_BYTES // 17 + 1) + b"+ echo hunter2-ribbon\n+ kinit bob\n"
+    )
+    assert b"ordinary" in text
+    assert b"hunter2" not in text + redactor.finish()
+
+
 def test_value_is_masked_in_a_similar_line() -> None:
     """The earlier line has another word in that place."""
     lines = b"password=Qw7rT2yU9iP4 id=Qw7rT2yU9iP5\npassword=Qw7rT2yU9iP6 id=Qw7rT2yU9iP6"
