@@ -747,11 +747,12 @@ class CommandFollower:
         """Return the span of the part of the command in a line, or None if the command has ended."""
         if self._depth is None:
             return start, len(line.rstrip(b"\\\r"))
-        item = _ARGUMENT.fullmatch(line, start)
+        item = _ARGUMENT.groups(line[start:])
         if item is None:
             return None
-        depth = len(item[1])
-        return item.span(3) if depth > self._depth or (depth == self._depth and item[2]) else None
+        (_, depth), (mark, _), (first, last) = item[1:]
+        is_inside = depth > self._depth or (depth == self._depth and mark >= 0)
+        return (start + first, start + last) if is_inside else None
 
 
 _MAY_CONTINUE: Final = (b"\\", b":", b"[", b"\r")
@@ -761,7 +762,9 @@ _ARGUMENTS: Final = re.compile(
     rb"""|-[ \t]+["']?(--?[A-Za-z][A-Za-z0-9-]*)["']?,?)[ \t\r]*"""
 )
 """Matches a name of arguments, or an argument that is an option, with the indentation before it."""
-_ARGUMENT: Final = re.compile(rb"""([ \t]*)(-[ \t]+)*["']?([^\s"'\]}][^\n]*?)["']?,?[ \t\r]*""")
+_ARGUMENT: Final = types.Finder(
+    rb"""^([ \t]*)(-[ \t]+)*["']?([^\s"'\]}][^\n]*?)["']?,?[ \t\r]*$""", groups=True
+)
 _UNBROKEN: Final = bytes.maketrans(b" \t", b"\x01\x01")
 """Table that replaces the blanks in an argument, so that the argument stays one word."""
 _MAX_ARGUMENTS: Final = 200
