@@ -724,7 +724,7 @@ class CommandFollower:
             else:
                 first, last = part
                 word = line[first:last] if self._depth is None else line[first:last].translate(_UNBROKEN)
-                head = b"+ " + self._command[:_MAX_COMMAND_BYTES] + b" "
+                head = b"+ " + _shorten(self._command) + b" "
                 context = Context(head + word, len(head), first, last - first)
                 self._command = context.text[2:]
                 self._lines += 1
@@ -768,5 +768,16 @@ _ARGUMENT: Final = types.Finder(
 _UNBROKEN: Final = bytes.maketrans(b" \t", b"\x01\x01")
 """Table that replaces the blanks in an argument, so that the argument stays one word."""
 _MAX_ARGUMENTS: Final = 200
-_MAX_COMMAND_BYTES: Final = 1 << 10
+_MAX_COMMAND_BYTES: Final = 1 << 8
+"""Each line is read together with this part of the lines before it."""
+
+
+def _shorten(command: bytes) -> bytes:
+    """Return the first and the last words of a long command: its program, and the option of the next word."""
+    if len(command) <= _MAX_COMMAND_BYTES:
+        return command
+    half = _MAX_COMMAND_BYTES // 2
+    return command[:half].rpartition(b" ")[0] + b" " + command[-half:].partition(b" ")[2]
+
+
 """The program and its first arguments say what the others are."""

@@ -356,6 +356,7 @@ def test_arguments_in_audit_records_are_masked(text: str) -> None:
         ('{"a":"Private-Lines: 1\\n', "IoWSERcCpDuwz8zdJSbzMvHF5i8+CIGYXo2gbhJY", '\\nPrivate-MAC: 0f"}'),
         ("-----BEGIN OpenVPN Static key V1-----\n", "2ab3f00112233445566778899aabbccd", "\n-----END"),
         ("+ echo -n '", "ribbon-pencil", "'\n+ cryptsetup luksOpen /dev/sda2 root -"),
+        ("curl \\\n" + "  --header a=b \\\n" * 100 + "  --user \\\n  core:", "ribbonpencil", ""),
         (
             "Nov 21 10:00:00 h a[1]: ++ x.sh:1: echo ",
             "ribbonpencil",
