@@ -778,6 +778,3 @@ def _shorten(command: bytes) -> bytes:
         return command
     half = _MAX_COMMAND_BYTES // 2
     return command[:half].rpartition(b" ")[0] + b" " + command[-half:].partition(b" ")[2]
-
-
-"""The program and its first arguments say what the others are."""

@@ -857,7 +857,12 @@ def _find_scrambled_words(text: bytes, *, is_command: bool) -> Iterator[Found]:
     is_about = is_command or _ABOUT_CREDENTIALS.find(_ANY_MASK.sub(b"", _blank_out(text, words))) is not None
     for start, end in words:
         before = text[max(0, start - _MAX_NAME_BYTES) : start]
-        is_userinfo = before.endswith((b":", b"/", b"%")) and text.startswith(b"@", end)
+        # `user:Ab1cD2eF@host`, but not the id of a message, `1234.Ab1cD2eF@host`.
+        is_userinfo = (
+            before.endswith((b":", b"/", b"%"))
+            and text.startswith(b"@", end)
+            and text.find(b".", start, end) < 0
+        )
         if not (
             is_about
             or is_userinfo

@@ -257,10 +257,10 @@ class Redactor:
             ahead = end + 1
             line = text[start:end]
             is_in_block = name is not None and values.is_in_block
-            is_in_command = not self._only_certain and (commands.is_open or commands.begins_in(line))
-            context = commands.join(line) if is_in_command else None
+            may_join = not self._only_certain and (commands.is_open or commands.begins_in(line))
+            context = commands.join(line) if may_join else None
             context = (_pipeline(text, line, end) if b"+ " in line else None) or context
-            is_free = not (is_open or is_in_block or context or is_in_command or limit < end)
+            is_free = not (is_open or is_in_block or context or limit < end)
             key = line if groups & EXACT else form
             remembered = self._remembered.masks.get((name, groups, key)) if is_free else None
             if remembered is not None:
@@ -292,6 +292,8 @@ class Redactor:
             else:
                 break
             if end > limit or groups & EXACT or b"+ " in form or (name is not None and values.is_in_block):
+                break
+            if self._commands.begins_in(form):
                 break
             remembered = remembered_lines.get((name, groups, form))
             if remembered is None:
@@ -383,7 +385,7 @@ class Redactor:
         masks = self._line_masks(line, secrets)
         if key is not None and not found and not self._body.is_open and _is_repeatable(key, secrets):
             # The line is read again if it may be a part of a pipeline with the next one.
-            is_alone = _TRACED_OUTPUT.search(line) is None
+            is_alone = _TRACED_OUTPUT.search(line) is None and not self._commands.is_open
             self._remembered.add(key, groups, (name, self._values.name), masks, is_alone=is_alone)
         return masks
 
