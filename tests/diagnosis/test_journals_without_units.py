@@ -271,6 +271,24 @@ Jan 03 10:00:02 node1 systemd[1]: quay-app.service: Failed with result 'exit-cod
     assert "points to" not in analyze(journal.replace("Quay", "Web"), tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("before", "is_likely"),
+    [
+        ("", True),
+        ("Jan 03 10:00:00 node1 smartd[741]: Error: cannot read /dev/sdb\n", False),
+        ("Jan 03 10:00:00 node1 systemd[1]: Started web.service - Web.\n", False),
+    ],
+    ids=["alone", "another program", "another unit"],
+)
+def test_fragment_without_start_needs_one_program(before: str, is_likely: bool, tmp_path: Path) -> None:
+    journal = f"""\
+{before}Jan 03 10:00:01 node1 node[2032]: Error: Cannot find module '/opt/main.js'
+Jan 03 10:00:02 node1 systemd[1]: chat.service: Main process exited, code=exited, status=1/FAILURE
+Jan 03 10:00:02 node1 systemd[1]: chat.service: Failed with result 'exit-code'.
+"""
+    assert ("points to: node: Error: Cannot find module" in analyze(journal, tmp_path)) is is_likely
+
+
 def test_boot_that_ends_in_the_emergency_shell_has_failed(tmp_path: Path) -> None:
     journal = """\
 Jan 03 10:00:00 node1 systemd[1]: Starting dracut initqueue hook...

@@ -327,6 +327,8 @@ class Scanner:
         the run started. In a journal without units, it probably belongs to the unit.
         """
         begin = _find_start(unit, label, before)
+        if begin is None and _begins_within_run(unit, before, number):
+            begin, before = 0, b"\n" + before
         if begin is None:
             return
         earlier = set(re.findall(_PROGRAM_LINE, before[:begin]))
@@ -482,6 +484,18 @@ def _find_start(unit: bytes, label: bytes, before: bytes) -> int | None:
         described = _DESCRIBED_START % b"|".join(words)
         starts = list(re.finditer(described, before)) if words else []
     return starts[-1].start() if starts else None
+
+
+def _begins_within_run(unit: bytes, before: bytes, number: int) -> bool:
+    """Return True if a file begins within the run of a unit that failed in line `number`.
+
+    `journalctl --unit` and people who cut a fragment leave out the start. The lines are those of the run only
+    if systemd logged nothing about another unit before the failure, and one program logged all the others.
+    """
+    if before.count(b"\n") != number - 1:
+        return False
+    programs = {match["program"] for match in re.finditer(_PROGRAM_LINE, before)} - {b"systemd"}
+    return len(programs) == 1 and re.search(rb"systemd\[1\]: (?!%b)" % re.escape(unit), before) is None
 
 
 def _number_lines(
