@@ -672,7 +672,7 @@ def _values_in_json(line: bytes) -> Iterator[tuple[int, int]]:
                 yield pair.span(1)
 
 
-class Context(NamedTuple):
+class LineContext(NamedTuple):
     """A text that says what is secret in a part of a line."""
 
     text: bytes
@@ -710,7 +710,7 @@ class CommandFollower:
             _CONTINUED.search(line) is not None or _ARGUMENTS.fullmatch(line, prefix_end(line)) is not None
         )
 
-    def join(self, line: bytes) -> Context | None:
+    def join(self, line: bytes) -> LineContext | None:
         """Take the next line. Return the command up to it, or None if no command of earlier lines continues.
 
         The command is written as a shell traces it.
@@ -725,7 +725,7 @@ class CommandFollower:
                 first, last = part
                 word = line[first:last] if self._depth is None else line[first:last].translate(_UNBROKEN)
                 head = b"+ " + _shorten(self._command) + b" "
-                context = Context(head + word, len(head), first, last - first)
+                context = LineContext(head + word, len(head), first, last - first)
                 self._command = context.text[2:]
                 self._lines += 1
         is_continued = _CONTINUED.search(line) is not None

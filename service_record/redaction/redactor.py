@@ -8,7 +8,7 @@ from typing import Final
 
 from service_record.redaction import encodings, types
 from service_record.redaction.ordinary_words import is_random
-from service_record.redaction.over_lines import PRIVATE_KEY, Body, CommandFollower, Context, ValueFollower
+from service_record.redaction.over_lines import PRIVATE_KEY, Body, CommandFollower, LineContext, ValueFollower
 from service_record.redaction.reader import (
     EXACT,
     MAX_DEPTH,
@@ -355,7 +355,7 @@ class Redactor:
         return [(*span, kind) for span, kind in sorted(found.items())], block.end, dump_end
 
     def _read_line(
-        self, line: bytes, known: list[Found], groups: int, key: bytes | None, context: Context | None
+        self, line: bytes, known: list[Found], groups: int, key: bytes | None, context: LineContext | None
     ) -> Sequence[Mask]:
         """Return the masks of a line, which may contain the shapes of `groups`.
 
@@ -456,7 +456,7 @@ _TRACED_OUTPUT: Final = re.compile(rb"\+ (?:\S+: )?(?:echo|printf) (?:(?:-[neE]+
 """Matches an output of one word. Several words are mostly a message: `echo 'Unlocking the disk'`."""
 
 
-def _pipeline(text: bytes, line: bytes, end: int) -> Context | None:
+def _pipeline(text: bytes, line: bytes, end: int) -> LineContext | None:
     """Return a line, a pipe, and the command in the next line; None if the two lines are no pipeline.
 
     `set -x` of a shell prints the commands of a pipeline on lines of their own. `end` is the end of the line
@@ -469,7 +469,7 @@ def _pipeline(text: bytes, line: bytes, end: int) -> Context | None:
     prefixes = {each.rstrip(b"+").translate(ZEROS_FOR_DIGITS) for each in (prefix, line[: output.start()])}
     if not plus or len(prefixes) > 1:
         return None
-    return Context(line + b" | " + reader, 0, 0, len(line))
+    return LineContext(line + b" | " + reader, 0, 0, len(line))
 
 
 def _take_before(known: list[MaskedSpan], start: int, end: int) -> list[Found]:
