@@ -8,7 +8,8 @@ or suffix to each line of a key; these are learned from its first lines.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -23,6 +24,7 @@ from service_record.redaction.types import (
     UnescapedText,
     from_base64,
     iterate_lines,
+    line_end,
 )
 
 PRIVATE_KEY: Final = "private-key"
@@ -690,19 +692,36 @@ class LineContext(NamedTuple):
                 yield first + start, first + min(end, self.offset + self.size), kind
 
 
+class CommandText(NamedTuple):
+    """The lines of a command as one text, written as a shell traces it."""
+
+    text: bytes
+    parts: Sequence[tuple[int, int, int]]
+    """The parts of the text that come from lines: offset in the text, offset in the log, size."""
+
+    def places(self, secrets: Iterable[Found]) -> Iterator[Found]:
+        """Yield the secrets in the text by their offsets in the log. A secret in two lines has two places."""
+        ends = [offset + size for offset, _, size in self.parts]
+        for start, end, kind in secrets:
+            mark = ""
+            for offset, place, size in self.parts[bisect_right(ends, start) :]:
+                if offset >= end:
+                    break
+                yield place + max(start - offset, 0), place + min(end - offset, size), mark + kind
+                mark = "+"
+
+
 class CommandFollower:
     """Joins the lines of a command that backslashes continue, and the arguments of a command in a list."""
 
     def __init__(self) -> None:
-        self._command: bytes | None = None
+        self._head = b""
+        """The beginning of the command, from lines that were read."""
         self._depth: int | None = None
         """The indentation of a list; None for lines that end in a backslash."""
         self._lines = 0
-
-    @property
-    def is_open(self) -> bool:
-        """Return True if the next line may belong to the command."""
-        return self._command is not None
+        self.is_open = False
+        """True if the next line may belong to the command."""
 
     def begins_in(self, line: bytes) -> bool:
         """Return True if a command begins in a line and continues in the next one."""
@@ -710,38 +729,52 @@ class CommandFollower:
             _CONTINUED.search(line) is not None or _ARGUMENTS.fullmatch(line, prefix_end(line)) is not None
         )
 
-    def join(self, line: bytes) -> LineContext | None:
-        """Take the next line. Return the command up to it, or None if no command of earlier lines continues.
-
-        The command is written as a shell traces it.
-        """
+    def begin(self, line: bytes) -> bool:
+        """Take a line. Return True if a command begins in it and continues in the next one."""
+        if not self.begins_in(line):
+            return False
         start = prefix_end(line)
-        context = None
-        if self._command is not None:
-            part = self._find_part(line, start)
-            if part is None or self._lines > _MAX_ARGUMENTS:
-                self._command = None
-            else:
+        self._lines, self._depth = 0, None
+        if _CONTINUED.search(line) is not None:
+            self._head = line[start:].rstrip(b"\\\r")
+        elif (arguments := _ARGUMENTS.fullmatch(line, start)) is not None:
+            self._head = arguments[3] or b""
+            self._depth = len(arguments[1]) + len(arguments[2] or b"")
+        self.is_open = True
+        return True
+
+    def join(self, log: bytes, position: int) -> tuple[list[CommandText], int]:
+        """Join the next lines of the command, from the line at `position` on.
+
+        Returns texts to read, and where the line after the command begins. At the end of the log, the command
+        stays open. A long command is several texts that begin with its program: each line is read once.
+        """
+        texts: list[CommandText] = []
+        while self.is_open and position < len(log):
+            pieces = [b"+ ", _shorten(self._head)]
+            size = sum(map(len, pieces))
+            parts: list[tuple[int, int, int]] = []
+            while self.is_open and position < len(log) and size < _MAX_JOINED_BYTES:
+                end = line_end(log, position)
+                line = log[position:end]
+                part = self._find_part(line, prefix_end(line))
+                if part is None or self._lines > _MAX_ARGUMENTS:
+                    self.is_open = False
+                    break
                 first, last = part
                 word = line[first:last] if self._depth is None else line[first:last].translate(_UNBROKEN)
-                head = b"+ " + _shorten(self._command) + b" "
-                context = LineContext(head + word, len(head), first, last - first)
-                self._command = context.text[2:]
+                parts.append((size + 1, position + first, last - first))
+                pieces += (b" ", word)
+                size += 1 + len(word)
                 self._lines += 1
-        is_continued = _CONTINUED.search(line) is not None
-        if self._command is not None and self._depth is None and not is_continued:
-            self._command = None
-        elif self._command is None:
-            self._begin(line, start, is_continued=is_continued)
-        return context
-
-    def _begin(self, line: bytes, start: int, *, is_continued: bool) -> None:
-        self._lines = 0
-        if is_continued:
-            self._command, self._depth = line[start:].rstrip(b"\\\r"), None
-        elif (arguments := _ARGUMENTS.fullmatch(line, start)) is not None:
-            self._command = arguments[3] or b""
-            self._depth = len(arguments[1]) + len(arguments[2] or b"")
+                position = end + 1
+                if self._depth is None and _CONTINUED.search(line) is None:
+                    self.is_open = False
+            text = b"".join(pieces)
+            self._head = text[2:]
+            if parts:
+                texts.append(CommandText(text, parts))
+        return texts, min(position, len(log))
 
     def _find_part(self, line: bytes, start: int) -> tuple[int, int] | None:
         """Return the span of the part of the command in a line, or None if the command has ended."""
@@ -768,8 +801,9 @@ _ARGUMENT: Final = types.Finder(
 _UNBROKEN: Final = bytes.maketrans(b" \t", b"\x01\x01")
 """Table that replaces the blanks in an argument, so that the argument stays one word."""
 _MAX_ARGUMENTS: Final = 200
+_MAX_JOINED_BYTES: Final = 1 << 12
 _MAX_COMMAND_BYTES: Final = 1 << 8
-"""Each line is read together with this part of the lines before it."""
+"""Each text of a long command begins with this part of the text before it."""
 
 
 def _shorten(command: bytes) -> bytes:

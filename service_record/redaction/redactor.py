@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache, partial
+from itertools import chain
 from typing import Final
 
 from service_record.redaction import encodings, types
@@ -215,7 +216,7 @@ class Redactor:
             forget_texts()
         return text_out
 
-    def _mask_lines(  # noqa: C901, PLR0912 - the steps of masking a line, in order
+    def _mask_lines(  # noqa: C901, PLR0912, PLR0915 - the steps of masking a line, in order
         self, text: bytes, spans: Sequence[MaskedSpan], suspects: list[Suspect]
     ) -> tuple[bytes, list[tuple[int, int]]]:
         """Return the masked text, and the ranges in it of the lines that were read.
@@ -229,16 +230,17 @@ class Redactor:
         output = _MaskedText(text)
         ahead = seen = 0
         """The end of the text that has been read, and of the last encoded block that was decoded."""
+        joined, command_end = self._read_command(text, 0)
         while True:
             while suspects and suspects[-1][0] < ahead:
                 suspects.pop()
             is_open = body.is_open
             limit = known[-1].start if known else len(text)
-            if not is_open and not commands.is_open:
+            if not is_open and ahead >= command_end:
                 ahead = self._mask_remembered(output, suspects, ahead, limit)
             name = values.name
             start = suspects[-1][0] if suspects else len(text)
-            if is_open or name is not None or commands.is_open:
+            if is_open or name is not None or ahead < command_end:
                 start = ahead
             elif known:
                 start = min(start, text.rfind(b"\n", 0, limit) + 1)
@@ -257,10 +259,9 @@ class Redactor:
             ahead = end + 1
             line = text[start:end]
             is_in_block = name is not None and values.is_in_block
-            may_join = not self._only_certain and (commands.is_open or commands.begins_in(line))
-            context = commands.join(line) if may_join else None
-            context = (_pipeline(text, line, end) if b"+ " in line else None) or context
-            is_free = not (is_open or is_in_block or context or limit < end)
+            is_in_command = start < command_end
+            context = _pipeline(text, line, end) if b"+ " in line else None
+            is_free = not (is_open or is_in_block or is_in_command or context or limit < end)
             key = line if groups & EXACT else form
             remembered = self._remembered.masks.get((name, groups, key)) if is_free else None
             if remembered is not None:
@@ -268,10 +269,14 @@ class Redactor:
                 if name is not None or below is not None:
                     values.name = below
             else:
-                masks = self._read_line(
-                    line, _take_before(known, start, end), groups, key if is_free else None, context
-                )
+                own = _take_before(known, start, end)
+                shapes = _take_joined(joined, start, end)
+                if context is not None:
+                    shapes += context.clip_to_part(self._shape_secrets(context.text, self._depth))
+                masks = self._read_line(line, groups, key if is_free else None, own, shapes)
             output.add_line(start, end, masks)
+            if not (is_in_command or self._only_certain) and commands.begin(line):
+                joined, command_end = self._read_command(text, ahead)
         self._record(text, output.masked)
         return output.finish()
 
@@ -355,10 +360,11 @@ class Redactor:
         return [(*span, kind) for span, kind in sorted(found.items())], block.end, dump_end
 
     def _read_line(
-        self, line: bytes, known: list[Found], groups: int, key: bytes | None, context: LineContext | None
+        self, line: bytes, groups: int, key: bytes | None, known: list[Found], shapes: list[Found]
     ) -> Sequence[Mask]:
         """Return the masks of a line, which may contain the shapes of `groups`.
 
+        `known` are its known secrets, and `shapes` those that it has together with other lines.
         `key` is the line's key in the cache, or None if its secrets depend on other lines or it has a known
         secret. Lines with the same key have their secrets at the same offsets.
         """
@@ -376,18 +382,25 @@ class Redactor:
         if not self._only_certain:
             over_lines += self._values.spans(finest)
         found += [(finest.place(start), finest.place(end), kind) for start, end, kind in over_lines]
-        shapes = list(self._shape_secrets(line, self._depth)) if groups else []
-        if context is not None:
-            shapes += context.clip_to_part(self._shape_secrets(context.text, self._depth))
+        if groups:
+            shapes += self._shape_secrets(line, self._depth)
         secrets = clip_and_merge(line, [*found, *shapes]) if found or shapes else []
         if secrets and not over_lines:
             self._body.follow(line, secrets[-1])
         masks = self._line_masks(line, secrets)
         if key is not None and not found and not self._body.is_open and _is_repeatable(key, secrets):
-            # The line is read again if it may be a part of a pipeline with the next one.
-            is_alone = _TRACED_OUTPUT.search(line) is None and not self._commands.is_open
+            # The line is read again if it may be a part of a pipeline or a command with the next one.
+            is_alone = _TRACED_OUTPUT.search(line) is None and not self._commands.begins_in(line)
             self._remembered.add(key, groups, (name, self._values.name), masks, is_alone=is_alone)
         return masks
+
+    def _read_command(self, text: bytes, position: int) -> tuple[list[Found], int]:
+        """Return the secrets in the next lines of an open command, the last first, and where they end."""
+        commands, end = self._commands.join(text, position)
+        found = chain.from_iterable(
+            command.places(self._reader.secrets(command.text, self._depth)) for command in commands
+        )
+        return sorted(found, reverse=True), end
 
     def _line_masks(self, line: bytes, secrets: Sequence[Found]) -> list[Mask]:
         return make_masks(line, secrets, keeps_length=self._keeps_length)
@@ -470,6 +483,16 @@ def _pipeline(text: bytes, line: bytes, end: int) -> LineContext | None:
     if not plus or len(prefixes) > 1:
         return None
     return LineContext(line + b" | " + reader, 0, 0, len(line))
+
+
+def _take_joined(joined: list[Found], start: int, end: int) -> list[Found]:
+    """Remove the secrets before `end` from the end of a list, and return their places after `start`."""
+    found: list[Found] = []
+    while joined and joined[-1][0] < end:
+        first, last, kind = joined.pop()
+        if first >= start:
+            found.append((first - start, last - start, kind))
+    return found
 
 
 def _take_before(known: list[MaskedSpan], start: int, end: int) -> list[Found]:
