@@ -33,6 +33,8 @@ READERS: dict[str, tuple[Callable[[bytes], object], bytes, bytes]] = {
     "blanks alone": (lambda text: redact(text, Rules()), b"", b" "),
     "signs of a trace": (lambda text: redact(text, Rules()), b"password=Qw7rT2yU9iP4 + x", b"+"),
     "blanks in an argument": (lambda text: redact(text + b"x", Rules()), b"args:\n- --password\n- a", b" "),
+    "arguments in a list": (lambda text: redact(text, Rules()), b"args:\n", b"- --password\n- v1\n"),
+    "lines of a command": (lambda text: redact(text, Rules()), b"curl \\\n", b"--user \\\n"),
     "empty lines of netrc": (lambda text: list(netrc(text.decode())), b"", b"\n"),
 }
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from service_record.redaction import Rules
+from service_record.redaction import Redactor, Rules
+from service_record.redaction.redactor import BLOCK_BYTES
 from service_record.redaction.types import Finder, compile_pattern
 from tests.redaction.measure import SEED, redact
 
@@ -471,6 +472,23 @@ def test_value_is_masked_by_its_place(before: str, secret: str, after: str) -> N
 )
 def test_evidence_in_the_place_of_a_value_stays(text: str) -> None:
     assert redact(text.encode(), RULES) == text.encode()
+
+
+@pytest.mark.parametrize("before", [0, BLOCK_BYTES - 3_000], ids=["one block", "two blocks"])
+@pytest.mark.parametrize(
+    ("head", "argument"), [("args:\n", "- {}\n"), ("ipmitool \\\n", "  {} \\\n")], ids=["list", "backslashes"]
+)
+def test_long_command_is_masked_to_its_end(before: int, head: str, argument: str) -> None:
+    """A long command is read in parts, and its next lines may be in another block."""
+    arguments = ["--password", "ribbonpencil", "--host", "a-name-of-a-host-that-is-long-" + "x" * 90] * 40
+    text = (
+        "a line\n" * (before // len("a line\n")) + head + "".join(argument.format(each) for each in arguments)
+    )
+    redactor = Redactor(RULES)
+    masked = (redactor.feed(text.encode()) + redactor.finish()).decode()
+    assert masked.count("<redacted:") == 40
+    assert "ribbonpencil" not in masked
+    assert masked.count("\n") == text.count("\n")
 
 
 @pytest.mark.parametrize("text", [b"", b"a password=x", b"\xff token: \0y", b"key=1 key=2 " * 3])
