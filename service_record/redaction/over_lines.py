@@ -729,10 +729,8 @@ class CommandFollower:
             _CONTINUED.search(line) is not None or _ARGUMENTS.fullmatch(line, prefix_end(line)) is not None
         )
 
-    def begin(self, line: bytes) -> bool:
-        """Take a line. Return True if a command begins in it and continues in the next one."""
-        if not self.begins_in(line):
-            return False
+    def begin(self, line: bytes) -> None:
+        """Take the first line of a command, for which `begins_in` returned True."""
         start = prefix_end(line)
         self._lines, self._depth = 0, None
         if _CONTINUED.search(line) is not None:
@@ -741,7 +739,6 @@ class CommandFollower:
             self._head = arguments[3] or b""
             self._depth = len(arguments[1]) + len(arguments[2] or b"")
         self.is_open = True
-        return True
 
     def join(self, log: bytes, position: int) -> tuple[list[CommandText], int]:
         """Join the next lines of the command, from the line at `position` on.

@@ -260,8 +260,11 @@ class Redactor:
             line = text[start:end]
             is_in_block = name is not None and values.is_in_block
             is_in_command = start < command_end
+            begins_command = not (is_in_command or self._only_certain) and commands.begins_in(line)
             context = _pipeline(text, line, end) if b"+ " in line else None
-            is_free = not (is_open or is_in_block or is_in_command or context or limit < end)
+            is_free = not (
+                is_open or is_in_block or is_in_command or begins_command or context or limit < end
+            )
             key = line if groups & EXACT else form
             remembered = self._remembered.masks.get((name, groups, key)) if is_free else None
             if remembered is not None:
@@ -275,7 +278,8 @@ class Redactor:
                     shapes += context.clip_to_part(self._shape_secrets(context.text, self._depth))
                 masks = self._read_line(line, groups, key if is_free else None, own, shapes)
             output.add_line(start, end, masks)
-            if not (is_in_command or self._only_certain) and commands.begin(line):
+            if begins_command:
+                commands.begin(line)
                 joined, command_end = self._read_command(text, ahead)
         self._record(text, output.masked)
         return output.finish()
@@ -297,8 +301,6 @@ class Redactor:
             else:
                 break
             if end > limit or groups & EXACT or b"+ " in form or (name is not None and values.is_in_block):
-                break
-            if self._commands.begins_in(form):
                 break
             remembered = remembered_lines.get((name, groups, form))
             if remembered is None:
@@ -389,8 +391,8 @@ class Redactor:
             self._body.follow(line, secrets[-1])
         masks = self._line_masks(line, secrets)
         if key is not None and not found and not self._body.is_open and _is_repeatable(key, secrets):
-            # The line is read again if it may be a part of a pipeline or a command with the next one.
-            is_alone = _TRACED_OUTPUT.search(line) is None and not self._commands.begins_in(line)
+            # The line is read again if it may be a part of a pipeline with the next one.
+            is_alone = _TRACED_OUTPUT.search(line) is None
             self._remembered.add(key, groups, (name, self._values.name), masks, is_alone=is_alone)
         return masks
 
