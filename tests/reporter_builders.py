@@ -38,14 +38,14 @@ def make_places(root: Path, text: str | bytes | None = SERVICE, token: str | Non
     return places
 
 
-def evidence(uptime: float = 60.0, *, wrong: bool = False, **fields: object) -> HostEvidence:
-    """Return evidence of a host in its first boot. With `wrong`, the host has failed."""
+def evidence(uptime: float = 60.0, *, has_failed: bool = False, **fields: object) -> HostEvidence:
+    """Return evidence of a host in its first boot, on which a service runs or has failed."""
     plain = HostEvidence(
         boot_id=BOOT,
         uptime=uptime,
         is_pending=True,
-        verdict=Verdict.FAILED if wrong else Verdict.RUNNING,
-        fingerprint="wrong" if wrong else "well",
+        verdict=Verdict.FAILED if has_failed else Verdict.RUNNING,
+        fingerprint="wrong" if has_failed else "well",
     )
     return replace(plain, **fields)  # type: ignore[arg-type]
 

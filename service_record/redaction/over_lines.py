@@ -674,24 +674,6 @@ def _values_in_json(line: bytes) -> Iterator[tuple[int, int]]:
                 yield pair.span(1)
 
 
-class LineContext(NamedTuple):
-    """A text that says what is secret in a part of a line."""
-
-    text: bytes
-    offset: int
-    """The offset of the part in the text."""
-    start: int
-    """The offset of the part in its line."""
-    size: int
-
-    def clip_to_part(self, secrets: Iterable[Found]) -> Iterator[Found]:
-        """Yield the secrets that begin in the part, by their offsets in its line. They end with the part."""
-        for start, end, kind in secrets:
-            if 0 <= start - self.offset < self.size:
-                first = self.start - self.offset
-                yield first + start, first + min(end, self.offset + self.size), kind
-
-
 class CommandText(NamedTuple):
     """The lines of a command as one text, written as a shell traces it."""
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from service_record.redaction import encodings, types
 from service_record.redaction.ordinary_words import is_random
-from service_record.redaction.over_lines import PRIVATE_KEY, Body, CommandFollower, LineContext, ValueFollower
+from service_record.redaction.over_lines import PRIVATE_KEY, Body, CommandFollower, CommandText, ValueFollower
 from service_record.redaction.reader import (
     EXACT,
     MAX_DEPTH,
@@ -275,7 +275,7 @@ class Redactor:
                 own = _take_before(known, start, end)
                 shapes = _take_joined(joined, start, end)
                 if context is not None:
-                    shapes += context.clip_to_part(self._shape_secrets(context.text, self._depth))
+                    shapes += context.places(self._shape_secrets(context.text, self._depth))
                 masks = self._read_line(line, groups, key if is_free else None, own, shapes)
             output.add_line(start, end, masks)
             if begins_command:
@@ -471,7 +471,7 @@ _TRACED_OUTPUT: Final = re.compile(rb"\+ (?:\S+: )?(?:echo|printf) (?:(?:-[neE]+
 """Matches an output of one word. Several words are mostly a message: `echo 'Unlocking the disk'`."""
 
 
-def _pipeline(text: bytes, line: bytes, end: int) -> LineContext | None:
+def _pipeline(text: bytes, line: bytes, end: int) -> CommandText | None:
     """Return a line, a pipe, and the command in the next line; None if the two lines are no pipeline.
 
     `set -x` of a shell prints the commands of a pipeline on lines of their own. `end` is the end of the line
@@ -484,7 +484,7 @@ def _pipeline(text: bytes, line: bytes, end: int) -> LineContext | None:
     prefixes = {each.rstrip(b"+").translate(ZEROS_FOR_DIGITS) for each in (prefix, line[: output.start()])}
     if not plus or len(prefixes) > 1:
         return None
-    return LineContext(line + b" | " + reader, 0, 0, len(line))
+    return CommandText(line + b" | " + reader, [(0, 0, len(line))])
 
 
 def _take_joined(joined: list[Found], start: int, end: int) -> list[Found]:

@@ -117,7 +117,7 @@ def test_new_step_long_after_completion_begins_a_build() -> None:
     assert begins_build(built, step("First login"), now=3601.5)
 
 
-def known_host(server: RunningCollector) -> Grant:
+def make_known_host(server: RunningCollector) -> Grant:
     """Create web1. Return the rights of a token for it."""
     assert server.client("admin").ask("PUT", "/api/v1/hosts/web1").status == 201
     return Grant(0, TokenKind.HOST, "web1")
@@ -158,7 +158,7 @@ def test_late_report_changes_only_its_earlier_build(
 
 
 def test_reports_of_two_builds_in_one_batch_are_separated(server: RunningCollector) -> None:
-    grant = known_host(server)
+    grant = make_known_host(server)
     names = ["b1", "", "b2", "b1", "b3", "b2", "b3"]
     reports = [
         Report("web1", step(f"Step {number}", "done", build=name), float(number), grant)
@@ -175,7 +175,7 @@ def test_reports_of_two_builds_in_one_batch_are_separated(server: RunningCollect
 
 
 def test_build_replaced_in_one_batch_has_ended(server: RunningCollector) -> None:
-    grant = known_host(server)
+    grant = make_known_host(server)
     reports = [
         Report("web1", step("Disk", "init"), 1.0, grant),
         Report("web1", step("Callback", "done", 100, build="b1"), 2.0, grant),
@@ -203,7 +203,7 @@ def test_build_replaced_in_one_batch_has_ended(server: RunningCollector) -> None
 def test_repeated_action_is_late_or_begins_a_build(
     server: RunningCollector, reported: ReportedStep, at: float, build: int, *, is_together: bool
 ) -> None:
-    grant = known_host(server)
+    grant = make_known_host(server)
     reports = [
         Report("web1", step("Disk", action="install"), 0.0, grant),
         Report("web1", step("Disk", action="rebuild"), 10.0, grant),
@@ -271,7 +271,7 @@ def verdicts_of(server: RunningCollector) -> list[tuple[int, str, str]]:
 
 
 def test_replaced_unjudged_build_is_failed_or_abandoned(server: RunningCollector) -> None:
-    grant, now = known_host(server), server.collector.now()
+    grant, now = make_known_host(server), server.collector.now()
     reports = [
         Report("web1", each, now, grant)
         for each in (

@@ -29,7 +29,7 @@ ENDS: Final = {
 }
 """Ways to end a service: the options of the script, and its last lines."""
 
-# Options that make bash run nothing, or print what it runs; tests/shell/surroundings.bats tests the latter.
+# With these options bash runs nothing, or prints its commands, which tests/shell/surroundings.bats tests.
 _SKIPPED_OPTIONS: Final = {"noexec", "onecmd", "verbose", "xtrace"}
 _PRINTED_STATE: Final = """if (exit 5); then :; else echo "$?"; fi
 true | true

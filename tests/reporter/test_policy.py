@@ -209,7 +209,7 @@ def test_first_boot_beyond_its_limit_waits_for_a_second() -> None:
 def test_new_failure_is_shipped_after_first_boot_limit() -> None:
     service, state = Answering(), ReporterState()
     for uptime in range(60, 20_000, 600):
-        found = evidence(float(uptime), wrong=uptime > 10_000)
+        found = evidence(float(uptime), has_failed=uptime > 10_000)
         state, plan = whole_round(settings(), state, found, service, SMALL)
         assert plan.stop is None
     assert [shipment.fingerprint for shipment in service.uploads] == ["well", "well", "wrong"]
@@ -226,14 +226,14 @@ def test_send_always_ships_after_first_boot_limit() -> None:
 
 
 def test_first_round_beyond_the_limit_ships_a_last_bundle() -> None:
-    long = evidence(uptime=3700.0, wrong=True)
+    long = evidence(uptime=3700.0, has_failed=True)
     plan = Case(state=begin_rounds(long), evidence=long).plan()
     assert [found.near_limit for found in plan.ship] == [BOOT]
 
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_refused_token_stops_requests(status: int) -> None:
-    bad = evidence(wrong=True)
+    bad = evidence(has_failed=True)
     plan = Case(view=Refused(status), evidence=bad, state=begin_rounds(bad)).plan()
     assert (plan.ship, plan.report, plan.gather, plan.stop) == ((), None, True, None)
 
@@ -261,7 +261,7 @@ DELETED = NoHost("deleted")
 )
 def test_trouble_is_shipped_elsewhere_before_stopping_or_kept(case: Case) -> None:
     here = kind_of("/mnt")
-    case = replace(case, settings=settings(ship_to=("/mnt",)), evidence=evidence(wrong=True))
+    case = replace(case, settings=settings(ship_to=("/mnt",)), evidence=evidence(has_failed=True))
     full = replace(case.state, usage={here: Usage(uploads=7, boot_id=BOOT, boot_uploads=3)})
     for state in (case.state, full):
         plan = replace(case, state=state).plan()
@@ -578,7 +578,7 @@ def test_fact_that_the_service_has_is_recorded() -> None:
     assert service.calls["PUT"] == 0
 
 
-WRONG = evidence(wrong=True)
+WRONG = evidence(has_failed=True)
 NO_BASELINE = replace(
     begin_rounds(WRONG), reported=(str(Fact.LOCAL),), refused={"host_boot": 400}, stages_known=False
 )
@@ -736,11 +736,11 @@ def test_verdict_is_reported_once_after_the_fact() -> None:
     service = Answering(view=WITH_LOGS)
     state = ReporterState()
     for uptime in (60.0, 660.0, 1260.0):
-        state, plan = whole_round(settings(), state, evidence(uptime, wrong=True), service, SMALL)
+        state, plan = whole_round(settings(), state, evidence(uptime, has_failed=True), service, SMALL)
         assert plan.keeps
     assert [report.words("why") for report in service.accepted] == [FACT, f"{FACT}. why. {PLACE}"]
     assert (service.uploads, state.bundle) == ([], with_bundle(ReporterState(), WRONG).bundle)
-    later = evidence(60.0, wrong=True, boot_id=NEXT_BOOT, **APPLIED)
+    later = evidence(60.0, has_failed=True, boot_id=NEXT_BOOT, **APPLIED)
     state, _ = whole_round(settings(), state, later, service, SMALL)
     assert service.accepted[-1].words("why") == f"{Fact.CONTROL_PLANE}. why. {PLACE}"
     assert len(service.accepted) == 3
@@ -754,7 +754,7 @@ def test_verdict_names_every_place_of_the_bundle() -> None:
         "Boot logs were shipped to directory:/mnt/usb"
     )
     told = len(service.accepted)
-    whole_round(settings(ship_to=("/mnt/usb",)), state, evidence(660.0, wrong=True), service, SMALL)
+    whole_round(settings(ship_to=("/mnt/usb",)), state, evidence(660.0, has_failed=True), service, SMALL)
     assert len(service.accepted) == told
 
 
@@ -769,7 +769,7 @@ def test_verdict_is_reported_without_a_bundle() -> None:
 def test_at_most_four_verdicts_are_reported() -> None:
     service, state = Answering(view=WITH_LOGS), ReporterState()
     for number in range(9):
-        found = evidence(60.0 + 300 * number, wrong=True, fingerprint=f"{number}", trouble=f"{number}")
+        found = evidence(60.0 + 300 * number, has_failed=True, fingerprint=f"{number}", trouble=f"{number}")
         state, _ = whole_round(settings(), state, found, service, SMALL)
     assert len([report for report in service.accepted if report.place]) == 4
 
@@ -777,7 +777,7 @@ def test_at_most_four_verdicts_are_reported() -> None:
 def test_same_failure_after_progress_is_the_same_verdict() -> None:
     service, state = Answering(view=WITH_LOGS), ReporterState()
     for number in range(9):
-        found = evidence(60.0 + 300 * number, wrong=True, fingerprint=f"{number}", trouble="pull failed")
+        found = evidence(60.0 + 300 * number, has_failed=True, fingerprint=f"{number}", trouble="pull failed")
         state, _ = whole_round(settings(), state, found, service, SMALL)
     assert len([report for report in service.accepted if report.place]) == 1
 
@@ -909,17 +909,19 @@ def test_baseline_never_replaces_a_trouble_in_the_host_logs(is_wrong: bool) -> N
 def test_trouble_is_reported_in_boot_after_database_outage() -> None:
     service, state = Answering(view=NO), ReporterState()
     for uptime in range(20, 3000, 600):
-        state, plan = whole_round(settings(), state, evidence(float(uptime), wrong=True), service, SMALL)
+        state, plan = whole_round(settings(), state, evidence(float(uptime), has_failed=True), service, SMALL)
         assert plan.stop is None
     assert service.calls == {"GET": 4}, "a believed denial is not asked about in every round"
     for boot in range(1, 7):
-        found = evidence(boot_id=f"{boot:032x}", wrong=True)
+        found = evidence(boot_id=f"{boot:032x}", has_failed=True)
         for seconds in (20.0, 620.0, 1220.0):
             state, plan = whole_round(settings(), state, replace(found, uptime=seconds), service, SMALL)
             assert plan.stop is None
     assert service.calls == {"GET": 6}, "once an hour at most"
     service.view = host_view()
-    state, _ = whole_round(settings(), state, evidence(20.0, boot_id=NEXT_BOOT, wrong=True), service, SMALL)
+    state, _ = whole_round(
+        settings(), state, evidence(20.0, boot_id=NEXT_BOOT, has_failed=True), service, SMALL
+    )
     assert state.is_delivered("wrong")
     assert service.accepted[-1].place
 
@@ -967,10 +969,10 @@ def test_send_always_ships_each_round_within_the_budget() -> None:
     ],
 )
 def test_last_upload_is_kept_for_the_limit(state: ReporterState) -> None:
-    (found,) = Case(state=state, evidence=evidence(3000.0, wrong=True)).plan().ship
+    (found,) = Case(state=state, evidence=evidence(3000.0, has_failed=True)).plan().ship
     assert (found.near_limit, found.tries) == (BOOT, 1)
     over = replace(state, usage=used(uploads=8, boot_uploads=4))
-    assert Case(state=over, evidence=evidence(3000.0, wrong=True)).plan().ship == ()
+    assert Case(state=over, evidence=evidence(3000.0, has_failed=True)).plan().ship == ()
 
 
 @pytest.mark.parametrize(("uploads", "tries"), [(1, 1), (2, 1), (3, 2)])
@@ -1063,7 +1065,7 @@ def test_bundle_is_made_once_and_waits_for_the_service(view: View | None) -> Non
     plan = Case(state=TOLD, evidence=WRONG, view=view).plan()
     assert (plan.gather, plan.ship) == (True, ())
     state = with_bundle(TOLD, WRONG)
-    later = evidence(660.0, wrong=True)
+    later = evidence(660.0, has_failed=True)
     assert not Case(state=state, evidence=later, view=view).plan().gather
     plan = Case(state=state, evidence=later).plan()
     assert ([found.fingerprint for found in plan.ship], plan.gather) == (["wrong"], False)
@@ -1158,7 +1160,7 @@ def test_failed_upload_is_retried_in_a_later_round() -> None:
     state, _ = whole_round(settings(), TOLD, WRONG, service, SMALL)
     assert service.calls["POST"] == 1
     service.faults = lambda _call: None
-    state, _ = whole_round(settings(), state, evidence(660.0, wrong=True), service, SMALL)
+    state, _ = whole_round(settings(), state, evidence(660.0, has_failed=True), service, SMALL)
     assert service.calls["POST"] == 2
     assert state.usage_at("assisted-service").fingerprints == ("wrong",)
 
@@ -1184,7 +1186,7 @@ def test_retry_after_delays_no_other_destination() -> None:
     plan = Case(settings=more, state=state, evidence=WRONG).plan()
     assert [found.kind for found in plan.ship] == ["host", "directory:/other"]
     assert asks(state, WRONG, more)
-    later = evidence(961.0, wrong=True)
+    later = evidence(961.0, has_failed=True)
     assert len(Case(settings=more, state=state, evidence=later).plan().ship) == 3
 
 

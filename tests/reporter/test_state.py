@@ -41,7 +41,7 @@ def test_missing_state_file_gives_a_new_state(tmp_path: Path) -> None:
 
 def test_saved_state_is_loaded_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "reporter.json"
-    state = begin_rounds(evidence(), evidence(70.0, wrong=True), state=FULL)
+    state = begin_rounds(evidence(), evidence(70.0, has_failed=True), state=FULL)
     save(path, state)
     assert load(path) == state
     assert path.stat().st_mode & 0o777 == 0o600

@@ -47,7 +47,7 @@ LIFT_VARIABLE: Final = "TORTURE_LIFTED"
 """Variable that makes a service lift its limit of file size after the append under test."""
 _STATUS: Final = 3
 _LEFTOVER_SECONDS: Final = 2
-"""Age at which a here-document is a leftover: bash unlinks the file as soon as it has opened it."""
+"""A here-document older than this is a leftover: bash deletes the file right after opening it."""
 _KILLED: Final = -9
 _SLOW_PROGRAM: Final = "+++ exited with 124 +++"
 """Line of a trace where the shim stopped a slow program.

@@ -48,7 +48,7 @@ class Record:
 
 
 def make_records() -> list[Record]:
-    """Return a record in each layout, and an array as jq prints it."""
+    """Return the same record in each layout, and as an array printed by jq."""
     entries = make_entries()
     lines = [each.to_line().rstrip() for each in entries]
     ours, jq = our_array(*entries), array(*entries)

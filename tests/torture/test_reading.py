@@ -1,4 +1,4 @@
-"""Some damage that `make torture` does to records, the same in each run."""
+"""A fixed sample of the damage that `make torture` does to records."""
 
 from tests.torture.reading import (
     ENTRIES,
