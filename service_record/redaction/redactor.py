@@ -8,17 +8,12 @@ from itertools import chain
 from typing import Final
 
 from service_record.redaction import encodings, types
+from service_record.redaction.first_pass import EXACT, Suspect
+from service_record.redaction.masks import Mask, clip_and_merge, make_masks
 from service_record.redaction.ordinary_words import is_random
 from service_record.redaction.over_lines import PRIVATE_KEY, Body, CommandFollower, CommandText, ValueFollower
-from service_record.redaction.reader import (
-    EXACT,
-    MAX_DEPTH,
-    LineReader,
-    Suspect,
-    clip_and_merge,
-    forget_texts,
-)
-from service_record.redaction.rules import Mask, RememberedLines, Rules, make_masks
+from service_record.redaction.reader import MAX_DEPTH, LineReader, forget_texts
+from service_record.redaction.rules import RememberedLines, Rules
 from service_record.redaction.types import (
     MASK_BEGIN,
     ZEROS_FOR_DIGITS,

@@ -2,15 +2,14 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from service_record.redaction.exact import Exact
+from service_record.redaction.first_pass import EXACT, Suspect, patterns
+from service_record.redaction.masks import Mask, clip_and_merge
 from service_record.redaction.over_lines import OpenName
-from service_record.redaction.reader import EXACT, LineReader, Suspect, clip_and_merge, number_quote, patterns
-from service_record.redaction.types import Found, MaskedSpan, Secret, mask
-
-Mask: TypeAlias = tuple[int, int, str, bytes]
-"""Start, end and kind of a secret in a line, and what replaces it."""
+from service_record.redaction.reader import LineReader
+from service_record.redaction.types import Found, MaskedSpan, Secret
 
 
 class RememberedLines:
@@ -100,25 +99,3 @@ class Rules:
 
 def _decode_nothing(_text: bytes, _depth: int) -> list[Found]:
     return []
-
-
-def make_masks(line: bytes, secrets: Sequence[Found], *, keeps_length: bool = False) -> list[Mask]:
-    """Return the masks of a line's secrets. With `keeps_length`, no mask is longer than its secret.
-
-    The masks are equal for lines that differ only in digits.
-    """
-    masks: list[Mask] = []
-    for start, end, kind in secrets:
-        quote = number_quote(line, start, end)
-        cover = quote + mask(kind.lstrip("+")) + quote
-        if keeps_length and len(cover) > end - start:
-            cover = _short_mask(quote, end - start)
-        masks.append((start, end, kind, cover))
-    return masks
-
-
-def _short_mask(quote: bytes, size: int) -> bytes:
-    stars = size - 2 * len(quote)
-    if stars > 0:
-        return quote + b"***"[:stars] + quote
-    return b"0" if quote else b"*" * size

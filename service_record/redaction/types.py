@@ -448,3 +448,21 @@ def from_base64(value: bytes, *, is_strict: bool = False) -> bytes:
         return base64.b64decode(plain + b"=" * (-len(plain) % 4), validate=is_strict)
     except binascii.Error:
         return b""
+
+
+def blank_out(text: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
+    """Return the text with each byte of the spans replaced by a neutral one."""
+    pieces: list[bytes] = []
+    position = 0
+    for start, end in spans:
+        pieces += [text[position:start], b"\x02" * (end - start)]
+        position = end
+    return b"".join((*pieces, text[position:]))
+
+
+def is_in_mask(line: bytes, position: int) -> bool:
+    begin = line.rfind(MASK_BEGIN, max(0, position - _MAX_MASK_BYTES), position + len(MASK_BEGIN))
+    return begin >= 0 and position < mask_end(line, begin)
+
+
+_MAX_MASK_BYTES: Final = 64

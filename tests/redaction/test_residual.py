@@ -25,8 +25,8 @@ from service_record.redaction import (
     find_leak,
     refuse_leaks,
 )
+from service_record.redaction.masks import Mask
 from service_record.redaction.redactor import BLOCK_BYTES, _MaskedText
-from service_record.redaction.rules import Mask
 from service_record.redaction.types import MaskedSpan
 from testing.clean_lines import clean_lines
 from testing.made_up import pem

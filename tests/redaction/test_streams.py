@@ -11,7 +11,7 @@ import pytest
 
 from bench.redaction import HOSTILE
 from service_record.redaction import Redactor, Rules
-from service_record.redaction.reader import ENCODED, RUNS, TOKENS, patterns
+from service_record.redaction.first_pass import ENCODED, RUNS, TOKENS, patterns
 from service_record.redaction.redactor import BLOCK_BYTES
 from service_record.redaction.types import ZEROS_FOR_DIGITS
 from testing.ordinary_logs import KINDS as KINDS_OF_LOGS

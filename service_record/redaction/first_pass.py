@@ -1,0 +1,360 @@
+"""Find the lines that may contain a secret, in a few passes over many lines. Pure.
+
+Only these lines are read; `reader` decides what is a secret. Lines that differ only in digits are searched
+once.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from itertools import accumulate, chain, compress, count, repeat
+from operator import add
+from typing import Any, Final, TypeAlias
+
+from service_record.redaction import encodings, ordinary_words, random_words, types
+from service_record.redaction.over_lines import TRIGGER
+from service_record.redaction.secrets import SecretShape, expand_parts, shapes
+from service_record.redaction.syntax import SQL_TRIGGER
+from service_record.redaction.types import ZEROS_FOR_DIGITS
+
+Suspect: TypeAlias = tuple[int, int, bytes, int]
+"""A line that may contain a secret: start, end, the line with zeros for its digits, its groups of shapes."""
+_NAME_OF_KEY: Final = re.compile(
+    rb"(?i:(?:passwords?|passwd|passphrase|token|credentials?)[_.-]?keys?)[\"'`]?\Z"
+)
+"""Matches names whose value mostly names a key in a Secret, as in values of Helm: `passwordKey`.
+
+A name such as `secretKey` is not among them: its value is a key itself.
+"""
+_NESTED: Final = frozenset(b"([")
+"""A pattern with one of these bytes is not split at `|`, which may be inside a group or a class."""
+PROSE_TRIGGER: Final = expand_parts(
+    rb"(?i:<<PASSWORDS>>|<<TOKENS>>)<<SUFFIX>>\\*[\"'`]?[ \t]+"
+    rb"(?:to|from|is|was|has|now|set|reset|changed|updated)[ \t]"
+    rb"|(?:[_.-](?i:pass(?:word|wd|phrase)?|pw|psk|authtok|token|secret|api_?key)|[A-Z]PASS(?:WORD|WD|PHRASE)?"
+    rb"|[a-z](?:Pass(?:word|phrase)?|Token|Secret|ApiKey)"
+    rb"|requirepass|bindpw|masterauth)[ \t]+[^\s\"'\\]+;?[ \t]*(?:\r?$|[\\\"'`<])"
+)
+"""Matches a name and the beginning of an assignment in a sentence, or an identifier and a last word."""
+
+
+NAMES, WORDS, TOKENS, RUNS, ENCODED = 1, 2, 4, 8, 16
+"""Groups of shapes, as bits. Each group has one automaton that searches for its triggers.
+
+- NAMES: names whose values are secret.
+- WORDS: other words, such as commands and headers.
+- TOKENS: shapes that depend on certain digits; most are prefixes of tokens.
+- RUNS: runs of letters and digits that may be random.
+- ENCODED: runs that may encode a text.
+
+A single automaton would need a state for each combination of partial matches. An ordinary log leads to
+thousands of these states, and building them takes longer than the search.
+"""
+GROUPS: Final = (NAMES, WORDS, TOKENS, RUNS, ENCODED)
+EXACT: Final = TOKENS | ENCODED
+"""Each digit matters in lines with shapes of these groups."""
+_ANY_DIGIT: Final = re.compile(rb"0-9|\{[0-9,]+\}")
+_LITERAL_DIGIT: Final = re.compile(rb"[0-9]")
+_TOKEN_KINDS: Final = frozenset({"service-token", "private-key", "encoded-secret"})
+_DIGIT_CHECKS: Final = (ordinary_words.is_credential, ordinary_words.is_registry_auth)
+"""These checks decode base64, so each digit affects their result."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    trigger: types.Finder
+    filter: Any
+    """An RE2 filter that returns the indexes of the `shapes` in a text."""
+    shapes: Sequence[tuple[int, SecretShape, bytes]]
+    """The position of each shape among all shapes, the shape, and its pattern."""
+
+
+class Patterns:
+    """The compiled patterns of all shapes."""
+
+    def __init__(self, every: Sequence[SecretShape]) -> None:
+        self.names = [shape for shape in every if shape.named]
+        named = b"|".join(shape.named for shape in self.names)
+        self.scanner = types.Finder(expand_parts(b"(?i:(" + named + b"))<<IS>>"), groups=True)
+        self._bare = [types.Finder(b"(?i:" + shape.named + b")$") for shape in self.names]
+        others = {
+            ENCODED: encodings.TRIGGER,
+            WORDS: b"|".join((TRIGGER, SQL_TRIGGER, PROSE_TRIGGER)),
+            TOKENS: encodings.ESCAPED,
+            RUNS: random_words.SCRAMBLED + rb"|" + random_words.SIGNED,
+        }
+        self._all = _make_search(every, others)
+        self._without_scrambled = types.Finder(
+            _join_triggers(shape.trigger for shape in every if shape.is_run),
+        )
+        certain = [shape for shape in every if shape.is_certain]
+        self._certain = _make_search(certain, {ENCODED: encodings.TRIGGER})
+        self.block_trigger = types.Finder(encodings.TRIGGER)
+
+    def groups_in(self, text: bytes, *, certain: bool = False) -> int:
+        """Return the groups of shapes that a text may contain, as a bit mask."""
+        found = 0
+        for number, group in (self._certain if certain else self._all).groups.items():
+            if group.trigger.find(text) is not None:
+                found |= number
+        return found
+
+    def trigger_spans(self, text: bytes, start: int, end: int, *, certain: bool) -> list[tuple[int, int]]:
+        """Return the sorted spans of the triggers of shapes between `start` and `end`."""
+        found: list[tuple[int, int]] = []
+        for group in (self._certain if certain else self._all).groups.values():
+            position = start
+            while (hit := group.trigger.find(text, position, end)) is not None:
+                found.append(hit)
+                position = max(hit[1], hit[0] + 1)
+        return sorted(found)
+
+    def find_suspects(
+        self, text: bytes, *, certain: bool = False, harmless: Container[bytes] = frozenset()
+    ) -> list[Suspect]:
+        """Return each line that may contain a secret, in order.
+
+        Leaves out the lines that become one of `harmless` with zeros for their digits, unless they may
+        contain tokens or encoded texts.
+
+        The bits of TOKENS and ENCODED are exact: in such a line each digit matters, so it is not read from a
+        cache. Other bits may be set without a match.
+
+        Most lines of a log repeat a few messages and differ only in digits, so each form of a line, with
+        zeros for its digits, is searched once.
+        """
+        search = self._certain if certain else self._all
+        forms = text.translate(ZEROS_FOR_DIGITS).split(b"\n")
+        possible = {
+            form: numbers
+            for form, numbers in search.possible_groups(set(forms)).items()
+            if form not in harmless or numbers & EXACT
+        }
+        if not possible:
+            return []
+        # Iterators of C only: this is the hot path for logs without secrets.
+        every = zip(forms, accumulate(map(len, forms)), count())
+        lines = [
+            (end - len(form) + newlines, end + newlines, form)
+            for form, end, newlines in compress(every, map(possible.__contains__, forms))
+        ]
+        groups = [possible[form] for _, _, form in lines]
+        for number in (TOKENS, ENCODED):
+            _keep_exact(text, lines, groups, number, search.groups[number].trigger)
+        if not certain:
+            by_run = [at for at, numbers in enumerate(groups) if numbers == RUNS]
+            for at in self._ordinary_words(text, lines, by_run):
+                groups[at] = 0
+        return [(*line, numbers) for line, numbers in zip(lines, groups, strict=True) if numbers]
+
+    def _ordinary_words(
+        self, text: bytes, lines: Sequence[tuple[int, int, bytes]], by_run: Sequence[int]
+    ) -> set[int]:
+        """Return those of the indexes `by_run` whose lines have no trigger but a word that is not random.
+
+        Reading such a line takes ten times as long as this, and there is one in a hundred ordinary lines.
+        """
+        if not by_run:
+            return set()
+        texts = [text[lines[at][0] : lines[at][1]] for at in by_run]
+        joined, starts = _join_lines(texts)
+        kept = _find_in_lines(self._without_scrambled, joined, starts)
+        signs = _find_in_lines(random_words.HAS_SIGN, joined, starts)
+        kept |= {at for at in signs if random_words.may_have_credential(texts[at])}
+        return {at for order, at in enumerate(by_run) if order not in kept}
+
+    def matching_shapes(
+        self, text: bytes, groups: int, *, certain: bool
+    ) -> Iterator[tuple[int, SecretShape, types.Finder]]:
+        """Yield the position, the shape and the pattern of each shape of `groups` that a text contains."""
+        for number, group in (self._certain if certain else self._all).groups.items():
+            if groups & number:
+                for index in group.filter.Match(text) or ():
+                    order, shape, pattern = group.shapes[index]
+                    yield order, shape, compile_shape(pattern)
+
+    @lru_cache(maxsize=4096)  # noqa: B019 - `patterns` makes one object for the process
+    def shapes_named(self, name: bytes) -> tuple[SecretShape, ...]:
+        """Return the shapes whose names match `name`; none if the name is that of a public key or an ID."""
+        if random_words.PUBLIC_NAME.search(name):
+            return ()
+        named = (shape for shape, pattern in zip(self.names, self._bare, strict=True) if pattern.find(name))
+        if _NAME_OF_KEY.search(name):
+            named = (replace(shape, check=ordinary_words.is_no_name) for shape in named)
+        return tuple(named)
+
+
+def _join_lines(lines: Iterable[bytes]) -> tuple[bytes, list[int]]:
+    """Return the lines with line breaks around them, and the offset of each."""
+    pieces = [b"", *lines, b""]
+    starts = map(add, accumulate(map(len, pieces[1:-1]), initial=1), count())
+    return b"\n".join(pieces), list(starts)
+
+
+def _find_in_lines(trigger: types.Finder, joined: bytes, starts: Sequence[int]) -> set[int]:
+    """Return the indexes of the lines of `_join_lines` in which a trigger matches."""
+    return {bisect_right(starts, place) - 1 for place, _ in trigger.lines(joined)}
+
+
+@cache
+def compile_shape(pattern: bytes) -> types.Finder:
+    """Compile the pattern of a shape when it is first needed. Most never are, and compiling all is slow."""
+    return types.Finder(pattern, groups=True)
+
+
+class _Pass:
+    """Searches lines for several groups of shapes at once."""
+
+    def __init__(self, triggers: Mapping[int, Sequence[bytes]]) -> None:
+        """Take the triggers of each group, or of several groups that need not be told apart."""
+
+        def finder(each: Iterable[bytes]) -> types.Finder:
+            return types.Finder(_ignore_digits(_join_triggers(each)))
+
+        self._any = finder(chain.from_iterable(triggers.values()))
+        self._groups = {numbers: finder(each) for numbers, each in triggers.items() if each}
+
+    def groups_in(
+        self, lines: Sequence[bytes], joined: bytes, starts: Sequence[int]
+    ) -> Iterator[tuple[bytes, int]]:
+        """Yield the lines that may contain shapes, and each of their groups. Takes them joined as well."""
+        matching = [lines[at] for at in sorted(_find_in_lines(self._any, joined, starts))]
+        if len(self._groups) == 1:
+            yield from zip(matching, repeat(*self._groups))
+        elif matching:
+            joined, starts = _join_lines(matching)
+            for numbers, trigger in self._groups.items():
+                for at in _find_in_lines(trigger, joined, starts):
+                    yield matching[at], numbers
+
+
+class _Search:
+    """Finds the groups of shapes that lines may contain, and remembers them for equal lines."""
+
+    def __init__(self, groups: Mapping[int, _Group], triggers: Mapping[int, Sequence[bytes]]) -> None:
+        self.groups = groups
+        # RE2 builds a state for each combination of partial matches, which takes far longer than a step. A
+        # trigger that counts the letters of a value has many, so names and words share no pass with these.
+        words = [*triggers[NAMES], *(each for each in triggers[WORDS] if not _COUNTS_LETTERS.search(each))]
+        counts = [each for each in triggers[WORDS] if _COUNTS_LETTERS.search(each)]
+        self._word_passes = (
+            _Pass({NAMES | WORDS: words}),
+            _Pass({NAMES | WORDS: counts, RUNS: triggers[RUNS]}),
+        )
+        self._exact_passes = (_Pass({TOKENS: triggers[TOKENS]}), _Pass({ENCODED: triggers[ENCODED]}))
+        self._without: set[bytes] = set()
+        """Remembered lines that contain no shape."""
+        self._possible: dict[bytes, int] = {}
+        """Remembered lines that may contain some, and their groups."""
+        self._size = 0
+
+    def possible_groups(self, forms: set[bytes]) -> dict[bytes, int]:
+        """Return the groups of each line that may contain shapes, given lines with zeros for digits."""
+        if self._size > _MAX_REMEMBERED_BYTES:
+            # Not emptied, because another thread may be using them.
+            self._without, self._possible, self._size = set(), {}, 0
+        without, possible = self._without, self._possible
+        # Sets do this without a step of Python for each line: it is the hot path for logs without secrets.
+        # Two calls, because `difference(without, possible)` would look at each line in `possible`.
+        new = forms.difference(without).difference(possible)
+        if new:
+            found = self._search(list(new))
+            possible.update(found)
+            without |= new.difference(found)
+            self._size += sum(map(len, new))
+        return {form: possible[form] for form in possible.keys() & forms}
+
+    def _search(self, forms: Sequence[bytes]) -> dict[bytes, int]:
+        found: dict[bytes, int] = {}
+        # The words in base64 are random, and lead RE2 to a new state at nearly every byte.
+        in_words = [form for form in forms if encodings.ONLY_BASE64.fullmatch(form) is None]
+        for passes, lines in ((self._word_passes, in_words), (self._exact_passes, forms)):
+            joined, starts = _join_lines(lines)
+            for each in passes:
+                for form, numbers in each.groups_in(lines, joined, starts):
+                    found[form] = found.get(form, 0) | numbers
+        return found
+
+
+_COUNTS_LETTERS: Final = re.compile(rb"a-z[^\]]*\]\{")
+"""Matches a trigger that counts the letters of a value."""
+_MAX_REMEMBERED_BYTES: Final = 1 << 22
+_DIGIT: Final = re.compile(rb"(\\x[0-9A-Fa-f]{2}|\\.|\{[0-9,]+\})|[0-9]")
+"""Matches a digit. Its group matches escapes and counts, whose digits stand for something else."""
+
+
+def _ignore_digits(pattern: bytes) -> bytes:
+    """Return a pattern that matches wherever `pattern` does, in a text with zeros for its digits."""
+    return _DIGIT.sub(lambda match: match[1] or b"0", pattern)
+
+
+def _keep_exact(
+    text: bytes,
+    lines: Sequence[tuple[int, int, bytes]],
+    groups: list[int],
+    number: int,
+    trigger: types.Finder,
+) -> None:
+    """Remove a group from the lines in which its trigger does not match with their digits."""
+    possible = [at for at, numbers in enumerate(groups) if numbers & number]
+    if not possible:
+        return
+    # Search all of these lines at once, with the line breaks around them: a trigger may begin or end with
+    # one. A search of each line would take several times as long.
+    joined, starts = _join_lines(text[lines[at][0] : lines[at][1]] for at in possible)
+    matching = _find_in_lines(trigger, joined, starts)
+    for order, at in enumerate(possible):
+        if order not in matching:
+            groups[at] &= ~number
+
+
+def _make_search(every: Sequence[SecretShape], others: Mapping[int, bytes]) -> _Search:
+    """Return the search for these shapes. `others` has one more trigger for some groups."""
+    named = {shape.trigger for shape in every if shape.named}
+    groups: dict[int, _Group] = {}
+    triggers: dict[int, list[bytes]] = {}
+    for number in GROUPS:
+        own = [(order, shape) for order, shape in enumerate(every) if _group_number(shape, named) == number]
+        triggers[number] = [shape.trigger for _, shape in own]
+        triggers[number] += [others[number]] if number in others else []
+        patterns = [(order, shape, b"(?m)" + shape.pattern) for order, shape in own if not shape.named]
+        groups[number] = _Group(
+            types.Finder(_join_triggers(triggers[number])),
+            types.make_filter(pattern for _, _, pattern in patterns),
+            patterns,
+        )
+    return _Search(groups, triggers)
+
+
+def _group_number(shape: SecretShape, named: Container[bytes]) -> int:
+    if shape.is_run:
+        return RUNS
+    if shape.trigger in named:
+        return NAMES
+    # A class with only some digits, such as [13], counts as a literal digit.
+    digits = _LITERAL_DIGIT.search(_ANY_DIGIT.sub(b"", shape.pattern))
+    return TOKENS if digits or shape.kind in _TOKEN_KINDS or shape.check in _DIGIT_CHECKS else WORDS
+
+
+@cache
+def patterns() -> Patterns:
+    return Patterns(shapes())
+
+
+def _join_triggers(triggers: Iterable[bytes]) -> bytes:
+    """Return one pattern of all triggers. They are sorted so that RE2 merges common prefixes."""
+    alternatives = {
+        each for trigger in triggers for each in _split_trigger(trigger.replace(rb"[ \t]", _SPACE))
+    }
+    return b"(?m)" + b"|".join(sorted(alternatives))
+
+
+_SPACE: Final = rb"(?:[ \t+]|%(?:20|09)|\\+(?:(?:u00|x)(?:20|09)|t)|\\*[\"'], ?\\*[\"'])"
+"""A blank in a trigger also matches an escaped blank, and what separates the words of a list."""
+
+
+def _split_trigger(trigger: bytes) -> list[bytes]:
+    """Split a trigger at `|`; return it whole, as a group, if it has groups or classes."""
+    return [b"(?:" + trigger + b")"] if _NESTED & set(trigger) else trigger.split(b"|")
