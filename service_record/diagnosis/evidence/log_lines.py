@@ -54,6 +54,8 @@ _SKIPPED: Final = (
     r"|\.(?:json|ign|ya?ml|key|html|svg|png|jou?rnal|img|rpm|deb|service|conf\.d|pem|inspect|pyc?)"
     r"(?:\.[a-z0-9]+)?$"
     r"|(?:^|/)(?:audit|secrets?|sos_reports|sos_logs|version\.txt|list_units_files|coredump_exe_[^/]*)(?:/|$)"
+    # Tables of counters, with columns such as `errors dropped missed` on every host.
+    r"|(?:^|/)(?:ip-(?:link|neighbour)|ip_(?:-[a-z0-9]+_)*(?:link|neigh)|ethtool_|netstat_)[^/]*$"
 )
 """Text files without log lines, such as records and configuration files."""
 _ROTATED: Final = r"(?:[.-]\d[\d.T-]*|\.old)?"
