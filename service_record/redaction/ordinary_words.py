@@ -128,7 +128,7 @@ def is_sentence(value: bytes) -> bool:
     if is_error(value):
         return True
     words = value.split()
-    if len(words) == 1:
+    if len(words) <= 1:
         return False
     if any(_PROSE.fullmatch(word) for word in words):
         return True

@@ -496,8 +496,8 @@ _MAX_REPEATED_VALUES: Final = 100
 def _end_in_leaf(documents: Sequence[Document], start: int, end: int) -> int:
     """Return the end of a secret, but not beyond the JSON string in which it begins.
 
-    Returns `start` if the secret begins in a document but not in a string or number. A
-    secret that begins in a number is an array of bytes, and goes on after it.
+    Returns `start` if the secret begins in a document but not in a string or number. A secret that begins in
+    a number may be an array of bytes, so it may go on in the numbers after it.
     """
     at = bisect_right(documents, start, key=lambda document: document.start) - 1
     if at < 0 or start >= documents[at].end:
@@ -506,4 +506,7 @@ def _end_in_leaf(documents: Sequence[Document], start: int, end: int) -> int:
     at = bisect_right(leaves, start, key=lambda leaf: leaf.start) - 1
     if at < 0 or start >= leaves[at].end:
         return start
-    return min(end, leaves[at].end) if leaves[at].is_string else end
+    if not leaves[at].is_string:
+        while at + 1 < len(leaves) and leaves[at + 1].start < end and not leaves[at + 1].is_string:
+            at += 1
+    return min(end, leaves[at].end)

@@ -95,7 +95,7 @@ class Document:
     """False if the text ends too early, or is not valid JSON after `end`."""
 
 
-_DOCUMENT: Final = re.compile(rb'[\[{][ \t]*["{\[]')
+_DOCUMENT: Final = re.compile(rb'[\[{][ \t]*["{\[]|\[[ \t]*(?:-?[0-9][0-9.eE+-]*|true|false|null)[ \t]*,')
 _INDEX: Final = re.compile(rb'(?<=[A-Za-z0-9_)\]])\["[^"\\]*"\]')
 """Matches an index in source code: `headers["x-secret-key"]`."""
 _FIELD: Final = re.compile(rb'[ \t]*"[^"\\]*(?:\\.[^"\\]*)*"(?:[ \t]*:|[ \t\r]*\Z)', re.DOTALL)

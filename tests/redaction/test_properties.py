@@ -128,6 +128,19 @@ def test_any_json_keeps_its_shape(known: tuple[bytes, ...]) -> None:
     check()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(b'{"passwords": [" "]}', id="only blanks"),
+        pytest.param(b'[1.5, "password: {\\"X1v_15JvNeN", []]', id="an array that begins with a number"),
+        pytest.param(b'[null,"password=\\\\","token"]', id="an array that begins with null"),
+        pytest.param(b'{"args":["--password",5,{"key":"a","name":"b"}]}', id="a number after an option"),
+    ],
+)
+def test_unusual_json_keeps_its_shape(text: bytes) -> None:
+    assert same_shape(text, redact(text, RULES))
+
+
 @pytest.mark.parametrize("wrapping", [case(f"again, {each.name}", each) for each in WRAPPINGS])
 def test_second_redaction_changes_nothing(wrapping: Wrapping) -> None:
     changed = []
