@@ -274,6 +274,11 @@ def _find_encoding(text: bytes, start: int) -> _Encoding | None:
     return ENCODINGS[(match.lastindex or 1) - 1] if match is not None else None
 
 
+def may_be_in_block(line: bytes) -> bool:
+    """Return True if the lines around a line decide whether it encodes a text or ends a private key."""
+    return ends_key(line) or _find_encoding(line, 0) is not None
+
+
 def find_block(text: bytes, start: int, floor: int) -> Block | None:
     """Return the block around the line at `start`, or None. The block does not begin before `floor`."""
     encoding = _find_encoding(text, start)
@@ -341,7 +346,8 @@ def key_lines_before(text: bytes, start: int, floor: int) -> list[tuple[int, int
             break
         spans.append(found[:2])
         start = before
-    return spans[::-1]
+    has_begin = b"-----BEGIN" in text[text.rfind(b"\n", floor, max(start - 1, floor)) + 1 : start]
+    return [] if has_begin else spans[::-1]
 
 
 def ends_key(line: bytes) -> bool:

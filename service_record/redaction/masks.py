@@ -9,7 +9,8 @@ from service_record.redaction.types import Found, mask
 
 Mask: TypeAlias = tuple[int, int, str, bytes]
 """Start, end and kind of a secret in a line, and what replaces it."""
-
+MaskedLine: TypeAlias = tuple[int, int, Sequence[Mask]]
+"""Start and end of a line in a text, and its masks."""
 
 _NUMBER: Final = b"0123456789.eE+-"
 
@@ -74,3 +75,26 @@ def _short_mask(quote: bytes, size: int) -> bytes:
     if stars > 0:
         return quote + b"***"[:stars] + quote
     return b"0" if quote else b"*" * size
+
+
+def mask_lines(text: bytes, lines: Iterable[MaskedLine]) -> tuple[bytes, list[tuple[int, int]]]:
+    """Return the text with these lines masked, and the ranges of the lines in it.
+
+    The lines are in order. Neighbouring lines are one range.
+    """
+    pieces: list[bytes] = []
+    ranges: list[tuple[int, int]] = []
+    position = shift = first = 0
+    last = -2
+    for start, end, masks in lines:
+        if start > last + 1:
+            ranges.append((first, last + shift))
+            first = start + shift
+        for begin, stop, _, cover in masks:
+            pieces += text[position : start + begin], cover
+            position = start + stop
+            shift += len(cover) - stop + begin
+        last = end
+    ranges.append((first, last + shift))
+    pieces.append(text[position:])
+    return b"".join(pieces), ranges[1:]

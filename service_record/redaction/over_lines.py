@@ -10,7 +10,6 @@ or suffix to each line of a key; these are learned from its first lines.
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -37,6 +36,8 @@ _WRAPPED_AT: Final = 57
 _SURE_BYTES: Final = 40
 """Inside a private key, base64 of this size or more is recognised anywhere in a line."""
 _MAX_FRAMED_BYTES: Final = 1 << 13
+_MAX_FRAMES: Final = 64
+"""The limit of different texts around the lines of a key, each of which is compared with each line."""
 _LONG: Final = 24
 """In a key, text of base64 characters of this size or more is not an ordinary word."""
 _SHORT: Final = 16
@@ -63,8 +64,7 @@ _CLOSING: Final = re.compile(rb"""[\s\0"'`\\,;$)}\]|+&<>*]*""")
 _INDENT: Final = b" \t>#*|\"'`+-\0"
 
 
-@dataclass(frozen=True, slots=True)
-class _Frame:
+class _Frame(NamedTuple):
     """The text before and after the base64 in a line. Numbers become 0, because they differ between lines."""
 
     head: bytes
@@ -78,25 +78,32 @@ class _Frame:
         return cls(_generalize(line[:start]), _generalize(line[end:]))
 
 
+class OpenBody(NamedTuple):
+    """A private key or other base64 that may continue in the next line."""
+
+    kind: str
+    frames: tuple[_Frame, ...] = ()
+    lines: int = 0
+    foreign: int = 0
+    """The number of other lines since the last line of the secret."""
+    has_begun: bool = False
+
+    def with_frame(self, line: bytes, start: int, end: int) -> "OpenBody":
+        frame = _Frame.from_line(line, start, end)
+        is_new = frame not in self.frames and len(self.frames) < _MAX_FRAMES
+        return self._replace(frames=(*self.frames, frame)) if is_new else self
+
+
 class Body:
     """Finds the lines of a private key or of other base64, from one line to the next."""
 
-    _kind: str
-    _lines: int
-    _foreign: int
-    _has_begun: bool
-    _frames: set[_Frame]
-
     def __init__(self) -> None:
-        self._open("")
-
-    @property
-    def is_open(self) -> bool:
-        return bool(self._kind)
+        self.open: OpenBody | None = None
+        """The secret that may continue in the next line, or None."""
 
     def spans(self, view: UnescapedText) -> Iterator[Found]:
         """Yield the secret parts of the next line, and remember whether the secret continues after it."""
-        if not self.is_open and not any(sign in view.text for sign in _SIGNS):
+        if self.open is None and not any(sign in view.text for sign in _SIGNS):
             return
         for place, line in iterate_lines(view.text, 0, len(view.text)):
             position = 0
@@ -104,96 +111,82 @@ class Body:
                 if begin.start() > position:
                     yield from self._find_pieces(place, line, position, begin.start())
                 position = begin.end()
-                self._open(PRIVATE_KEY)
-            if position:
-                self._frames.add(_Frame.from_line(line, begin.start(), position))
-            if self.is_open:
-                yield from self._find_pieces(place, line, position, len(line))
+                self.open = OpenBody(PRIVATE_KEY).with_frame(line, begin.start(), position)
+            yield from self._find_pieces(place, line, position, len(line))
 
     def follow(self, line: bytes, secret: Found) -> None:
         """Expect more base64 in the next line if `secret` is base64 that extends to the end of this line."""
         start, end, kind = secret
-        if self.is_open or kind != _ENCODED or line[end:].strip(b" \t\r\"',\\$}"):
+        if self.open is not None or kind != _ENCODED or line[end:].strip(b" \t\r\"',\\$}"):
             return
         runs = [run for run in _URL_RUN.finditer(line, start, end) if run.end() - run.start() >= _WRAPPED_AT]
         if runs:
-            self._open(_ENCODED)
-            self._frames.add(_Frame.from_line(line, *runs[-1].span()))
+            self.open = OpenBody(_ENCODED).with_frame(line, *runs[-1].span())
 
     def _find_pieces(self, place: int, line: bytes, start: int, end: int) -> Iterator[Found]:
         """Yield the pieces of the current secret in a part of a line."""
-        if not self.is_open:
+        if self.open is None:
             return
-        closing = _END.search(line, start, end) if self._kind == PRIVATE_KEY else None
+        kind = self.open.kind
+        closing = _END.search(line, start, end) if kind == PRIVATE_KEY else None
         limit = closing.start() if closing else end
-        runs = list(self._find_runs(line, start, limit))
-        yield from ((place + a, place + b, self._kind) for a, b in runs)
-        self._lines += 1
-        if closing or self._lines > _MAX_LINES:
-            self._kind = ""
-        elif runs:
-            self._foreign = 0
-            self._has_begun = True
-            if self._kind == _ENCODED and runs[-1][1] - runs[-1][0] < _WRAPPED_AT:
-                self._kind = ""
+        runs, body = _find_runs(self.open, line, start, limit)
+        yield from ((place + a, place + b, kind) for a, b in runs)
+        is_over = closing is not None or body.lines == _MAX_LINES
+        body = body._replace(lines=body.lines + 1)
+        if runs:
+            body = body._replace(foreign=0, has_begun=True)
+            is_over |= kind == _ENCODED and runs[-1][1] - runs[-1][0] < _WRAPPED_AT
         elif limit > start and line.find(MASK_BEGIN, start, end) < 0:
-            self._count_foreign()
+            is_over |= kind == _ENCODED or body.foreign == _MAX_FOREIGN_LINES
+            body = body._replace(foreign=body.foreign + 1)
+        self.open = None if is_over else body
 
-    def _find_runs(self, line: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield the base64 of the secret in a part of a line."""
-        previous = 0
-        for run in (_URL_RUN if self._kind == _ENCODED else _RUN).finditer(line, start, end):
-            first, last = run.span()
-            if line.startswith(MASK_BEGIN, first):
-                previous = last
-                continue
-            goes_on = 0 < previous <= first and not line[previous:first].strip(_INDENT)
-            if self._is_part(line, first, last, goes_on=goes_on):
-                previous = last
-                yield first, last
 
-    def _is_part(self, line: bytes, start: int, end: int, *, goes_on: bool) -> bool:
-        is_sure = (
-            self._kind == PRIVATE_KEY
-            and end - start >= _SURE_BYTES
-            and ordinary_words.is_random(line[start:end])
-        )
-        # A plus at the start may be part of the base64, or mark an added line in a diff.
-        fits = self._is_long_enough(end - start) or (
-            line.startswith(b"+", start) and self._is_long_enough(end - start - 1)
-        )
-        if is_sure or (fits and (goes_on or self._is_known(line, start, end))):
+def _find_runs(body: OpenBody, line: bytes, start: int, end: int) -> tuple[list[tuple[int, int]], OpenBody]:
+    """Return the base64 of the secret in a part of a line, and the secret with the frames of this line."""
+    runs: list[tuple[int, int]] = []
+    previous = 0
+    for run in (_URL_RUN if body.kind == _ENCODED else _RUN).finditer(line, start, end):
+        first, last = run.span()
+        if line.startswith(MASK_BEGIN, first):
+            previous = last
+            continue
+        goes_on = 0 < previous <= first and not line[previous:first].strip(_INDENT)
+        if _is_part(body, line, first, last, goes_on=goes_on):
             if not goes_on:
-                self._frames.add(_Frame.from_line(line, start, end))
-            return True
+                body = body.with_frame(line, first, last)
+            previous = last
+            runs.append((first, last))
+    return runs, body
+
+
+def _is_part(body: OpenBody, line: bytes, start: int, end: int, *, goes_on: bool) -> bool:
+    if body.kind == PRIVATE_KEY and end - start >= _SURE_BYTES and ordinary_words.is_random(line[start:end]):
+        return True
+    # A plus at the start may be part of the base64, or mark an added line in a diff.
+    fits = _is_long_enough(body, end - start) or (
+        line.startswith(b"+", start) and _is_long_enough(body, end - start - 1)
+    )
+    return fits and (goes_on or _has_known_frame(body, line, start, end))
+
+
+def _has_known_frame(body: OpenBody, line: bytes, start: int, end: int) -> bool:
+    """Return True if the base64 is alone in its line, or has the frame of an earlier line."""
+    is_last = _CLOSING.fullmatch(line, end) is not None
+    if is_last and start <= _MAX_FRAMED_BYTES and not line[:start].strip(_INDENT):
+        return True
+    if not is_last and _generalize(line[end : end + 1]) not in {frame.tail[:1] for frame in body.frames}:
         return False
+    own = _Frame.from_line(line, start, end)
+    return any(own == frame or (is_last and own.head == frame.head) for frame in body.frames)
 
-    def _is_known(self, line: bytes, start: int, end: int) -> bool:
-        """Return True if the base64 is alone in its line, or has the frame of an earlier line."""
-        if _CLOSING.fullmatch(line, end) is not None:
-            if start <= _MAX_FRAMED_BYTES and not line[:start].strip(_INDENT):
-                return True
-            return any(_Frame.from_line(line, start, end).head == frame.head for frame in self._frames)
-        next_bytes = {frame.tail[:1] for frame in self._frames}
-        return (
-            _generalize(line[end : end + 1]) in next_bytes
-            and _Frame.from_line(line, start, end) in self._frames
-        )
 
-    def _is_long_enough(self, size: int) -> bool:
-        """Return True if a run is long enough to be a line of the base64 and not a word."""
-        if self._kind == _ENCODED or size >= _LONG:
-            return True
-        return size % _PEM_UNIT == 0 and (self._has_begun or size >= _SHORT)
-
-    def _count_foreign(self) -> None:
-        self._foreign += 1
-        if self._kind == _ENCODED or self._foreign > _MAX_FOREIGN_LINES:
-            self._kind = ""
-
-    def _open(self, kind: str) -> None:
-        self._kind, self._lines, self._foreign, self._has_begun = kind, 0, 0, False
-        self._frames = set()
+def _is_long_enough(body: OpenBody, size: int) -> bool:
+    """Return True if a run is long enough to be a line of the base64 and not a word."""
+    if body.kind == _ENCODED or size >= _LONG:
+        return True
+    return size % _PEM_UNIT == 0 and (body.has_begun or size >= _SHORT)
 
 
 def _generalize(text: bytes) -> bytes:
@@ -375,7 +368,7 @@ _SENTENCES: Final = frozenset({"sentence", "logins"})
 _TABLES: Final = frozenset({"table", "words", "rows"})
 _AT_ANY_DEPTH: Final = frozenset({"xml", "env", "form", "sentence", "prompt"})
 """Forms whose values may be no deeper than their names."""
-_MAX_FIELDS: Final = 3
+_MAX_FIELDS: Final = 2
 _VALUE_BELOW: Final = types.Finder(
     rb"""^[ \t]*["']?value["']?[ \t]*:[ \t]*([|>][-+0-9]*)?[ \t\r]*$""", groups=True
 )
@@ -393,6 +386,8 @@ class OpenName(NamedTuple):
     """A key of `_BEGINNINGS` except map, or `block`, or the name of a map: `data`, `stringData`."""
     head: bytes
     """The text before the name, with zeros for digits; of `table` the header, of `rows` the columns."""
+    lines: int = 0
+    """The number of lines below the name, if it is limited."""
 
     @property
     def depth(self) -> int:
@@ -406,44 +401,30 @@ _OPENINGS: Final = (b'"', b"'", b">")
 class ValueFollower:
     """Finds values that are on a later line than their names."""
 
-    _lines: int
     _is_within: bool
     """True if the name is in the same physical line, before an escaped line break."""
 
     def __init__(self) -> None:
-        self._open: OpenName | None = None
-
-    @property
-    def name(self) -> OpenName | None:
+        self.name: OpenName | None = None
         """The name whose value is expected next, or None."""
-        return self._open
-
-    @name.setter
-    def name(self, name: OpenName | None) -> None:
-        self._open, self._lines = name, 0
-
-    @property
-    def is_in_block(self) -> bool:
-        """Return True if the expected value may have several lines, up to a limit."""
-        return self._open is not None and self._open.form in _BLOCKS
 
     def spans(self, view: UnescapedText) -> Iterator[Found]:
         """Yield the values in the next line whose names are on earlier lines; remember names without one."""
-        if self._open is None and _ANY_NAME.find(view.text) is None:
+        if self.name is None and _ANY_NAME.find(view.text) is None:
             return
         self._is_within = False
         for place, line in iterate_lines(view.text, 0, len(view.text)):
             yield from ((place + start, place + end, _KIND) for start, end in self._values(line))
 
     def _values(self, line: bytes) -> Iterator[tuple[int, int]]:
-        if self._open is not None and line.strip():
-            self._lines += 1
-            find = self._find_in_row if self._open.form in _TABLES else self._find_expected
-            spans = list(find(self._open, line))
+        name = self.name
+        if name is not None and line.strip():
+            find = self._find_in_row if name.form in _TABLES else self._find_expected
+            spans = list(find(name, line))
             yield from spans
             if spans and self.name is None:
                 return
-        is_free = self._open is None or self._open.form in {"data", "secrets"}
+        is_free = self.name is None or self.name.form in {"data", "secrets"}
         # The search for each form is slow, and longer lines are not written by hand.
         if is_free and len(line) <= _MAX_FRAMED_BYTES and _ANY_NAME.find(line) is not None:
             self._remember_name(line)
@@ -459,15 +440,17 @@ class ValueFollower:
             yield from self._find_item(name, text, start)
             return
         if name.form in _BLOCKS:
-            if not is_deeper or self._lines > _MAX_VALUE_LINES:
-                self._open = None
+            if not is_deeper or name.lines == _MAX_VALUE_LINES:
+                self.name = None
                 return
+            self.name = name._replace(lines=name.lines + 1)
         elif name.form == "form" and _KEY.find(text) is not None:
             return
-        elif name.form == "env" and self._lines < _MAX_FIELDS and _FIELD.find(text) is not None:
+        elif name.form == "env" and name.lines < _MAX_FIELDS and _FIELD.find(text) is not None:
+            self.name = name._replace(lines=name.lines + 1)
             return  # another field of the same item may precede the value
         else:
-            self._open = None
+            self.name = None
             below = _VALUE_BELOW.groups(text) if name.form == "env" else None
             if below is not None:
                 head = line[: len(line) - len(text.lstrip(b" \t"))].translate(ZEROS_FOR_DIGITS)
@@ -491,10 +474,10 @@ class ValueFollower:
         if name.form != "rows":
             find = _secret_cells if name.form == "table" else _secret_words
             spans = [] if _COMMENT_MARK.match(line, start) else find(name.head, line, start)
-            self._open = name if spans is not None else None
+            self.name = name if spans is not None else None
             yield from spans or ()
             return
-        self._open = name if line.rstrip().endswith(b",") else None
+        self.name = name if line.rstrip().endswith(b",") else None
         for column, first, last in sql_rows(line, start, sql_columns(name.head)):
             check = _column_check(column)
             if check is not None and check(line[first:last]):
@@ -504,7 +487,7 @@ class ValueFollower:
         """Yield the item of a list in the text of the next line. A line without an item ends the list."""
         is_inside = start is not None and len(text) - len(text.lstrip(b" \t")) >= name.depth
         if start is None or not is_inside or _VALUES[name.form][0].find(text) is None:
-            self._open = None
+            self.name = None
             return
         span = _find_value(name.form, text)
         if span:
@@ -694,7 +677,9 @@ class CommandText(NamedTuple):
 
 
 class CommandFollower:
-    """Joins the lines of a command that backslashes continue, and the arguments of a command in a list."""
+    """Joins the lines of a command: a pipeline in a trace, lines that backslashes continue, and arguments in
+    a list.
+    """
 
     def __init__(self) -> None:
         self._head = b""
@@ -704,29 +689,37 @@ class CommandFollower:
         self._lines = 0
         self.is_open = False
         """True if the next line may belong to the command."""
+        self.end = 0
+        """Where the line after the command begins."""
 
     def begins_in(self, line: bytes) -> bool:
-        """Return True if a command begins in a line and continues in the next one."""
+        """Return True if a command begins in a line and may continue in the next one."""
+        if b"+ " in line and TRACED_OUTPUT.search(line) is not None:
+            return True
         return (b"- " in line or line.endswith(_MAY_CONTINUE)) and (
             _CONTINUED.search(line) is not None or _ARGUMENTS.fullmatch(line, prefix_end(line)) is not None
         )
 
-    def begin(self, line: bytes) -> None:
-        """Take the first line of a command, for which `begins_in` returned True."""
-        start = prefix_end(line)
+    def begin(self, log: bytes, start: int, end: int) -> list[CommandText]:
+        """Take the first line of a command, for which `begins_in` returned True; return like `join`."""
+        line = log[start:end]
+        texts = _join_pipeline(log, line, start, end)
+        head = prefix_end(line)
         self._lines, self._depth = 0, None
         if _CONTINUED.search(line) is not None:
-            self._head = line[start:].rstrip(b"\\\r")
-        elif (arguments := _ARGUMENTS.fullmatch(line, start)) is not None:
+            self._head = line[head:].rstrip(b"\\\r")
+            self.is_open = True
+        elif (arguments := _ARGUMENTS.fullmatch(line, head)) is not None:
             self._head = arguments[3] or b""
             self._depth = len(arguments[1]) + len(arguments[2] or b"")
-        self.is_open = True
+            self.is_open = True
+        return texts + self.join(log, end + 1)
 
-    def join(self, log: bytes, position: int) -> tuple[list[CommandText], int]:
-        """Join the next lines of the command, from the line at `position` on.
+    def join(self, log: bytes, position: int) -> list[CommandText]:
+        """Return the texts of the next lines of the command, from the line at `position` on.
 
-        Returns texts to read, and where the line after the command begins. At the end of the log, the command
-        stays open. A long command is several texts that begin with its program: each line is read once.
+        Sets `end`. At the end of the log, the command stays open. A long command is several texts that begin
+        with its program: each line is read once.
         """
         texts: list[CommandText] = []
         while self.is_open and position < len(log):
@@ -753,7 +746,8 @@ class CommandFollower:
             self._head = text[2:]
             if parts:
                 texts.append(CommandText(text, parts))
-        return texts, min(position, len(log))
+        self.end = position
+        return texts
 
     def _find_part(self, line: bytes, start: int) -> tuple[int, int] | None:
         """Return the span of the part of the command in a line, or None if the command has ended."""
@@ -765,6 +759,26 @@ class CommandFollower:
         (_, depth), (mark, _), (first, last) = item[1:]
         is_inside = depth > self._depth or (depth == self._depth and mark >= 0)
         return (start + first, start + last) if is_inside else None
+
+
+TRACED_OUTPUT: Final = re.compile(rb"\+ (?:\S+: )?(?:echo|printf) (?:(?:-[neE]+|'?%s(?:\\n)?'?) )?\S+\s*\Z")
+"""Matches an output of one word. Several words are mostly a message: `echo 'Unlocking the disk'`."""
+
+
+def _join_pipeline(log: bytes, line: bytes, start: int, end: int) -> list[CommandText]:
+    """Return a line, a pipe, and the command in the next line as one text; none if they are no pipeline.
+
+    `set -x` of a shell prints the commands of a pipeline on lines of their own. The command that reads the
+    output tells whether it is a password.
+    """
+    if (output := TRACED_OUTPUT.search(line)) is None:
+        return []
+    prefix, plus, reader = log[end + 1 : line_end(log, end + 1)].partition(b"+ ")
+    # There is one `+` for each level of subshells, which may differ.
+    prefixes = {each.rstrip(b"+").translate(ZEROS_FOR_DIGITS) for each in (prefix, line[: output.start()])}
+    if not plus or len(prefixes) > 1:
+        return []
+    return [CommandText(line + b" | " + reader, [(0, start, len(line))])]
 
 
 _MAY_CONTINUE: Final = (b"\\", b":", b"[", b"\r")

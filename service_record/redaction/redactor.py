@@ -1,25 +1,32 @@
 """Mask the secrets in a stream, in one pass and in bounded memory. Pure."""
 
 import re
+from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Sequence
-from functools import lru_cache, partial
-from itertools import chain
+from collections.abc import Iterable, Sequence
+from functools import partial
+from operator import itemgetter
 from typing import Final
 
 from service_record.redaction import encodings, types
 from service_record.redaction.first_pass import EXACT, Suspect
-from service_record.redaction.masks import Mask, clip_and_merge, make_masks
+from service_record.redaction.masks import Mask, MaskedLine, clip_and_merge, make_masks, mask_lines
 from service_record.redaction.ordinary_words import is_random
-from service_record.redaction.over_lines import PRIVATE_KEY, Body, CommandFollower, CommandText, ValueFollower
+from service_record.redaction.over_lines import (
+    PRIVATE_KEY,
+    TRACED_OUTPUT,
+    Body,
+    CommandFollower,
+    CommandText,
+    ValueFollower,
+)
 from service_record.redaction.reader import MAX_DEPTH, LineReader, forget_texts
-from service_record.redaction.rules import RememberedLines, Rules
+from service_record.redaction.rules import NOTHING_OPEN, RememberedLines, Rules, State
 from service_record.redaction.types import (
     MASK_BEGIN,
     ZEROS_FOR_DIGITS,
     Found,
     MaskedSpan,
-    iterate_lines,
     line_end,
     unescaped_views,
 )
@@ -35,8 +42,8 @@ _SEAM_BYTES: Final = 1 << 14
 """The last look searches this much text on each side of the end of a block for a known secret across it."""
 _NEAR_BYTES: Final = 1 << 10
 """The last look searches this much text around a line that was read for known secrets."""
-_MAX_REMEMBERED_BYTES: Final = 1 << 10
-_MAX_CACHED_LINES: Final = 4
+_MAX_REMEMBERED_BYTES: Final = 1 << 13
+"""A longer line is read again each time that it occurs."""
 _MIN_REPEATED_BYTES: Final = 12
 """A secret of this size or more is masked wherever it occurs in its line."""
 _DEPENDS_ON_DIGITS: Final = re.compile(rb"0x|%[0A-Fa-f]{2}|#000|\^[\[IMJ]|\x1b|&[a-z]{2,5};|\\[\\uxU0]|ata\"")
@@ -79,12 +86,11 @@ class Redactor:
         # Not a method of this object: a reference cycle would keep its memory until the next collection.
         self._secrets_in = partial(_find_decoded, rules, only_certain=only_certain)
         self._reader = LineReader(rules.known, self._secrets_in, certain=only_certain)
-        self._shape_secrets = lru_cache(maxsize=_MAX_CACHED_LINES)(
-            self._reader.secrets
-        )  # some logs repeat one line
         self._body = Body()
         self._values = ValueFollower()
         self._commands = CommandFollower()
+        self._state = NOTHING_OPEN
+        """The state below the lines so far."""
         self._remembered = (
             RememberedLines()  # decoded texts seldom repeat
             if depth
@@ -134,7 +140,7 @@ class Redactor:
 
     def look_at(self, text: bytes, spans: Sequence[MaskedSpan], suspects: list[Suspect]) -> None:
         """Count the secrets of the next text, given its known secrets and its suspect lines."""
-        self._mask_lines(text, spans, suspects)
+        self._read_lines(text, spans, suspects)
         self._lines += text.count(b"\n")
 
     def _skip_cut_secret(self, text: bytes) -> bytes:
@@ -157,7 +163,7 @@ class Redactor:
         for end in (before, last):
             outside = encodings.end_before_block(text, _end_outside_secret(text, spans, end))
             start = text.rfind(b"\n", 0, outside - 1) + 1
-            if _TRACED_OUTPUT.search(text[start:outside]):
+            if TRACED_OUTPUT.search(text[start:outside]):
                 outside = start  # the next line may be the other command of a pipeline
             if outside:
                 return outside
@@ -190,55 +196,46 @@ class Redactor:
 
     def _mask_by_shape(self, line: bytes) -> bytes:
         secrets = clip_and_merge(line, self._reader.secrets(line, MAX_DEPTH))
-        output = _MaskedText(line)
-        output.add_line(0, len(line), make_masks(line, secrets))
-        return output.finish()[0]
+        return mask_lines(line, [(0, len(line), make_masks(line, secrets))])[0]
 
     def _mask_text(self, text: bytes, spans: Sequence[MaskedSpan]) -> bytes:
         inside = [span for span in spans if span.end <= len(text)]
         suspects = self._rules.find_suspects(
             text, certain=self._only_certain, harmless=self._remembered.harmless
         )
-        text_out, read = self._mask_lines(text, inside, suspects)
+        masked, ranges = mask_lines(text, self._read_lines(text, inside, suspects))
         if self._only_certain:
             self._lines += text.count(b"\n")
         if self._last_look is not None:
-            self._last_look.feed(text_out, read)
-        self._is_cut_in_mask |= text_out.endswith(b">") and text_out.rfind(MASK_BEGIN) > text_out.rfind(
-            b">", 0, -1
-        )
+            self._last_look.feed(masked, ranges)
+        self._is_cut_in_mask |= masked.endswith(b">") and masked.rfind(MASK_BEGIN) > masked.rfind(b">", 0, -1)
         if not self._depth:
             forget_texts()
-        return text_out
+        return masked
 
-    def _mask_lines(  # noqa: C901, PLR0912, PLR0915 - the steps of masking a line, in order
-        self, text: bytes, spans: Sequence[MaskedSpan], suspects: list[Suspect]
-    ) -> tuple[bytes, list[tuple[int, int]]]:
-        """Return the masked text, and the ranges in it of the lines that were read.
+    def _read_lines(
+        self, text: bytes, spans: Sequence[MaskedSpan], suspects: Sequence[Suspect]
+    ) -> list[MaskedLine]:
+        """Return the lines that may have a secret, in order, with their masks.
 
-        Neighbouring lines are one range. `suspects` is emptied.
+        A line is read if it is a suspect, if it has a secret that is already found (one of `spans`, or one of
+        several lines), or if a secret may continue in it that began above.
         """
+        forms, texts = self._remembered.forms, self._remembered.texts
+        found = [(each.start, each.end, each.kind if each.is_first else f"+{each.kind}") for each in spans]
+        suspects = self._find_in_blocks(text, suspects, found)
         suspects.reverse()
-        known = list(spans)
-        known.reverse()
-        body, values, commands = self._body, self._values, self._commands
-        output = _MaskedText(text)
-        ahead = seen = 0
-        """The end of the text that has been read, and of the last encoded block that was decoded."""
-        joined, command_end = self._read_command(text, 0)
+        self._find_in_commands(self._commands.join(text, 0), found)
+        lines: list[MaskedLine] = []
+        state = self._state
+        ahead = 0
+        # The hot path for logs whose lines name secrets: most of these lines differ only in digits.
         while True:
-            while suspects and suspects[-1][0] < ahead:
-                suspects.pop()
-            is_open = body.is_open
-            limit = known[-1].start if known else len(text)
-            if not is_open and ahead >= command_end:
-                ahead = self._mask_remembered(output, suspects, ahead, limit)
-            name = values.name
             start = suspects[-1][0] if suspects else len(text)
-            if is_open or name is not None or ahead < command_end:
+            if state != NOTHING_OPEN:
                 start = ahead
-            elif known:
-                start = min(start, text.rfind(b"\n", 0, limit) + 1)
+            elif found:
+                start = min(start, text.rfind(b"\n", 0, found[0][0]) + 1)
             if start >= len(text):
                 break
             if suspects and suspects[-1][0] == start:
@@ -246,259 +243,135 @@ class Redactor:
             else:
                 end, groups = line_end(text, start), 0
                 form = text[start:end].translate(ZEROS_FOR_DIGITS)
-            if groups & EXACT and start >= seen and not is_open:
-                ahead, seen = self._mask_block(output, start)
-                _take_before(known, start, ahead)
-                if ahead > start:
-                    continue
+            read = None
+            if not found or found[0][0] >= end:
+                read = forms.get((state, groups, form)) or texts.get((state, groups, text[start:end]))
+            masks, state = read or self._read_line(text, (start, end, form, groups), state, found)
+            lines.append((start, end, masks))
             ahead = end + 1
-            line = text[start:end]
-            is_in_block = name is not None and values.is_in_block
-            is_in_command = start < command_end
-            begins_command = not (is_in_command or self._only_certain) and commands.begins_in(line)
-            context = _pipeline(text, line, end) if b"+ " in line else None
-            is_free = not (
-                is_open or is_in_block or is_in_command or begins_command or context or limit < end
-            )
-            key = line if groups & EXACT else form
-            remembered = self._remembered.masks.get((name, groups, key)) if is_free else None
-            if remembered is not None:
-                masks, below = remembered
-                if name is not None or below is not None:
-                    values.name = below
-            else:
-                own = _take_before(known, start, end)
-                shapes = _take_joined(joined, start, end)
-                if context is not None:
-                    shapes += context.places(self._shape_secrets(context.text, self._depth))
-                masks = self._read_line(line, groups, key if is_free else None, own, shapes)
-            output.add_line(start, end, masks)
-            if begins_command:
-                commands.begin(line)
-                joined, command_end = self._read_command(text, ahead)
-        self._record(text, output.masked)
-        return output.finish()
+        self._state = state
+        self._record(text, lines)
+        return lines
 
-    def _mask_remembered(self, output: "_MaskedText", suspects: list[Suspect], ahead: int, limit: int) -> int:
-        """Mask the next lines to read, up to `limit`, while their masks are remembered.
-
-        `ahead` is the end of the text that has been read. Returns its new value.
-        """
-        # The hot path for logs whose lines name secrets: most of these lines differ only in digits.
-        text, values, remembered_lines = output.text, self._values, self._remembered.masks
-        name = values.name
-        while True:
-            if suspects and (name is None or suspects[-1][0] == ahead):
-                start, end, form, groups = suspects[-1]
-            elif name is not None and ahead < len(text):
-                start, end, groups = ahead, line_end(text, ahead), 0
-                form = text[start:end].translate(ZEROS_FOR_DIGITS)
-            else:
-                break
-            if end > limit or groups & EXACT or b"+ " in form or (name is not None and values.is_in_block):
-                break
-            remembered = remembered_lines.get((name, groups, form))
-            if remembered is None:
-                break
-            masks, below = remembered
-            if name is not None or below is not None:
-                values.name = name = below
-            output.add_line(start, end, masks)
-            if groups:
-                suspects.pop()
-            ahead = end + 1
-        return ahead
-
-    def _mask_block(self, output: "_MaskedText", start: int) -> tuple[int, int]:
-        """Mask the secrets in the encoded block around a line.
-
-        Returns where the line after them begins, or 0 without secrets, and the end of the block.
-        """
-        text = output.text
-        found, end, dump_end = self._block_secrets(text, start, output.position)
-        if not (found or dump_end):
-            return 0, end
-        first = text.rfind(b"\n", 0, found[0][0] if found else start) + 1
-        last = dump_end or line_end(text, found[-1][1])
-        for at, line in iterate_lines(text, first, last):
-            own = [(a - at, b - at, kind) for a, b, kind in found if at <= a < at + len(line)]
-            output.add_line(at, at + len(line), self._line_masks(line, clip_and_merge(line, own)))
-        output.copy_until(last + 1)
-        return last + 1, end
+    def _find_in_blocks(self, text: bytes, suspects: Sequence[Suspect], found: list[Found]) -> list[Suspect]:
+        """Add the secrets in encoded blocks of lines to `found`. Return the suspects outside these blocks."""
+        texts = self._remembered.texts
+        outside: list[Suspect] = []
+        block_end = read_until = 0
+        for suspect in suspects:
+            start, end, _, groups = suspect
+            # A line that may be in a block is not remembered.
+            if groups & EXACT and start >= block_end and (NOTHING_OPEN, groups, text[start:end]) not in texts:
+                secrets, block_end, read_until = self._block_secrets(text, start, read_until)
+                _add_sorted(found, secrets)
+            if start >= read_until:
+                outside.append(suspect)
+        return outside
 
     def _block_secrets(self, text: bytes, start: int, floor: int) -> tuple[list[Found], int, int]:
-        """Return the secrets in the encoded block around a line, and where the block and a dump end.
+        """Return the secrets in the encoded block around a line, the end of the block, and the end of the
+        lines that need no further search; zeros without a block.
 
-        Without a block, returns no secrets and zeros. The end of a dump is 0 for other blocks; the lines of
-        a dump hold nothing but encoded bytes, so they need no further search.
+        These are the lines up to the last secret; all lines of a dump, which hold nothing but encoded bytes.
         """
         line = text[start : line_end(text, start)]
         if encodings.ends_key(line):
-            spans = encodings.key_lines_before(text, start, floor)
-            return (
-                [(first, last, "+" * bool(at) + PRIVATE_KEY) for at, (first, last) in enumerate(spans)],
-                start,
-                0,
-            )
+            return _key_lines(encodings.key_lines_before(text, start, floor)), start, floor
         block = encodings.find_block(text, start, floor)
         if block is None:
-            return [], 0, 0
+            return [], 0, floor
         if block.is_key:
-            return (
-                [(*span, "+" * bool(at) + PRIVATE_KEY) for at, span in enumerate(block.spans)],
-                block.end,
-                0,
-            )
+            return _key_lines(block.spans), block.end, block.end
         found: dict[tuple[int, int], str] = {}
         for first, last, kind in self._secrets_in(block.plain, self._depth + 1):
             for at, span in enumerate(block.encoded_spans(first, last)):
                 found.setdefault(span, "+" * bool(at) + kind)
-        dump_end = block.end - text.endswith(b"\n", 0, block.end) if block.is_dump else 0
-        return [(*span, kind) for span, kind in sorted(found.items())], block.end, dump_end
+        secrets = [(*span, kind) for span, kind in sorted(found.items())]
+        if block.is_dump:
+            return secrets, block.end, block.end
+        return secrets, block.end, line_end(text, secrets[-1][1]) + 1 if secrets else floor
+
+    def _find_in_commands(self, commands: Iterable[CommandText], found: list[Found]) -> None:
+        """Add the secrets in the joined lines of commands to `found`."""
+        for command in commands:
+            secrets = self._reader.secrets(command.text, self._depth)
+            _add_sorted(found, sorted(command.places(secrets)))
 
     def _read_line(
-        self, line: bytes, groups: int, key: bytes | None, known: list[Found], shapes: list[Found]
-    ) -> Sequence[Mask]:
-        """Return the masks of a line, which may contain the shapes of `groups`.
-
-        `known` are its known secrets, and `shapes` those that it has together with other lines.
-        `key` is the line's key in the cache, or None if its secrets depend on other lines or it has a known
-        secret. Lines with the same key have their secrets at the same offsets.
-        """
-        found = _extend_keys(line, known) if known else []
-        if known and b"\\u00" in line:
+        self, text: bytes, suspect: Suspect, state: State, found: list[Found]
+    ) -> tuple[Sequence[Mask], State]:
+        """Return the masks of a line, and the state below it. Remove its secrets from `found`."""
+        start, end, form, groups = suspect
+        line = text[start:end]
+        begins_command = not self._only_certain and self._commands.begins_in(line)
+        if begins_command and start >= self._commands.end:
+            self._find_in_commands(self._commands.begin(text, start, end), found)
+        own = _take_before(found, start, end)
+        secrets = _extend_keys(line, own)
+        if own and b"\\u00" in line:
             # Escapes may hide a part of a known secret, so search the unescaped line for all of it.
             for view in unescaped_views(line)[1:]:
-                found += [
-                    (view.place(start), view.place(end), f"+{kind.lstrip('+')}")
-                    for start, end, kind in self._rules.known(view.text)
+                secrets += [
+                    (view.place(first), view.place(last), f"+{kind.lstrip('+')}")
+                    for first, last, kind in self._rules.known(view.text)
                 ]
-        name = self._values.name
+        self._values.name, self._body.open = state
         finest = unescaped_views(line)[-1]
         over_lines = list(self._body.spans(finest))
         if not self._only_certain:
             over_lines += self._values.spans(finest)
-        found += [(finest.place(start), finest.place(end), kind) for start, end, kind in over_lines]
+        secrets += [(finest.place(first), finest.place(last), kind) for first, last, kind in over_lines]
         if groups:
-            shapes += self._shape_secrets(line, self._depth)
-        secrets = clip_and_merge(line, [*found, *shapes]) if found or shapes else []
+            secrets += self._reader.secrets(line, self._depth)
+        if secrets:
+            secrets = clip_and_merge(line, secrets)
         if secrets and not over_lines:
             self._body.follow(line, secrets[-1])
-        masks = self._line_masks(line, secrets)
-        if key is not None and not found and not self._body.is_open and _is_repeatable(key, secrets):
-            # The line is read again if it may be a part of a pipeline with the next one.
-            is_alone = _TRACED_OUTPUT.search(line) is None
-            self._remembered.add(key, groups, (name, self._values.name), masks, is_alone=is_alone)
-        return masks
+        below = self._values.name, self._body.open
+        masks = make_masks(line, secrets, keeps_length=self._keeps_length)
+        depends = own or begins_command or (groups & EXACT and encodings.may_be_in_block(line))
+        # The lines of a private key are not kept in memory.
+        if not depends and len(line) <= _MAX_REMEMBERED_BYTES and not (masks and state[1]):
+            is_form = not (groups & EXACT or over_lines) and _is_repeatable(form, secrets)
+            self._remembered.add(form if is_form else line, groups, (state, below), masks, is_form=is_form)
+        return masks, below
 
-    def _read_command(self, text: bytes, position: int) -> tuple[list[Found], int]:
-        """Return the secrets in the next lines of an open command, the last first, and where they end."""
-        commands, end = self._commands.join(text, position)
-        found = chain.from_iterable(
-            command.places(self._reader.secrets(command.text, self._depth)) for command in commands
+    def _record(self, text: bytes, lines: Sequence[MaskedLine]) -> None:
+        """Record the secrets in the lines of a text."""
+        self.counts.update(
+            kind for _, _, masks in lines for _, _, kind, _ in masks if not kind.startswith("+")
         )
-        return sorted(found, reverse=True), end
-
-    def _line_masks(self, line: bytes, secrets: Sequence[Found]) -> list[Mask]:
-        return make_masks(line, secrets, keeps_length=self._keeps_length)
-
-    def _record(self, text: bytes, masked: Sequence[tuple[int, Sequence[Mask]]]) -> None:
-        """Record the secrets in the lines of a text, given the offset and the masks of each."""
-        self.counts.update(kind for _, masks in masked for _, _, kind, _ in masks if not kind.startswith("+"))
-        if masked and self._only_certain and not self.first_line:
-            self.first_line = self._lines + text.count(b"\n", 0, masked[0][0]) + 1
+        if self._only_certain and not self.first_line:
+            first = next((start for start, _, masks in lines if masks), None)
+            if first is not None:
+                self.first_line = self._lines + text.count(b"\n", 0, first) + 1
         if self._depth:
             self.spans += [
                 (self._consumed + start + first, self._consumed + start + last, kind)
-                for start, masks in masked
+                for start, _, masks in lines
                 for first, last, kind, _ in masks
             ]
 
 
-class _MaskedText:
-    """A masked copy of a text, which is made line by line. Lines that are not added stay as they are."""
-
-    def __init__(self, text: bytes) -> None:
-        self.text = text
-        self.position = 0
-        """The end of the text that is in the copy."""
-        self.masked: list[tuple[int, Sequence[Mask]]] = []
-        """The offset and the masks of each line with masks."""
-        self._pieces: list[bytes] = []
-        self._shift = 0
-        """How far the text after `position` moves."""
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        """The ranges of added lines in the copy."""
-
-    def add_line(self, start: int, end: int, masks: Sequence[Mask]) -> None:
-        """Mask the line between two offsets. It is after the last line with masks."""
-        first = start + self._shift
-        if masks:
-            text, pieces, position, shift = self.text, self._pieces, self.position, self._shift
-            for begin, stop, _, cover in masks:
-                pieces += text[position : start + begin], cover
-                position = start + stop
-                shift += len(cover) - stop + begin
-            pieces.append(text[position:end])
-            self.position, self._shift = end, shift
-            self.masked.append((start, masks))
-        starts, ends = self._starts, self._ends
-        # A block of encoded lines may begin before lines that have been added.
-        while ends and first <= ends[-1] + 1:
-            first = min(first, starts.pop())
-            ends.pop()
-        starts.append(first)
-        ends.append(end + self._shift)
-
-    def copy_until(self, end: int) -> None:
-        """Copy the text up to `end`, which no later mask is before."""
-        self._pieces.append(self.text[self.position : end])
-        self.position = end
-
-    def finish(self) -> tuple[bytes, list[tuple[int, int]]]:
-        """Return the copy, and the ranges in it of the added lines. Neighbouring lines are one range."""
-        self.copy_until(len(self.text))
-        return b"".join(self._pieces), list(zip(self._starts, self._ends, strict=True))
+def _key_lines(spans: Sequence[tuple[int, int]]) -> list[Found]:
+    return [(*span, "+" * bool(at) + PRIVATE_KEY) for at, span in enumerate(spans)]
 
 
-_TRACED_OUTPUT: Final = re.compile(rb"\+ (?:\S+: )?(?:echo|printf) (?:(?:-[neE]+|'?%s(?:\\n)?'?) )?\S+\s*\Z")
-"""Matches an output of one word. Several words are mostly a message: `echo 'Unlocking the disk'`."""
+def _add_sorted(found: list[Found], secrets: Iterable[Found]) -> None:
+    """Add secrets to a list that is sorted by their starts, after those with the same start."""
+    for each in secrets:
+        insort(found, each, key=_START)
 
 
-def _pipeline(text: bytes, line: bytes, end: int) -> CommandText | None:
-    """Return a line, a pipe, and the command in the next line; None if the two lines are no pipeline.
-
-    `set -x` of a shell prints the commands of a pipeline on lines of their own. `end` is the end of the line
-    in the text. The command that reads the output tells whether it is a password.
-    """
-    if (output := _TRACED_OUTPUT.search(line)) is None:
-        return None
-    prefix, plus, reader = text[end + 1 : line_end(text, end + 1)].partition(b"+ ")
-    # There is one `+` for each level of subshells, which may differ.
-    prefixes = {each.rstrip(b"+").translate(ZEROS_FOR_DIGITS) for each in (prefix, line[: output.start()])}
-    if not plus or len(prefixes) > 1:
-        return None
-    return CommandText(line + b" | " + reader, [(0, 0, len(line))])
+_START: Final = itemgetter(0)
 
 
-def _take_joined(joined: list[Found], start: int, end: int) -> list[Found]:
-    """Remove the secrets before `end` from the end of a list, and return their places after `start`."""
-    found: list[Found] = []
-    while joined and joined[-1][0] < end:
-        first, last, kind = joined.pop()
-        if first >= start:
-            found.append((first - start, last - start, kind))
-    return found
-
-
-def _take_before(known: list[MaskedSpan], start: int, end: int) -> list[Found]:
-    """Remove the known secrets before `end` from the end of a list, and return their places after `start`."""
-    found: list[Found] = []
-    while known and known[-1].start < end:
-        span = known.pop()
-        found.append((span.start - start, span.end - start, span.kind if span.is_first else f"+{span.kind}"))
-    return found
+def _take_before(found: list[Found], start: int, end: int) -> list[Found]:
+    """Remove the secrets before `end` from a sorted list, and return their places after `start`."""
+    taken = bisect_left(found, end, key=_START)
+    own = [(first - start, last - start, kind) for first, last, kind in found[:taken] if first >= start]
+    del found[:taken]
+    return own
 
 
 def _find_decoded(rules: Rules, text: bytes, depth: int, *, only_certain: bool) -> list[Found]:

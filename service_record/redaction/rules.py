@@ -2,54 +2,57 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from service_record.redaction.exact import Exact
-from service_record.redaction.first_pass import EXACT, Suspect, patterns
+from service_record.redaction.first_pass import Suspect, patterns
 from service_record.redaction.masks import Mask, clip_and_merge
-from service_record.redaction.over_lines import OpenName
+from service_record.redaction.over_lines import OpenBody, OpenName
 from service_record.redaction.reader import LineReader
 from service_record.redaction.types import Found, MaskedSpan, Secret
 
+State: TypeAlias = tuple[OpenName | None, OpenBody | None]
+"""The name and the secret of several lines that may continue below a line."""
+NOTHING_OPEN: Final[State] = (None, None)
+
 
 class RememberedLines:
-    """The masks of lines that have been read. A line is known by its text with zeros for its digits.
+    """The masks of lines that have been read.
 
-    Most lines of a log repeat a few messages and differ only in digits. Lines that may contain tokens or
-    encoded texts must be equal, because each digit matters there. Threads may share an object.
+    Most lines of a log repeat a few messages and differ only in digits. So a line is known by its text with
+    zeros for its digits, or by its text alone if its digits matter. Threads may share an object.
     """
 
     def __init__(self) -> None:
-        self.masks: dict[tuple[OpenName | None, int, bytes], tuple[Sequence[Mask], OpenName | None]] = {}
-        """The key is the open name above the line, the groups of shapes, and the line. The value is the
-        line's masks and the open name below it.
+        self.forms: dict[tuple[State, int, bytes], tuple[Sequence[Mask], State]] = {}
+        """Lines with zeros for digits. The key is the state above the line, the groups of shapes, and the
+        line. The value is the line's masks and the state below it.
         """
+        self.texts: dict[tuple[State, int, bytes], tuple[Sequence[Mask], State]] = {}
+        """The same of lines as they are."""
         self.harmless: set[bytes] = set()
-        """The lines without secrets that neither affect other lines nor depend on them."""
+        """Those of `forms` without secrets that neither affect other lines nor depend on them."""
+        self._size = 0
 
     def add(
-        self,
-        line: bytes,
-        groups: int,
-        names: tuple[OpenName | None, OpenName | None],
-        masks: Sequence[Mask],
-        *,
-        is_alone: bool,
+        self, line: bytes, groups: int, states: tuple[State, State], masks: Sequence[Mask], *, is_form: bool
     ) -> None:
-        """Remember the masks of a line, given its groups of shapes and the open names above and below it.
+        """Remember the masks of a line, given its groups of shapes and the states above and below it.
 
-        `is_alone`: the next line does not change what is secret in this one.
+        `is_form`: the line has zeros for its digits.
         """
-        if len(self.masks) >= _MAX_REMEMBERED_LINES:
-            self.masks.clear()
-            self.harmless.clear()
-        above, below = names
-        self.masks[above, groups, line] = masks, below
-        if is_alone and not masks and names == (None, None) and not groups & EXACT:
+        if self._size > _MAX_REMEMBERED_BYTES:
+            self._size = 0
+            for each in (self.forms, self.texts, self.harmless):
+                each.clear()
+        self._size += len(line)
+        above, below = states
+        (self.forms if is_form else self.texts)[above, groups, line] = masks, below
+        if is_form and not masks and above == below == NOTHING_OPEN:
             self.harmless.add(line)
 
 
-_MAX_REMEMBERED_LINES: Final = 4096
+_MAX_REMEMBERED_BYTES: Final = 1 << 22
 
 
 class Rules:

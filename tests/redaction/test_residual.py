@@ -7,7 +7,7 @@ import io
 import os
 import tarfile
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from typing import BinaryIO, cast
 
@@ -25,8 +25,8 @@ from service_record.redaction import (
     find_leak,
     refuse_leaks,
 )
-from service_record.redaction.masks import Mask
-from service_record.redaction.redactor import BLOCK_BYTES, _MaskedText
+from service_record.redaction.masks import MaskedLine, mask_lines
+from service_record.redaction.redactor import BLOCK_BYTES
 from service_record.redaction.types import MaskedSpan
 from testing.clean_lines import clean_lines
 from testing.made_up import pem
@@ -205,13 +205,15 @@ def test_line_number_is_right_far_into_a_stream() -> None:
 @pytest.fixture
 def masks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every redactor return its lines as they are, as if its masks were lost."""
-    add_line = _MaskedText.add_line
 
-    def lose(self: _MaskedText, start: int, end: int, masks: Sequence[Mask]) -> None:
-        lost = [(a, b, kind, self.text[start + a : start + b]) for a, b, kind, _ in masks]
-        add_line(self, start, end, lost)
+    def lose(text: bytes, lines: Iterable[MaskedLine]) -> tuple[bytes, list[tuple[int, int]]]:
+        lost = (
+            (start, end, [(a, b, kind, text[start + a : start + b]) for a, b, kind, _ in masks])
+            for start, end, masks in lines
+        )
+        return mask_lines(text, lost)
 
-    monkeypatch.setattr(_MaskedText, "add_line", lose)
+    monkeypatch.setattr("service_record.redaction.redactor.mask_lines", lose)
 
 
 def leak_after(data: bytes, rules: Rules) -> tuple[str, int] | None:
