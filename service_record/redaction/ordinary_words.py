@@ -366,7 +366,7 @@ def _is_mix(value: bytes) -> bool:
 _PHRASE: Final = re.compile(rb"[A-Za-z]{3,}(?:-[A-Za-z]{3,}){2,}")
 
 _MIN_CLASSES: Final = 3
-_SIGN: Final = re.compile(rb"[^A-Za-z0-9\s_./:,-]")
+_SIGN: Final = re.compile(rb"[^A-Za-z0-9\s_./:,'-]")
 _NO_SECRET_WORD: Final = re.compile(
     rb"^--?[A-Za-z][A-Za-z0-9-]*$|^[\[{(]?[A-Za-z_.]{3,}[({=|\[]|^[a-z0-9_.-]+(?:/[a-z0-9_.-]+)+(?:[:@][A-Za-z0-9_.:-]+)?$"
     rb"|[A-Za-z0-9]\(\)|://|\s|%[0-9A-F][0-9A-F]|&#?[A-Za-z0-9]+;|\$[({]?[A-Za-z_]{4}"

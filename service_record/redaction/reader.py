@@ -6,14 +6,13 @@ docs/redaction.md, "How a line is read", describes the steps.
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, repeat
+from itertools import chain
 from typing import Final, TypeAlias
 
 from service_record.redaction import encodings, ordinary_words, random_words, types
 from service_record.redaction.first_pass import (
     ENCODED,
     NAMES,
-    PROSE_TRIGGER,
     RUNS,
     WORDS,
     compile_shape,
@@ -22,19 +21,14 @@ from service_record.redaction.first_pass import (
 from service_record.redaction.secrets import SecretShape
 from service_record.redaction.syntax import (
     Document,
+    Place,
     Text,
     ValueSpan,
     break_end,
-    directive_values,
     find_documents,
-    list_values,
+    named_values,
     prefix_end,
-    prose_values,
     quoted_parts,
-    sql_values,
-    table_values,
-    unnamed_sql_values,
-    xml_values,
 )
 from service_record.redaction.types import (
     MASK_BEGIN,
@@ -62,12 +56,7 @@ _FAILURE: Final = re.compile(
     rb"(?i:\b(?:fail(?:ed|ure|s)?|errors?|cannot|can't|could not|couldn't|unable|invalid)\b[^:=\"']*\Z)"
 )
 """Matches the text before a name in an error message. The reason follows the colon there, not a value."""
-_LOCATION: Final = re.compile(rb"[A-Za-z0-9_./-]+:\d+(?::\d+)?[\]:]*")
-_PROGRAM: Final = re.compile(rb"[A-Za-z0-9_./@-]+(?:\[[0-9]+\])?")
-"""Matches the name of a program in an error message, with its process ID."""
 _LABEL: Final = re.compile(rb"[A-Za-z][A-Za-z0-9_.@\[\]-]*:")
-_IDENTIFIER: Final = re.compile(rb"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)+:")
-"""Matches a name of several words, as in a file of settings: `vpn.secrets.password:x`."""
 _SETTING: Final = re.compile(
     rb"[ \t+]*[A-Za-z0-9_.-]+(?<!auth)(?<!AUTH)[ \t]+=[ \t]+([\"']?)"
     rb"(?![^\s]*(?:secret|token|key|cred|auth|pass|cert|bundle|config|tls|admin|service|name|store))"
@@ -77,13 +66,13 @@ _SETTING: Final = re.compile(
 
 The name of an object or of a variable mostly says what it is: `token = next_token`, `kubernetes-ca-bundle`.
 """
-_IDS: Final = re.compile(rb"[0-9]+:[0-9]+:")
-"""Matches the user and group after a password in lines as of passwd(5)."""
-_IN_COLUMN, _IN_LIST, _IN_PROSE = range(3)
-"""Where a value is whose name is not directly before it. A value in a column is never prose."""
-_URL: Final = re.compile(rb"[a-z][a-z0-9+.-]*://|[a-z][a-z_]{2,}=(?![=>])|[A-Za-z_][A-Za-z0-9_.-]*=\"")
-"""Matches a URL or the next field of logfmt. Neither is a password."""
-_SQL_ROWS: Final = types.Finder(rb"(?i:values)[\s\v]*\(")
+_NO_VALUE: Final = re.compile(
+    rb"[a-z][a-z0-9+.-]*://|[a-z][a-z_]{2,}=(?![=>])|[A-Za-z_][A-Za-z0-9_.-]*=\""  # a URL, or the next field
+    rb"|[A-Za-z0-9_./-]*[a-z]:\d+(?::\d+)?[\]:]*(?:\s|\Z)"  # a position in a file
+    rb"|[A-Za-z0-9_./@-]+\[[A-Za-z0-9]+\]:"  # a program with its process ID or a level
+    rb"|[0-9]+:[0-9]+:"  # the user and group after a password in lines as of passwd(5)
+)
+"""Matches the text after a colon that is not a value."""
 _CHANGE: Final = re.compile(rb"[\"']?[ \t]+[-=]>[ \t]+[\"']([^\"'\n]+)[\"']")
 """Matches the new value after an old one, as a plan of terraform has it: `password = "old" -> "new"`."""
 _BLANKS: Final = re.compile(rb"[ \t]*(?:(?:&[A-Za-z][A-Za-z0-9_-]*|!!?[a-z]+)[ \t]+(?=\S))?")
@@ -91,7 +80,6 @@ _BLANKS: Final = re.compile(rb"[ \t]*(?:(?:&[A-Za-z][A-Za-z0-9_-]*|!!?[a-z]+)[ \
 _WORD: Final = re.compile(rb"""[^\s"'\\,;]+""")
 _ReadText: TypeAlias = tuple[UnescapedText, Sequence[Document], int]
 """A text, its JSON documents, and a bit mask of the groups of shapes that it may contain."""
-_MAY_BE_PROSE: Final = types.Finder(b"(?m)" + PROSE_TRIGGER)
 
 
 def forget_texts() -> None:
@@ -211,13 +199,9 @@ class LineReader:
                 continue
             if leaf.name and (leaf.is_string or not leaf.is_item) and not self._certain:
                 value = text[leaf.start : leaf.end]
-                shapes_ = (
-                    shape
-                    for shape in self._patterns.shapes_named(leaf.name)
-                    if _is_secret(shape, value, is_quoted=True)
-                )
-                is_message = leaf.is_item and ordinary_words.is_sentence(value)
-                shape = next(shapes_, None) if not is_message else None
+                place = Place.MESSAGE if leaf.is_item else Place.SURE
+                shapes_ = self._patterns.shapes_named(leaf.name)
+                shape = next((s for s in shapes_ if _is_secret(s, value, place, is_quoted=True)), None)
                 if shape is not None or random_words.is_credential(leaf.name, value, is_setting=is_setting):
                     kind = shape.kind if shape is not None else random_words.CREDENTIAL
                     found.append((view.place(leaf.start), view.place(leaf.end), kind))
@@ -231,35 +215,15 @@ class LineReader:
                     self._explore(plain or inside, depth + 1, found, texts)
 
     def _find_apart(self, text: bytes) -> Iterator[Found]:
-        """Yield the secret values of XML, SQL and lists, whose names may be far away."""
-        has_rows = _SQL_ROWS.find(text) is not None
-        xml = xml_values(text) if b"</" in text or b"/>" in text else ()
-        sql = sql_values(text) if has_rows else ()
-        lists = list_values(text) if b"[" in text else ()
-        is_prose = _MAY_BE_PROSE.find(text) is not None
-        prose = chain(prose_values(text), directive_values(text)) if is_prose else ()
-        values = chain(
-            zip(repeat(_IN_COLUMN), chain(xml, sql, table_values(text))),
-            zip(repeat(_IN_LIST), lists),
-            zip(repeat(_IN_PROSE), prose),
-        )
-        for place, (name, start, end) in values:
-            is_quoted = place is _IN_COLUMN or text[start - 1 : start] in _QUOTES
-            for shape in self._patterns.shapes_named(name):
-                value = text[start:end]
-                if end - start >= _MIN_APART_BYTES and _is_secret(shape, value, is_quoted=is_quoted):
-                    is_sure = (
-                        is_quoted or place is _IN_PROSE or ordinary_words.is_password_without_separator(value)
-                    )
-                    if is_sure and not ordinary_words.is_sentence(value):
+        """Yield the secret values whose names are not directly before them, as in XML and lists."""
+        for name, start, end, place in named_values(text):
+            value = text[start:end]
+            is_quoted = text[start - 1 : start] in _QUOTES
+            if end - start >= _MIN_APART_BYTES:
+                for shape in self._patterns.shapes_named(name):
+                    if _is_secret(shape, value, place, is_quoted=is_quoted):
                         yield start, end, shape.kind
                         break
-        for start, end in unnamed_sql_values(text) if has_rows else ():
-            value = text[start:end]
-            if random_words.ADDRESS.fullmatch(value) is None and ordinary_words.is_password_without_separator(
-                value
-            ):
-                yield start, end, "password"
 
     def _find_assigned(self, text: bytes) -> Iterator[Found]:
         """Yield the secret values after names in a text that is not JSON."""
@@ -287,9 +251,8 @@ class LineReader:
                     value = values[has_blanks] = quotes.value(name, first, has_blanks=has_blanks)
                 if is_path and not ordinary_words.is_shuffled(_value_head(text, value)):
                     continue
-                if (change := _CHANGE.match(text, value.end)) is not None and _is_secret(
-                    shape, change[1], is_quoted=True
-                ):
+                change = _CHANGE.match(text, value.end)
+                if change is not None and _is_secret(shape, change[1], Place.SURE, is_quoted=True):
                     yield *change.span(1), shape.kind
                 if _is_value(shape, quotes, name, value):
                     yield start if first > start else value.start, value.end, shape.kind
@@ -329,48 +292,38 @@ class LineReader:
                     found.append((view.place(start), view.place(last), kind))
 
 
-def _is_value(  # noqa: C901, PLR0911 - one return for each reason
-    shape: SecretShape, line: Text, name: int, value: ValueSpan
-) -> bool:
-    """Return True if the value after a name is a secret. Prose, error messages and URLs are not."""
+def _is_value(shape: SecretShape, line: Text, name: int, value: ValueSpan) -> bool:
+    """Return True if the value after a name in a line is a secret."""
     text = line.data
     secret = _value_head(text, value)
-    if value.end - value.start < shape.least or mask_end(secret):
+    if mask_end(secret):
         return False
     if shape.kind == "token" and random_words.PUBLIC_NAME.search(text[max(0, name - 16) : value.start]):
         return False
-    if not _is_secret(shape, secret, is_quoted=value.is_quoted):
-        is_first = name <= _MAX_NAME_BYTES and shape.check is ordinary_words.is_token
-        return is_first and _SETTING.fullmatch(text) is not None and ordinary_words.is_password(secret)
-    is_colon = b":" in text[max(0, value.start - _MAX_NAME_BYTES) : value.start].rstrip(b" \t")[-3:]
+    if name <= _MAX_NAME_BYTES and shape.check is ordinary_words.is_token and _SETTING.fullmatch(text):
+        return ordinary_words.is_password(secret)
+    place = _find_place(line, name, value)
+    return place is not None and _is_secret(shape, secret, place, is_quoted=value.is_quoted)
+
+
+def _find_place(line: Text, name: int, value: ValueSpan) -> Place | None:
+    """Return how sure it is that a text after a name is its value; None if it is something else."""
+    text = line.data
+    if b":" not in text[max(0, value.start - _MAX_NAME_BYTES) : value.start].rstrip(b" \t")[-3:]:
+        return Place.SURE
     if value.is_quoted:
-        is_message = is_colon and _WORD_BEFORE.match(text, name)
-        return not (is_message and ordinary_words.is_sentence(secret))
-    if not is_colon:
-        return not ordinary_words.is_error(secret)
-    if text[value.start - 1 : value.start] == b":" and _IDS.match(secret):
-        return False
-    if _URL.match(secret) or ordinary_words.is_sentence(secret):
-        return False
-    if value.is_line:
-        return _LABEL.fullmatch(secret) is None
+        return Place.MESSAGE if _WORD_BEFORE.match(text, name) else Place.SURE
     is_failure = _FAILURE.search(text, max(0, name - _MAX_NAME_BYTES), name) is not None
-    if text[value.end : value.end + 1] == b":":  # the prefix of an error message, or a value in a sentence
-        is_error = is_failure or ordinary_words.is_error(text[value.end + 1 :].lstrip())
-        is_word = secret.isalnum() or _PROGRAM.fullmatch(secret) is None
-        is_sure = (shape.kind == "password" and is_word) or ordinary_words.is_shuffled(secret)
-        return not is_error and is_sure and ordinary_words.is_password_without_separator(secret)
-    if is_failure:
-        is_log = secret.startswith(b"{") or _LOCATION.fullmatch(secret) is not None
-        return not is_log and ordinary_words.is_random_value(secret)
-    # In a message, the text after a colon is more often prose than a value.
+    is_label = b":" in text[value.end - 1 : value.end + 1]
+    if _NO_VALUE.match(text, value.start) or (is_failure and is_label):
+        return None
     is_joined = text[value.start - 1 : value.start] == b":"
-    is_setting = text[value.end : value.end + 1] in (b"", b"\r") and _IDENTIFIER.fullmatch(
-        text, name, value.start
-    )
-    is_field = is_joined and (line.has_structure(name) or bool(is_setting))
-    is_prose = is_joined or _WORD_AFTER.match(text, value.end) is not None
-    return is_field or not is_prose or ordinary_words.is_password_without_separator(secret)
+    is_setting = text.find(b".", name, value.start) >= 0 and value.end == len(text)
+    if value.is_line or (is_joined and (line.has_structure(name) or is_setting)):
+        return Place.MESSAGE
+    # In a message, the text after a colon is more often prose than a value.
+    is_prose = is_failure or is_label or is_joined or _WORD_AFTER.match(text, value.end) is not None
+    return Place.PROSE if is_prose else Place.MESSAGE
 
 
 def _is_scrambled(text: bytes, start: int) -> bool:
@@ -380,7 +333,7 @@ def _is_scrambled(text: bytes, start: int) -> bool:
         word is not None
         and ordinary_words.is_random(word[0])
         and ordinary_words.is_password_without_separator(word[0])
-        and _URL.match(word[0]) is None
+        and _NO_VALUE.match(word[0]) is None
         and _LABEL.match(word[0]) is None
     )
 
@@ -396,9 +349,18 @@ def _value_head(text: bytes, value: ValueSpan) -> bytes:
 _MAX_CHECKED_BYTES: Final = 512
 
 
-def _is_secret(shape: SecretShape, value: bytes, *, is_quoted: bool) -> bool:
+def _is_secret(shape: SecretShape, value: bytes, place: Place, *, is_quoted: bool) -> bool:
+    """Return True if a value of this place is a secret, given the shape of its name."""
     check = _IN_QUOTES.get(shape.check, shape.check) if is_quoted else shape.check
-    return len(value) >= shape.least and check(value)
+    if len(value) < shape.least or not check(value):
+        return False
+    if place is Place.SURE:
+        return is_quoted or not ordinary_words.is_error(value)
+    if ordinary_words.is_sentence(value):
+        return False
+    if place is Place.PROSE and random_words.ADDRESS.fullmatch(value) is not None:
+        return False
+    return place is Place.MESSAGE or ordinary_words.is_password_without_separator(value)
 
 
 _IN_QUOTES: Final[Mapping[Callable[[bytes], bool], Callable[[bytes], bool]]] = {

@@ -8,9 +8,10 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from service_record.redaction.types import UnescapedText, mask_end, unescape
 
@@ -353,6 +354,34 @@ def quoted_parts(view: UnescapedText) -> Iterator[UnescapedText]:  # noqa: C901,
 _DOUBLE_QUOTE: Final = ord('"')
 
 
+class Place(Enum):
+    """How sure it is that the text in a place is the value of a name."""
+
+    SURE = 1
+    """Only a value can be here, as after `=`."""
+    MESSAGE = 2
+    """A value or a sentence."""
+    PROSE = 3
+    """Other words are more likely than a value."""
+
+
+NamedValue: TypeAlias = tuple[bytes, int, int, Place]
+"""A name, the span of its value, and the place of the value."""
+
+
+def named_values(text: bytes) -> Iterator[NamedValue]:
+    """Yield the values whose names are not directly before them: in XML, SQL, lists, tables and sentences."""
+    if b"</" in text or b"/>" in text:
+        yield from _xml_values(text)
+    if b"(" in text:
+        yield from _sql_values(text)
+    if b"[" in text:
+        yield from _list_values(text)
+    if text.startswith(b"|"):
+        yield from _table_values(text)
+    yield from _prose_values(text)
+
+
 _XML_TAG: Final = re.compile(
     rb"<([A-Za-z_][A-Za-z0-9_:.-]*)((?:\s+[A-Za-z_:][A-Za-z0-9_:.-]*=(?:\"[^\"<]*\"|'[^'<]*'))*)\s*/?>"
 )
@@ -362,7 +391,7 @@ _XML_NAMES: Final = frozenset({b"name", b"key"})
 _XML_VALUES: Final = frozenset({b"value", b"string", b"data"})
 
 
-def xml_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
+def _xml_values(text: bytes) -> Iterator[NamedValue]:
     """Yield the name and the span of each text and value of XML elements.
 
     The name is an attribute `name` or `key`. For a `value` or `string` it may also be this attribute of the
@@ -383,7 +412,7 @@ def xml_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
             elif attribute[1].lower() == b"value":
                 value = span
         if value is not None:
-            yield name or element, *value
+            yield name or element, *value, Place.MESSAGE
         content = _XML_TEXT.match(text, tag.end())
         if content is None:
             if not tag[0].endswith(b"/>"):
@@ -395,7 +424,8 @@ def xml_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
         if element.lower() in _XML_NAMES:
             label = text[slice(*span)]
             continue
-        yield name or ((label or outer) if element.lower() in _XML_VALUES else b"") or element, *span
+        name = name or ((label or outer) if element.lower() in _XML_VALUES else b"") or element
+        yield name, *span, Place.MESSAGE
         label = b""
 
 
@@ -407,9 +437,10 @@ def _unescaped_part(view: UnescapedText, start: int, end: int) -> UnescapedText:
 _FLOW_LIST: Final = re.compile(rb"[:=][ \t]*\[([^\[\]{}\n]+)\](?=[ \t\r]*(?:[,;})#]|\Z))")
 _FLOW_NAME: Final = re.compile(rb"[A-Za-z0-9_.-]+\Z")
 _FLOW_ITEM: Final = re.compile(rb"[ \t]*(?:\"([^\"]*)\"|'([^']*)'|([^\s,\"']+))[ \t]*(?:,|\Z)")
+_WORD_ITEM: Final = 3
 
 
-def list_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
+def _list_values(text: bytes) -> Iterator[NamedValue]:
     """Yield the name of the items and the span of each item of lists in one line, as in YAML and Python."""
     end = 0
     for each in _FLOW_LIST.finditer(text):
@@ -419,18 +450,19 @@ def list_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
         name = _FLOW_NAME.search(before[-_MAX_NAME_BYTES:])
         position, end = each.span(1)
         while name is not None and (item := _FLOW_ITEM.match(text, position, end)) is not None:
-            yield _item_name(name[0]), *item.span(item.lastindex or 0)
+            place = Place.PROSE if item[_WORD_ITEM] else Place.MESSAGE
+            yield _item_name(name[0]), *item.span(item.lastindex or 0), place
             position = item.end()
 
 
 _TABLE_ROW: Final = re.compile(rb"\|[ \t]+([A-Za-z0-9_.-]{1,64})[ \t]+\|[ \t]+([^|\n]*[^|\s])[ \t]*\|\s*")
 
 
-def table_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
+def _table_values(text: bytes) -> Iterator[NamedValue]:
     """Yield the name and the span of the value in a row of a table of two columns, as openstack(1) prints."""
-    row = _TABLE_ROW.fullmatch(text) if text.startswith(b"|") else None
+    row = _TABLE_ROW.fullmatch(text)
     if row is not None:
-        yield row[1], *row.span(2)
+        yield row[1], *row.span(2), Place.MESSAGE
 
 
 _ASSIGN: Final = rb"(?:(?:re)?set(?:ting)?|(?:chang|updat|replac)(?:ed|ing)|assign(?:ed|ing))"
@@ -453,15 +485,18 @@ _LAST_WORD: Final = re.compile(
 """Matches a value that ends a sentence."""
 
 
-def prose_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Yield the name and the span of each value that a sentence assigns: `Setting NAME to VALUE`."""
+def _prose_values(text: bytes) -> Iterator[NamedValue]:
+    """Yield each value that a sentence assigns (`Setting NAME to VALUE`), or that follows an identifier."""
     for assignment in _ASSIGNMENT.finditer(text):
         verb = assignment.start()
         before = text[max(0, verb - _MAX_BEFORE_VERB_BYTES) : verb]
         name = assignment if assignment[1] else _NAME_BEFORE_VERB.search(before)
         value = _LAST_WORD.match(text, assignment.end())
         if name is not None and value is not None:
-            yield name[1], *value.span(value.lastindex or 0)
+            yield name[1], *value.span(value.lastindex or 0), Place.MESSAGE
+    directive = _DIRECTIVE.search(text)
+    if directive is not None:
+        yield directive[1], *directive.span(directive.lastindex or 0), Place.MESSAGE
 
 
 _DIRECTIVE: Final = re.compile(
@@ -469,13 +504,6 @@ _DIRECTIVE: Final = re.compile(
     rb"|[A-Z]?[a-z]+[A-Z][A-Za-z]+|requirepass|bindpw|masterauth)[ \t]+" + _LAST_WORD.pattern
 )
 """Matches an identifier and a word. An ordinary word as the name would make prose of it."""
-
-
-def directive_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Yield the name and the span of the value in a text that is only an identifier and a word."""
-    directive = _DIRECTIVE.search(text)
-    if directive is not None:
-        yield directive[1], *directive.span(directive.lastindex or 0)
 
 
 SQL_TRIGGER: Final = rb"(?i:values)[ \t]*\("
@@ -495,25 +523,16 @@ _SQL_FIRST_ROW: Final = re.compile(rb"\s*\(")
 _SQL_NEXT_ROW: Final = re.compile(rb"\s*,\s*\(")
 
 
-def sql_values(text: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Yield the column and the span of each string in the rows of INSERT statements."""
-    position = 0
-    for insert in _SQL_INSERT.finditer(text):
-        if insert.start() < position:
-            continue  # in a string of the last statement
-        columns = sql_columns(insert[1])
-        row: re.Match[bytes] | None = insert
-        while row is not None:
-            strings, position = sql_strings(text, row.end(), columns)
-            yield from strings
-            row = _SQL_NEXT_ROW.match(text, position)
-
-
-def unnamed_sql_values(text: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the span of each string in rows of accounts whose columns are not named."""
-    for insert in _SQL_ACCOUNTS.finditer(text):
-        for _, start, end in sql_rows(text, insert.end() - 1, [b""] * _MAX_COLUMNS):
-            yield start, end
+def _sql_values(text: bytes) -> Iterator[NamedValue]:
+    """Yield each string in the rows of INSERT statements. Its name is the column."""
+    for pattern, place in ((_SQL_INSERT, Place.MESSAGE), (_SQL_ACCOUNTS, Place.PROSE)):
+        end = 0
+        for insert in pattern.finditer(text):
+            if insert.start() < end:
+                continue  # in a string of the last statement
+            columns = sql_columns(insert[1]) if insert.lastindex else [b"password"] * _MAX_COLUMNS
+            for name, start, end in sql_rows(text, insert.end() - 1, columns):
+                yield name, start, end, place
 
 
 _MAX_COLUMNS: Final = 64
