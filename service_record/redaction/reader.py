@@ -70,6 +70,7 @@ _NO_VALUE: Final = re.compile(
     rb"[a-z][a-z0-9+.-]*://|[a-z][a-z_]{2,}=(?![=>])|[A-Za-z_][A-Za-z0-9_.-]*=\""  # a URL, or the next field
     rb"|[A-Za-z0-9_./-]*[a-z]:\d+(?::\d+)?[\]:]*(?:\s|\Z)"  # a position in a file
     rb"|[A-Za-z0-9_./@-]+\[[A-Za-z0-9]+\]:"  # a program with its process ID or a level
+    rb"|\[?\d{4}-\d\d-\d\d"  # a time
     rb"|[0-9]+:[0-9]+:"  # the user and group after a password in lines as of passwd(5)
 )
 """Matches the text after a colon that is not a value."""

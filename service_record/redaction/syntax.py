@@ -379,7 +379,8 @@ def named_values(text: bytes) -> Iterator[NamedValue]:
         yield from _list_values(text)
     if text.startswith(b"|"):
         yield from _table_values(text)
-    yield from _prose_values(text)
+    if b" " in text:
+        yield from _prose_values(text)
 
 
 _XML_TAG: Final = re.compile(
@@ -487,7 +488,7 @@ _LAST_WORD: Final = re.compile(
 
 def _prose_values(text: bytes) -> Iterator[NamedValue]:
     """Yield each value that a sentence assigns (`Setting NAME to VALUE`), or that follows an identifier."""
-    for assignment in _ASSIGNMENT.finditer(text):
+    for assignment in _ASSIGNMENT.finditer(text) if b" to" in text else ():
         verb = assignment.start()
         before = text[max(0, verb - _MAX_BEFORE_VERB_BYTES) : verb]
         name = assignment if assignment[1] else _NAME_BEFORE_VERB.search(before)
