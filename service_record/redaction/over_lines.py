@@ -195,8 +195,6 @@ def _generalize(text: bytes) -> bytes:
 
 
 _COLUMN_END: Final = expand_parts(rb"""(?i:<<PASSWORDS>>|<<TOKENS>>)["']?""")
-_SECRET_COLUMN: Final = rb"""["']?[A-Za-z0-9_.-]*""" + _COLUMN_END
-_COLUMN: Final = rb"""["']?[A-Za-z_][A-Za-z0-9_.-]*["']?"""
 _COLUMNS: Final = _COLUMN_END + rb"""(?:[,;]["']?[A-Za-z_]|\t| {2}| [/|]|\r?$)"""
 """Matches the end of a column's name in a header. A search for its beginning would take far more states."""
 TRIGGER: Final = (
@@ -274,28 +272,16 @@ _PASSWORD_LIST: Final = types.Finder(
 )
 
 
-def _header(separators: bytes) -> bytes:
-    """Return a pattern of the names of two columns or more, one of which is that of a secret."""
-    return (
-        rb"((?:%(any)b[%(by)b])+%(secret)b(?:[%(by)b]%(any)b)*|%(secret)b(?:[%(by)b]%(any)b)+)[ \r]*$"
-    ) % {b"any": _COLUMN, b"secret": _SECRET_COLUMN, b"by": separators}
-
-
-_TABLE: Final = types.Finder(
-    rb"^[ \t]*(?:" + _header(rb",;\t") + rb"|[#;](?:[^\n]*[ \t])?" + _header(rb",;\t:") + rb")", groups=True
-)
-"""Matches the header of a CSV file that has a column for a secret, or a comment with the columns."""
-_COMMENT: Final = types.Finder(
-    rb"^[ \t]*[#;][#; \t]*([A-Za-z][^\t\n]*?(?:(?:\t[ \t]*| {2,}| +[/|] +)[A-Za-z][^\t\n]*?)+)[ \t\r]*$",
-    groups=True,
-)
-"""Matches a comment that may name the columns of the lines below, which have blanks between them."""
+_TABLE: Final = types.Finder(rb"(?m)" + _COLUMNS)
+_NAME_OF_COLUMN: Final = re.compile(rb"""["']?[A-Za-z_][A-Za-z0-9_.-]*["']?""")
+_TITLE_OF_COLUMN: Final = re.compile(rb"[A-Za-z_][^\n]*")
 _GAP: Final = re.compile(rb"\t[ \t]*| {2,}| +[/|] +")
-_WORD: Final = re.compile(rb"\"([^\"]*)\"|'([^']*)'|([^\s\"']\S*)")
+"""Matches between the names of columns in a comment above lines whose columns have blanks between them."""
+_WORD: Final = re.compile(rb"[ \t]*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"']\S*))(?:[ \t]+|[ \t\r]*\Z)")
 _CELL: Final = {
-    separator: re.compile(rb'(?:"((?:[^"]|"")*)"|([^%b"]*))[ \r]*(?:%b|\Z)' % (separator, separator))
-    for separator in (b",", b";", b"\t")
-} | {b":": re.compile(rb"([^:\s]*):")}
+    separator: re.compile(rb' *(?:"((?:[^"]|"")*)"|([^%b"]*))[ \r]*(?:[%b]|\Z)' % (separator, separator))
+    for separator in (b",", b";", b"\t", b"|", b":")
+}
 _REST: Final = re.compile(rb"(\S.*)\Z")
 """Matches the last column of a file in which a colon separates the columns. It may have further colons."""
 _ITEM: Final = types.Finder(
@@ -350,7 +336,6 @@ _BEGINNINGS: Final = {
     "secrets": (_SECRETS, b"ecrets"),
     "rows": (_ROWS, b"("),
     "table": (_TABLE, b""),
-    "words": (_COMMENT, b""),
     "tokens": (_TOKEN_LIST, b""),
     "passwords": (_PASSWORD_LIST, b""),
     "scalar": (_SCALAR_NAME, b""),
@@ -365,7 +350,7 @@ _BEGINNINGS: Final = {
 _BLOCKS: Final = frozenset({"block", "stringData", "data", "secrets", "users"})
 _LISTS: Final = frozenset({"tokens", "passwords", "logins"})
 _SENTENCES: Final = frozenset({"sentence", "logins"})
-_TABLES: Final = frozenset({"table", "words", "rows"})
+_TABLES: Final = frozenset({"table", "rows"})
 _AT_ANY_DEPTH: Final = frozenset({"xml", "env", "form", "sentence", "prompt"})
 """Forms whose values may be no deeper than their names."""
 _MAX_FIELDS: Final = 2
@@ -471,9 +456,8 @@ class ValueFollower:
     def _find_in_row(self, name: OpenName, line: bytes) -> Iterator[tuple[int, int]]:
         """Yield the secrets in a line of a table or in rows of an INSERT. Another line ends the table."""
         start = prefix_end(line)
-        if name.form != "rows":
-            find = _secret_cells if name.form == "table" else _secret_words
-            spans = [] if _COMMENT_MARK.match(line, start) else find(name.head, line, start)
+        if name.form == "table":
+            spans = [] if _NO_ROW.match(line, start) else _secret_cells(name.head, line, start)
             self.name = name if spans is not None else None
             yield from spans or ()
             return
@@ -496,15 +480,13 @@ class ValueFollower:
     def _remember_name(self, line: bytes) -> None:
         for form, (pattern, letters) in _BEGINNINGS.items():
             # Search for the letters first: that is fast, and most lines do not have them.
-            text = line[prefix_end(line) :] if form in {"table", "words"} else line
+            text = line[prefix_end(line) :] if form == "table" else line
             spans = pattern.groups(text) if letters in line else None
             if spans is not None:
-                head, *more = (text[max(start, 0) : max(end, 0)] for start, end in spans[1:])
+                head, *more = (text[max(start, 0) : max(end, 0)] for start, end in spans[1:] or spans)
                 if form in _SENTENCES:
                     head = line[: prefix_end(line)]
-                elif form == "table":
-                    head = head or more[0]
-                elif form == "words" and not any(_checks_of_words(head)):
+                elif form == "table" and not any(_read_header(head := text)[1]):
                     continue
                 quote = line[len(head) : len(head) + 1]
                 if quote in _OPENINGS and line.count(quote) % 2:
@@ -557,10 +539,22 @@ def _is_scalar(value: bytes) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _secret_columns(header: bytes) -> tuple[bytes, list[Callable[[bytes], bool] | None]]:
-    """Return the separator of a CSV file, and the check for the values of each column; None if not secret."""
-    separator = next(each for each in _CELL if each in header)
-    return separator, [_column_check(column.strip(b"\"'")) for column in header.split(separator)]
+def _read_header(header: bytes) -> tuple[bytes, list[Callable[[bytes], bool] | None]]:
+    """Return the separator of the columns, and the check for the values of each; None if not secret.
+
+    A comment may name the columns of the lines below it. There are no checks for a text that is no header.
+    """
+    text = header.strip(b" \t\r|#;")
+    separators = b",;\t|"
+    if header.lstrip().startswith((b"#", b";")):
+        separators = b"" if _GAP.search(text) else b",;:"
+        text = text if not separators else text.split()[-1]  # other words may stand before the columns
+    separator = next((bytes([each]) for each in separators if each in text), b"")
+    names = [name.strip() for name in (text.split(separator) if separator else _GAP.split(text))]
+    name_of_column = _TITLE_OF_COLUMN if separator in (b"", b"|") else _NAME_OF_COLUMN
+    if len(names) == 1 or not all(map(name_of_column.fullmatch, names)):
+        return separator, []
+    return separator, [_column_check(name.strip(b"\"'").replace(b" ", b"_")) for name in names]
 
 
 def _column_check(name: bytes) -> Callable[[bytes], bool] | None:
@@ -576,37 +570,27 @@ _TOKEN_COLUMN: Final = types.Finder(expand_parts(rb"(?i:<<TOKENS>>)$"))
 
 def _secret_cells(header: bytes, line: bytes, position: int) -> list[tuple[int, int]] | None:
     """Return the secrets in a row that begins at `position`; None if it has another number of columns."""
-    separator, checks = _secret_columns(header)
+    separator, checks = _read_header(header)
     found: list[tuple[int, int]] = []
+    if separator == b"|":
+        position = len(line) - len(line[position:].lstrip(b" |"))
+    end = len(line.rstrip(b" |\r")) if separator == b"|" else len(line)
     for number, check in enumerate(checks):
         is_last = number == len(checks) - 1
-        cell = (_REST if is_last and separator == b":" else _CELL[separator]).match(line, position)
-        if cell is None or cell[0].endswith(separator) is is_last:
+        pattern = _REST if is_last and separator == b":" else _CELL.get(separator, _WORD)
+        cell = pattern.match(line, position, end)
+        if cell is None or (cell.end() < end or cell[0].endswith(separator or b" ")) is is_last:
             return None
         position = cell.end()
-        start, end = cell.span(cell.lastindex or 0)
-        value = line[start:end].rstrip(b" \r")
+        first, last = cell.span(cell.lastindex or 0)
+        value = line[first:last].rstrip(b" \r")
         if check is not None and check(value):
-            found.append((start, start + len(value)))
+            found.append((first, first + len(value)))
     return found
 
 
-def _secret_words(header: bytes, line: bytes, position: int) -> list[tuple[int, int]] | None:
-    """Return the secrets in a row of words; None if it has another number of words."""
-    checks = _checks_of_words(header)
-    words = [word.span(word.lastindex or 0) for word in _WORD.finditer(line, position)]
-    if len(words) != len(checks):
-        return None
-    pairs = zip(checks, words, strict=True)
-    return [(start, end) for check, (start, end) in pairs if check is not None and check(line[start:end])]
-
-
-@lru_cache(maxsize=64)
-def _checks_of_words(header: bytes) -> list[Callable[[bytes], bool] | None]:
-    return [_column_check(column.replace(b" ", b"_")) for column in _GAP.split(header)]
-
-
-_COMMENT_MARK: Final = re.compile(rb"[ \t]*[#;]")
+_NO_ROW: Final = re.compile(rb"[ \t]*(?:[#;]|[-+|: \t]+\r?\Z)")
+"""Matches a comment, or a line below the header of a table."""
 
 
 def _is_listed_token(value: bytes) -> bool:

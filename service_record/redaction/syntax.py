@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
+from service_record.redaction import types
 from service_record.redaction.types import UnescapedText, mask_end, unescape
 
 _PREFIX: Final = re.compile(
@@ -479,7 +480,7 @@ _ASSIGNMENT: Final = re.compile(
 )
 _NAME_BEFORE_VERB: Final = re.compile(_NAME + rb"(?:(?:is|was|has[ \t]been)[ \t]+)?(?:now[ \t]+)?\Z")
 _MAX_BEFORE_VERB_BYTES: Final = 96
-_CLOSING_MARKS: Final = rb"[.,;:)\]}]*[ \t\r]*(?:[\"'`<\\]|\Z)"
+_CLOSING_MARKS: Final = rb"[.,;:)\]}]*[ \t\r]*(?:[\"'`<\\]|$)"
 _LAST_WORD: Final = re.compile(
     rb"(?:\"([^\"\n]+)\"|'([^'\n]+)'|`([^`\n]+)`|([^\s\"'`<>\\]*[^\s\"'`<>\\.,;:)\]}]))" + _CLOSING_MARKS
 )
@@ -495,14 +496,16 @@ def _prose_values(text: bytes) -> Iterator[NamedValue]:
         value = _LAST_WORD.match(text, assignment.end())
         if name is not None and value is not None:
             yield name[1], *value.span(value.lastindex or 0), Place.MESSAGE
-    directive = _DIRECTIVE.search(text)
+    directive = _DIRECTIVE.groups(text)
     if directive is not None:
-        yield directive[1], *directive.span(directive.lastindex or 0), Place.MESSAGE
+        start, end = next(span for span in directive[2:] if span[0] >= 0)
+        yield text[slice(*directive[1])], start, end, Place.MESSAGE
 
 
-_DIRECTIVE: Final = re.compile(
+_DIRECTIVE: Final = types.Finder(
     rb"(?:^[+-]?|[\"'`])[ \t]*([A-Za-z][A-Za-z0-9]*(?:[_.-][A-Za-z0-9]+)+|[A-Z]{3,}"
-    rb"|[A-Z]?[a-z]+[A-Z][A-Za-z]+|requirepass|bindpw|masterauth)[ \t]+" + _LAST_WORD.pattern
+    rb"|[A-Z]?[a-z]+[A-Z][A-Za-z]+|requirepass|bindpw|masterauth)[ \t]+" + _LAST_WORD.pattern,
+    groups=True,
 )
 """Matches an identifier and a word. An ordinary word as the name would make prose of it."""
 

@@ -268,6 +268,15 @@ def test_key_bytes_in_an_array_are_masked(head: str) -> None:
         ["# server[:port]\tshared_secret\ttimeout (s)", "lab.example:1812  «9fk2l0dl2kq8»  3"],
         ["#  Reads  the password  file", "node7x8y9z a1b2c3d4e5"],
         [f"{PREFIX}host,password", f"{PREFIX}node7,«ribbonpencil»"],
+        [
+            " id | login | password",
+            "----+-------+---------",
+            "  1 | bob   | «Ribbon.2014»",
+            "(1 row)",
+            " 2 | x | Ribbon.2015",
+        ],
+        ["| Login | Password |", "|---|---|", "| bob | «Ribbon.2014» |", "", "Ribbon.2015"],
+        ["HOST    USER    PASSWORD", "bmc1    root    «Ribbon.2014»"],
     ],
 )
 def test_columns_of_csv_are_masked(lines: list[str], end: str) -> None:
