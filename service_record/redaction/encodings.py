@@ -162,16 +162,13 @@ _SWAPPED: Final = re.compile(rb"[0-9A-Fa-f]{7} ((?:[0-9A-Fa-f]{4} ){0,15}[0-9A-F
 _PLAIN_HEX: Final = re.compile(rb"((?:[0-9A-Fa-f]{2}){8,})[ \r]*\Z")
 _BASE64_LINE: Final = re.compile(rb"""[ \t>|"'*#-]*([A-Za-z0-9+/]{40,}={0,2})["',\\ \t\r]*\Z""")
 _BASE64_END: Final = re.compile(rb"""[ \t>|"'*#-]*([A-Za-z0-9+/]{2,}={0,2})["',\\ \t\r]*\Z""")
-ONLY_BASE64: Final = re.compile(
+_ONLY_BASE64: Final = re.compile(
     # The blanks are bounded, and each lookahead stops at the first other character: a line of blanks would
     # take quadratic time.
     rb"[ \t]{0,64}(?![a-z][a-z0-9]{2,31}/)(?=[a-z0-9+/]*[A-Z])(?=[A-Z0-9+/]*[a-z])(?=[A-Za-z+/]*[0-9])"
     rb"[A-Za-z0-9+/]{40,}={0,2}[ \t\r]*"
 )
-"""Matches all of a line of only base64, as in a certificate: no name or word in it has a value.
-
-Words do not have digits and letters of both cases. In `USER/PASSWORD` the second word may be a password.
-"""
+"""Words do not have digits and letters of both cases. In `USER/PASSWORD` the second one may be a password."""
 _CANDIDATE: Final = re.compile(
     rb"""[ \t>|"'*#-]*(?:[0-9A-Fa-f]{6,8}:? |[A-Za-z0-9+/]{16})|[^\n]{60,75}=\r?(?:\n|\Z)"""
 )
@@ -277,6 +274,12 @@ def _find_encoding(text: bytes, start: int) -> _Encoding | None:
 def may_be_in_block(line: bytes) -> bool:
     """Return True if the lines around a line decide whether it encodes a text or ends a private key."""
     return ends_key(line) or _find_encoding(line, 0) is not None
+
+
+def is_only_base64(line: bytes) -> bool:
+    """Return True for a line of only base64, as in a certificate: no name or word in it has a value."""
+    # Few lines are without blanks, and seeing that takes a tenth of the time of the pattern.
+    return b" " not in line.strip() and _ONLY_BASE64.fullmatch(line) is not None
 
 
 def find_block(text: bytes, start: int, floor: int) -> Block | None:

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from itertools import accumulate, chain, compress, count, repeat
+from itertools import accumulate, compress, count
 from operator import add
 from typing import Any, Final, TypeAlias
 
@@ -141,29 +141,29 @@ class Patterns:
             for form, end, newlines in compress(every, map(possible.__contains__, forms))
         ]
         groups = [possible[form] for _, _, form in lines]
+        texts = [text[start:end] for start, end, _ in lines]
         for number in (TOKENS, ENCODED):
-            _keep_exact(text, lines, groups, number, search.groups[number].trigger)
+            exact = {at: texts[at] for at, numbers in enumerate(groups) if numbers & number}
+            for at in exact.keys() - _find_matching(search.groups[number].trigger, exact):
+                groups[at] &= ~number
         if not certain:
-            by_run = [at for at, numbers in enumerate(groups) if numbers == RUNS]
-            for at in self._ordinary_words(text, lines, by_run):
+            by_run = {at: texts[at] for at, numbers in enumerate(groups) if numbers == RUNS}
+            for at in self._ordinary_words(by_run):
                 groups[at] = 0
         return [(*line, numbers) for line, numbers in zip(lines, groups, strict=True) if numbers]
 
-    def _ordinary_words(
-        self, text: bytes, lines: Sequence[tuple[int, int, bytes]], by_run: Sequence[int]
-    ) -> set[int]:
-        """Return those of the indexes `by_run` whose lines have no trigger but a word that is not random.
+    def _ordinary_words(self, texts: Mapping[int, bytes]) -> set[int]:
+        """Return the keys of the lines that have no trigger but a word that is not random.
 
         Reading such a line takes ten times as long as this, and there is one in a hundred ordinary lines.
         """
-        if not by_run:
-            return set()
-        texts = [text[lines[at][0] : lines[at][1]] for at in by_run]
-        joined, starts = _join_lines(texts)
-        kept = _find_in_lines(self._without_scrambled, joined, starts)
-        signs = _find_in_lines(random_words.HAS_SIGN, joined, starts)
-        kept |= {at for at in signs if random_words.may_have_credential(texts[at])}
-        return {at for order, at in enumerate(by_run) if order not in kept}
+        kept = _find_matching(self._without_scrambled, texts)
+        kept |= {
+            at
+            for at in _find_matching(random_words.HAS_SIGN, texts)
+            if random_words.may_have_credential(texts[at])
+        }
+        return texts.keys() - kept
 
     def matching_shapes(
         self, text: bytes, groups: int, *, certain: bool
@@ -198,36 +198,22 @@ def _find_in_lines(trigger: types.Finder, joined: bytes, starts: Sequence[int]) 
     return {bisect_right(starts, place) - 1 for place, _ in trigger.lines(joined)}
 
 
+def _find_matching(trigger: types.Finder, lines: Mapping[int, bytes]) -> set[int]:
+    """Return the keys of the lines in which a trigger matches.
+
+    Searches all lines at once, with line breaks around them: a trigger may begin or end with one. A search of
+    each line would take several times as long.
+    """
+    if not lines:
+        return set()
+    keys = list(lines)
+    return {keys[at] for at in _find_in_lines(trigger, *_join_lines(lines.values()))}
+
+
 @cache
 def compile_shape(pattern: bytes) -> types.Finder:
     """Compile the pattern of a shape when it is first needed. Most never are, and compiling all is slow."""
     return types.Finder(pattern, groups=True)
-
-
-class _Pass:
-    """Searches lines for several groups of shapes at once."""
-
-    def __init__(self, triggers: Mapping[int, Sequence[bytes]]) -> None:
-        """Take the triggers of each group, or of several groups that need not be told apart."""
-
-        def finder(each: Iterable[bytes]) -> types.Finder:
-            return types.Finder(_ignore_digits(_join_triggers(each)))
-
-        self._any = finder(chain.from_iterable(triggers.values()))
-        self._groups = {numbers: finder(each) for numbers, each in triggers.items() if each}
-
-    def groups_in(
-        self, lines: Sequence[bytes], joined: bytes, starts: Sequence[int]
-    ) -> Iterator[tuple[bytes, int]]:
-        """Yield the lines that may contain shapes, and each of their groups. Takes them joined as well."""
-        matching = [lines[at] for at in sorted(_find_in_lines(self._any, joined, starts))]
-        if len(self._groups) == 1:
-            yield from zip(matching, repeat(*self._groups))
-        elif matching:
-            joined, starts = _join_lines(matching)
-            for numbers, trigger in self._groups.items():
-                for at in _find_in_lines(trigger, joined, starts):
-                    yield matching[at], numbers
 
 
 class _Search:
@@ -235,15 +221,20 @@ class _Search:
 
     def __init__(self, groups: Mapping[int, _Group], triggers: Mapping[int, Sequence[bytes]]) -> None:
         self.groups = groups
-        # RE2 builds a state for each combination of partial matches, which takes far longer than a step. A
-        # trigger that counts the letters of a value has many, so names and words share no pass with these.
-        words = [*triggers[NAMES], *(each for each in triggers[WORDS] if not _COUNTS_LETTERS.search(each))]
         counts = [each for each in triggers[WORDS] if _COUNTS_LETTERS.search(each)]
-        self._word_passes = (
-            _Pass({NAMES | WORDS: words}),
-            _Pass({NAMES | WORDS: counts, RUNS: triggers[RUNS]}),
+        words = [*triggers[NAMES], *(each for each in triggers[WORDS] if each not in counts)]
+        # RE2 builds a state for each combination of partial matches, which takes far longer than a step. A
+        # trigger that counts letters has many partial matches, and shares a pass only with similar ones.
+        passes = (
+            (NAMES | WORDS, words),
+            (NAMES | WORDS, counts),
+            (RUNS, triggers[RUNS]),
+            (TOKENS, triggers[TOKENS]),
+            (ENCODED, triggers[ENCODED]),
         )
-        self._exact_passes = (_Pass({TOKENS: triggers[TOKENS]}), _Pass({ENCODED: triggers[ENCODED]}))
+        self._passes = [
+            (numbers, types.Finder(_ignore_digits(_join_triggers(own)))) for numbers, own in passes if own
+        ]
         self._without: set[bytes] = set()
         """Remembered lines that contain no shape."""
         self._possible: dict[bytes, int] = {}
@@ -260,21 +251,23 @@ class _Search:
         # Two calls, because `difference(without, possible)` would look at each line in `possible`.
         new = forms.difference(without).difference(possible)
         if new:
-            found = self._search(list(new))
+            found = self._search(new)
             possible.update(found)
             without |= new.difference(found)
             self._size += sum(map(len, new))
         return {form: possible[form] for form in possible.keys() & forms}
 
-    def _search(self, forms: Sequence[bytes]) -> dict[bytes, int]:
+    def _search(self, forms: set[bytes]) -> dict[bytes, int]:
+        # The words in base64 are random, and lead RE2 to a new state at nearly every byte. Last, so that the
+        # text without these lines is the beginning of the text.
+        base64 = set(filter(encodings.is_only_base64, forms))
+        lines = [*(forms - base64), *base64]
+        joined, starts = _join_lines(lines)
+        words = joined[: starts[len(lines) - len(base64)]]
         found: dict[bytes, int] = {}
-        # The words in base64 are random, and lead RE2 to a new state at nearly every byte.
-        in_words = [form for form in forms if encodings.ONLY_BASE64.fullmatch(form) is None]
-        for passes, lines in ((self._word_passes, in_words), (self._exact_passes, forms)):
-            joined, starts = _join_lines(lines)
-            for each in passes:
-                for form, numbers in each.groups_in(lines, joined, starts):
-                    found[form] = found.get(form, 0) | numbers
+        for numbers, trigger in self._passes:
+            for at in _find_in_lines(trigger, joined if numbers & EXACT else words, starts):
+                found[lines[at]] = found.get(lines[at], 0) | numbers
         return found
 
 
@@ -288,26 +281,6 @@ _DIGIT: Final = re.compile(rb"(\\x[0-9A-Fa-f]{2}|\\.|\{[0-9,]+\})|[0-9]")
 def _ignore_digits(pattern: bytes) -> bytes:
     """Return a pattern that matches wherever `pattern` does, in a text with zeros for its digits."""
     return _DIGIT.sub(lambda match: match[1] or b"0", pattern)
-
-
-def _keep_exact(
-    text: bytes,
-    lines: Sequence[tuple[int, int, bytes]],
-    groups: list[int],
-    number: int,
-    trigger: types.Finder,
-) -> None:
-    """Remove a group from the lines in which its trigger does not match with their digits."""
-    possible = [at for at, numbers in enumerate(groups) if numbers & number]
-    if not possible:
-        return
-    # Search all of these lines at once, with the line breaks around them: a trigger may begin or end with
-    # one. A search of each line would take several times as long.
-    joined, starts = _join_lines(text[lines[at][0] : lines[at][1]] for at in possible)
-    matching = _find_in_lines(trigger, joined, starts)
-    for order, at in enumerate(possible):
-        if order not in matching:
-            groups[at] &= ~number
 
 
 def _make_search(every: Sequence[SecretShape], others: Mapping[int, bytes]) -> _Search:
