@@ -68,9 +68,9 @@ def recorded(root: Path, show: list[str]) -> str:
     """Return the output of `show` for the demo, run in the most real way that this machine allows."""
     obstacle = why_not()
     if obstacle is None:
-        note("Four services under a real systemd and journald (demo/), then: service-record show")
+        note("Four services under a real systemd (demo/), then: service-record show")
         return under_systemd(root, show)
-    note(f"No systemd to boot here ({obstacle}): plain processes, whose records have no journal lines")
+    note(f"No systemd to boot here ({obstacle}):\nplain processes, whose records have no journal lines")
     return as_processes(root, show)
 
 
@@ -79,7 +79,7 @@ def note(text: str) -> None:
 
 
 def main() -> None:
-    """Print what the demo does on standard error, and what it comes to."""
+    """Run the demo. Standard error says what runs; standard output has the records."""
     show = ["show", "--no-pager", "--color", "always" if sys.stdout.isatty() else "never"]
     with tempfile.TemporaryDirectory(prefix="service-record-demo-") as directory:
         sys.stdout.write(recorded(Path(directory), show))

@@ -104,7 +104,7 @@ def command(
     \b
     Examples:
       service-record analyze                     this host
-      service-record analyze node7-journal.txt   a journal, a directory or a bundle of another
+      service-record analyze node7-journal.txt   another host: its journal
       service-record analyze --from bundle.tar.gz
       service-record analyze bootkube --wait --timeout 30m
       service-record analyze --baseline good.tar.gz --from bad.tar.gz

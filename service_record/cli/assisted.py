@@ -55,7 +55,8 @@ def command() -> None:
 
     \b
     Example:
-      service-record assisted prepare --url https://api.example --cluster-id ID --token-file FILE --dry-run
+      service-record assisted prepare --url URL --cluster-id ID \\
+        --token-file FILE --dry-run
     """
 
 
@@ -109,9 +110,10 @@ def prepare_command(
 
     \b
     Examples:
-      service-record assisted prepare --url https://api.openshift.com --cluster-id UUID \\
-        --token-file user-token --reporter-token-file pull-secret.json --executable service-record
-      service-record assisted prepare --url … --cluster-id … --token-file … --discovery --add live.ign
+      service-record assisted prepare --url URL --cluster-id ID \\
+        --token-file FILE --reporter-token-file FILE --executable service-record
+      service-record assisted prepare --url URL --cluster-id ID \\
+        --token-file FILE --discovery --add live.ign
     """
     require_extra("reporter")
     from service_record.deploy.assisted.overrides import Override, add_to_override, plan  # needs the extra
@@ -171,7 +173,7 @@ def undo_command(
 
     \b
     Examples:
-      service-record assisted undo --url https://api.openshift.com --cluster-id UUID --token-file user-token
+      service-record assisted undo --url URL --cluster-id ID --token-file FILE
     """
     require_extra("reporter")
     from service_record.deploy.assisted.overrides import plan, remove_from_override  # needs the extra
@@ -218,8 +220,8 @@ def follow_command(
 
     \b
     Examples:
-      service-record assisted follow --url https://api.openshift.com --cluster-id UUID \\
-        --token-file user-token --to https://collector.example.com --collector-token-file token
+      service-record assisted follow --url URL --cluster-id ID \\
+        --token-file FILE --to https://c.example --collector-token-file token
     """
     require_extra("reporter")
     from service_record.http.address import CollectorError

@@ -276,8 +276,8 @@ def create_command(
 
     \b
     Examples:
-      service-record collector token create admin --name me --output ~/.config/service-record/collector-token
-      service-record collector token create group dc1/rack2 --name "kickstart of rack 2" --expires 30d
+      service-record collector token create admin --name me --output ~/admin-token
+      service-record collector token create group dc1/rack2 --expires 30d
       service-record collector token create enrolment group:dc1
       service-record collector token create boot web1
     """

@@ -83,7 +83,7 @@ def command(
     Examples:
       service-record follow                       all that is recorded here
       service-record follow bootkube -n 0         one service, from now on
-      service-record follow --failed -o wide      failures, with all that is known of them
+      service-record follow --failed -o wide      failures, with all details
       service-record follow -o jsonl | jq .phase
       service-record follow --from example:stuck -n all
     """

@@ -50,7 +50,7 @@ def command(
     Examples:
       service-record initrd > append.cpio
       cat initrd.img append.cpio > initrd-with-record.img
-      service-record initrd --url http://collector.example.com:8474 --token-file token -o append.cpio
+      service-record initrd --url http://c.example --token-file token -o a.cpio
     """
     if url:
         check_url(url)

@@ -78,7 +78,7 @@ def command(root: Path, *, closes: tuple[str, ...], replace: bool, is_trial: boo
       service-record install                             the shim, on this host
       service-record install --close bootkube            systemd closes its record
       service-record install --all-services --dry-run    what that would do
-      service-record install --root /mnt --reporter      onto a host that is mounted
+      service-record install --root /mnt --reporter      onto a mounted host
     """
     for service in closes:
         template, at, _ = service.partition("@")
@@ -150,5 +150,5 @@ def removal_advice(outcome: InstallOutcome) -> str:
     """Return the last line of `uninstall`: the records stay, and scripts may still source the shim."""
     shim = f"{HOST.programs}/{_SHIM}"
     if any(step.path == shim and step.action is Action.REMOVE for step in outcome.steps):
-        return f"Records stay. Scripts that still source {_SHIM} fail without it: change them."
+        return "Records stay. Scripts that source the shim fail without it: change them."
     return "Records stay."

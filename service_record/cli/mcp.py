@@ -80,7 +80,7 @@ def command(*, sources: tuple[str, ...], token_file: Path | None) -> None:
     Examples:
       service-record mcp                          this host
       service-record mcp bundles/ collector://fleet.example
-      service-record mcp example:stuck            records that come with the command
+      service-record mcp example:stuck            the records of an example
     """
     require_extra("mcp")
     sources = tuple(map(resolve_example, sources))

@@ -132,11 +132,10 @@ def command(
 
     \b
     Examples:
-      service-record preflight                                 what needs no domain
+      service-record preflight                        what needs no domain
       service-record preflight --domain sno.example.com --disk /var/lib/etcd
-      service-record preflight --role control-plane --domain lab.example.com --free 192.0.2.10
-      service-record preflight --release-image quay.io/openshift-release-dev/ocp-release:4.16.0-x86_64 \\
-                               --pull-secret pull-secret.json
+      service-record preflight --domain lab.example.com --free 192.0.2.10
+      service-record preflight --release-image HOST/NAME:TAG --pull-secret FILE
     """
     needs = ROLES[role]
     disk_results = _answers("disk", run_in_thread(lambda: [check_disk(disk, needs)]), _DISK_SECONDS)

@@ -181,7 +181,7 @@ def command(
       service-record run -- /usr/local/bin/etcd-bootstrap
       service-record run --service try -- false; service-record show try
       service-record run --service image --stage pull -- podman pull quay.io/x
-      service-record run --to https://collector.example -- /usr/local/bin/install-host
+      service-record run --to https://c.example -- /usr/local/bin/setup-host
     """
     if pre_command and post_command:
         raise click.UsageError("--pre-command and --post-command exclude each other; give one of them")

@@ -123,11 +123,11 @@ def command(
 
     \b
     Examples:
-      service-record ship --to https://collector.example --follow
-      service-record ship --to https://collector.example --host try --from example:failed-stage
-      service-record ship --to collector://collector.example/web1 bootkube
-      service-record ship --to https://collector.example --template /root/anaconda-ks.cfg
-      service-record ship --to otlp+https://tempo.example:4318 --headers-file headers --follow
+      service-record ship --to https://c.example --follow
+      service-record ship --to https://c.example --host try --from example:oom
+      service-record ship --to collector://c.example/web1 bootkube
+      service-record ship --to https://c.example --template /root/anaconda-ks.cfg
+      service-record ship --to otlp+https://tempo.example:4318 --follow
     """
     if services and "://" in services[0]:
         if _is_given("url"):

@@ -72,8 +72,8 @@ def command(*, kind: str, steps: tuple[str, ...], **options: Any) -> None:
     Examples:
       service-record snippet kickstart --erb --first-boot
       service-record snippet foreman --token-parameter service_record_token
-      service-record snippet preseed --url https://collector.example.com --step Partitioning --step Done
-      service-record snippet bash --url https://collector.example.com
+      service-record snippet preseed --url https://c.example --step Disk
+      service-record snippet bash --url https://c.example
     """
     values = SnippetValues(service=kind, **options)
     values = replace(values, is_erb=values.is_erb or kind == "foreman")

@@ -98,7 +98,7 @@ def command(
       service-record triage --index shelf --against last-week
       service-record triage --index shelf --cause disk-missing
       service-record triage example:failed-stage
-      service-record triage sql --index shelf "select cause, count(*) from bad group by all"
+      service-record triage sql --index shelf "select count(*) from bad"
     """
     form = OutputForm(output, "utc", color, pager)
     if sources[:1] == ("sql",):

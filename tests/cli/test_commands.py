@@ -3,16 +3,18 @@
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
 import click
 import pytest
 
-from service_record.cli import VERBS
+from service_record.cli import VERBS, main
 from service_record.version import __version__
-from tests.builders import entry, failed_run, write_lines
+from tests.builders import entry, failed_run, require, write_lines
 from tests.command_line import PROGRAM, environment, service_record
+from tests.faults import Faults
 
 
 def test_help_lists_the_verbs_without_importing_any() -> None:
@@ -23,6 +25,23 @@ def test_help_lists_the_verbs_without_importing_any() -> None:
     for verb, summary in VERBS.items():
         assert any(line.split() == [verb, *summary.split()] for line in listing)
     assert modules == "['service_record.cli']"
+
+
+def list_commands(command: click.Command, *path: str) -> Iterator[tuple[str, ...]]:
+    """Yield the names of a command and of all commands below it."""
+    yield path
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            yield from list_commands(require(command.get_command(context, name)), *path, name)
+
+
+def test_help_fits_a_terminal_of_80_columns() -> None:
+    with Faults() as faults:
+        for path in list_commands(main):
+            page = service_record(*path, "--help", COLUMNS="80").out
+            with faults.case(" ".join(path)):
+                assert [line for line in page.splitlines() if len(line) > 80] == []
 
 
 def test_gc_runs_in_verbs_but_not_at_exit() -> None:
