@@ -25,7 +25,7 @@ class Process:
 
     url: str
     process: "subprocess.Popen[str]"
-    said: Path
+    log: Path
     """The file with its standard error."""
 
     def end(self, number: signal.Signals) -> int:
@@ -38,7 +38,7 @@ class Process:
 def process(settings: CollectorSettings, *options: str, port: int = 0) -> Iterator[Process]:
     """Run a collector with the folder and the database of these settings, until the end of the block."""
     settings.data.mkdir(parents=True, exist_ok=True)
-    errors = settings.data / f"said-{os.urandom(4).hex()}"
+    errors = settings.data / f"log-{os.urandom(4).hex()}"
     arguments = ["--data", str(settings.data), "--database", settings.database, "--port", str(port)]
     with errors.open("w") as output:
         started = subprocess.Popen(

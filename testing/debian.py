@@ -91,10 +91,10 @@ def _make(tree: Path, packages: tuple[str, ...]) -> None:
     part.rename(tree)
 
 
-def _why(said: str) -> str:
+def _why(output: str) -> str:
     """Return what went wrong. Without a mirror there is nothing to be done; all else should have worked."""
-    errors = [line.removeprefix("E: ") for line in said.splitlines() if line.startswith("E: ")]
-    line = errors[-1] if errors else f"its last line: {said.strip().splitlines()[-1:]}"
+    errors = [line.removeprefix("E: ") for line in output.splitlines() if line.startswith("E: ")]
+    line = errors[-1] if errors else f"its last line: {output.strip().splitlines()[-1:]}"
     without_mirror = "no mirror, so it cannot be had here" if _NO_MIRROR in line else "debootstrap failed"
     return f"{without_mirror}: {line}"
 

@@ -102,13 +102,13 @@ def test_cause_comes_first_and_its_evidence_below(records: Path) -> None:
 
 
 def test_evidence_line_is_whole_in_wide_output(tmp_path: Path) -> None:
-    said = f"Error: {'initializing source: ' * 20}manifest unknown"
-    write_lines(tmp_path / "job.json", *failed_run(error_message=said))
+    message = f"Error: {'initializing source: ' * 20}manifest unknown"
+    write_lines(tmp_path / "job.json", *failed_run(error_message=message))
     page, wide = ("".join(analyze(tmp_path, "-o", form).out.split()) for form in ("table", "wide"))
     known_by = require(re.search("knownby:(.*?)at/usr", page))
     assert known_by[1].endswith("manifestunknown")
-    assert len(known_by[1]) < len(said) / 2
-    assert f"knownby:{said.replace(' ', '')}at" in wide
+    assert len(known_by[1]) < len(message) / 2
+    assert f"knownby:{message.replace(' ', '')}at" in wide
 
 
 WAITING = [entry(), entry(Phase.STAGE_START, 1, stage="wait")]
@@ -363,10 +363,10 @@ def test_wait_for_a_bundle_is_wrong_usage(tmp_path: Path, layout: str) -> None:
         bundle.add(tmp_path / "unpacked", "b")
     answers = [analyze(place, "--wait") for place in (packed, tmp_path / "unpacked")]
     assert [answer.status for answer in answers] == [2, 2]
-    told = "Error: --wait needs one directory of records that a host writes"
+    error = "Error: --wait needs one directory of records that a host writes"
     assert [answer.err.splitlines()[-1] for answer in answers] == [
-        told,
-        f"{told}; {tmp_path}/unpacked is an unpacked bundle, where nothing will change",
+        error,
+        f"{error}; {tmp_path}/unpacked is an unpacked bundle, where nothing will change",
     ]
 
 
@@ -378,7 +378,7 @@ def test_several_bundles_are_not_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--timeout", "5m"], "--timeout needs --wait"),
         (["--wait", "--timeout", "soon"], "'soon' is not a valid duration"),
@@ -387,10 +387,10 @@ def test_several_bundles_are_not_waited_for(tmp_path: Path) -> None:
         (["--wait", "--from", "-"], "--wait needs one directory"),
     ],
 )
-def test_wrong_usage_is_reported(records: Path, arguments: list[str], told: str) -> None:
+def test_wrong_usage_is_reported(records: Path, arguments: list[str], message: str) -> None:
     answer = service_record("analyze", *arguments, SERVICE_RECORDS_DIR=str(records))
     assert (answer.status, answer.out) == (2, "")
-    assert told in answer.err
+    assert message in answer.err
 
 
 def test_wait_for_a_busy_host_ends_with_124(tmp_path: Path) -> None:
@@ -473,10 +473,10 @@ def test_arrays_of_upstream_and_damage_are_judged_too(tmp_path: Path) -> None:
 def test_set_clock_is_reported(tmp_path: Path) -> None:
     end = entry(Phase.SERVICE_END, 5000, uptime=70.0, boot_id=BOOT_ID)
     write_lines(tmp_path / "job.json", entry(), end)
-    told = (
+    line = (
         "  clock    set forward by 1h 23m between 2026-11-21 01:05:10Z and 2026-11-21\n           02:28:30Z\n"
     )
-    assert told in analyze(tmp_path).out
+    assert line in analyze(tmp_path).out
 
 
 def test_thousands_of_restarts_take_one_page(tmp_path: Path) -> None:
@@ -537,9 +537,9 @@ def test_survived_failure_is_in_every_output_form(tmp_path: Path, form: str) -> 
     answer = analyze(tmp_path, "--output", form)
     assert answer.status == 0
     assert "nothing is wrong" not in answer.out
-    told = " ".join(re.sub("<[^>]*>", " ", answer.out).split())
-    assert "continued after stage pull failed twice: Error: manifest unknown" in told
-    assert "Trying to pull" in told
+    text = " ".join(re.sub("<[^>]*>", " ", answer.out).split())
+    assert "continued after stage pull failed twice: Error: manifest unknown" in text
+    assert "Trying to pull" in text
 
 
 def test_failure_before_a_hang_is_below_the_verdict(tmp_path: Path) -> None:

@@ -325,11 +325,11 @@ def test_refusal_of_the_service_is_one_line(
 ) -> None:
     server.fail(fault, path="/hosts", times=9)
     answer = cluster.prepare()
-    status, said = ending
+    status, message = ending
     assert (answer.status, patches(server)) == (status, 0)
     (line,) = answer.err.splitlines()
     assert line.startswith("Error: assisted-service: ")
-    assert said in line
+    assert message in line
     server.clear_faults()
 
 
@@ -405,7 +405,7 @@ def test_damaged_note_of_our_part_is_reported(cluster: Cluster, hosts: list[Host
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--cluster-id", "x"], "'x' is not a UUID"),
         (["--token-file", "/dev/null"], "/dev/null: no token"),
@@ -416,11 +416,11 @@ def test_damaged_note_of_our_part_is_reported(cluster: Cluster, hosts: list[Host
     ],
 )
 def test_options_that_cannot_be_are_refused(
-    cluster: Cluster, hosts: list[Host], arguments: list[str], said: str
+    cluster: Cluster, hosts: list[Host], arguments: list[str], message: str
 ) -> None:
     answer = cluster.run("prepare", *arguments)
     assert answer.status == 2
-    assert said in " ".join(answer.err.split())
+    assert message in " ".join(answer.err.split())
 
 
 def test_token_of_agent_based_installer_has_no_bearer(

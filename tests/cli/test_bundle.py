@@ -298,9 +298,9 @@ def test_interrupted_bundle_leaves_nothing(host: Host, number: int, status: int)
             assert time.monotonic() < deadline
             time.sleep(0.02)
         running.send_signal(number)
-        _, said = running.communicate(timeout=60)
+        _, errors = running.communicate(timeout=60)
     assert running.returncode == status
-    assert b"Traceback" not in said
+    assert b"Traceback" not in errors
     assert host.made() == []
 
 

@@ -317,9 +317,9 @@ def test_programs_get_a_line_for_each_difference(hosts: tuple[Path, Path]) -> No
 
 
 def test_document_says_what_was_compared_and_how(hosts: tuple[Path, Path]) -> None:
-    told = json.loads(service_record("diff", *hosts, "--output", "json", "--service", "bootkube").out)
-    (service,) = told["services"]
-    assert (told["ratio"], told["floor"], told["differs"]) == (2.0, 5.0, True)
+    document = json.loads(service_record("diff", *hosts, "--output", "json", "--service", "bootkube").out)
+    (service,) = document["services"]
+    assert (document["ratio"], document["floor"], document["differs"]) == (2.0, 5.0, True)
     assert (service["good"]["outcome"], service["good"]["runs"]) == ("success", 1)
     assert (service["bad"]["outcome"], service["bad"]["attempt"], service["bad"]["inStage"]) == (
         "failure",
@@ -338,7 +338,7 @@ def test_bundle_and_standard_input_are_compared(hosts: tuple[Path, Path], tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "told"),
+    ("arguments", "status", "message"),
     [
         (["-", "-"], 2, "standard input is one source"),
         (["good"], 2, "Missing argument 'BAD'"),
@@ -349,12 +349,12 @@ def test_bundle_and_standard_input_are_compared(hosts: tuple[Path, Path], tmp_pa
     ],
 )
 def test_wrong_usage_is_reported_in_one_line(
-    hosts: tuple[Path, Path], arguments: list[str], status: int, told: str
+    hosts: tuple[Path, Path], arguments: list[str], status: int, message: str
 ) -> None:
     places = {name: str(hosts[0].parent / name) for name in ("good", "bad", "absent")}
     answer = service_record("diff", *(places.get(argument, argument) for argument in arguments))
     assert answer.status == status
-    assert told in answer.err.splitlines()[-1]
+    assert message in answer.err.splitlines()[-1]
 
 
 def test_ratio_must_be_a_number(tmp_path: Path) -> None:

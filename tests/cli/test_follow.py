@@ -129,23 +129,23 @@ def test_recreated_directory_is_followed(records: Records) -> None:
 def test_each_entry_of_many_writers_comes_once(tmp_path: Path, layout: str) -> None:
     """Three writers to one record, which is rotated meanwhile, and one to another."""
     path, rotations = tmp_path / "job.json", 0
-    came: dict[str, list[int]] = {"a": [], "b": [], "c": [], "d": []}
+    numbers: dict[str, list[int]] = {"a": [], "b": [], "c": [], "d": []}
     with following("--from", tmp_path, "-n", "all") as follower:
         writers = {
-            stage: started_writer(tmp_path, "other" if stage == "d" else "job", stage) for stage in came
+            stage: started_writer(tmp_path, "other" if stage == "d" else "job", stage) for stage in numbers
         }
         while rotations < 3:
-            take(follower, came)
-            if sum(map(len, came.values())) > 100 * (rotations + 1) and is_seen(path, came):
+            take(follower, numbers)
+            if sum(map(len, numbers.values())) > 100 * (rotations + 1) and is_seen(path, numbers):
                 rotations += 1
                 path.rename(path.with_suffix(f".{rotations}"))
         (tmp_path / "stop").touch()
         wrote = {
             stage: int(writer.communicate(timeout=PATIENCE_SECONDS)[0]) for stage, writer in writers.items()
         }
-        while sum(map(len, came.values())) < sum(wrote.values()):
-            take(follower, came)
-    assert came == {stage: list(range(count)) for stage, count in wrote.items()}
+        while sum(map(len, numbers.values())) < sum(wrote.values()):
+            take(follower, numbers)
+    assert numbers == {stage: list(range(count)) for stage, count in wrote.items()}
 
 
 def started_writer(directory: Path, service: str, stage: str) -> subprocess.Popen[bytes]:
@@ -153,19 +153,19 @@ def started_writer(directory: Path, service: str, stage: str) -> subprocess.Pope
     return subprocess.Popen(program, cwd=REPOSITORY, stdout=subprocess.PIPE)
 
 
-def take(follower: Follower, came: dict[str, list[int]]) -> None:
+def take(follower: Follower, numbers: dict[str, list[int]]) -> None:
     document = json.loads(follower.line())
-    came[document["stage"]].append(document["exitCode"])
+    numbers[document["stage"]].append(document["exitCode"])
 
 
-def is_seen(path: Path, came: dict[str, list[int]]) -> bool:
+def is_seen(path: Path, numbers: dict[str, list[int]]) -> bool:
     """Return whether the file is there, and its first entry was shown: of a file that came and went nobody
     knows.
     """
     if not path.exists():
         return False
     first = next((piece for piece in Records(path.parent).read("job")), None)
-    return isinstance(first, Entry) and first.exit_code in came.get(first.stage or "", ())
+    return isinstance(first, Entry) and first.exit_code in numbers.get(first.stage or "", ())
 
 
 def test_entry_is_shown_within_100_ms(records: Records) -> None:

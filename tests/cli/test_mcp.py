@@ -89,17 +89,17 @@ def test_assistant_finds_the_cause_and_its_context(shelf: Path) -> None:
             "difference": await text(client, "compare", good=good, bad=bad),
         }
 
-    told = over_mcp(questions, shelf)
+    answers = over_mcp(questions, shelf)
 
-    assert json.loads(told["sources"]) == {"sources": [str(shelf), bad, good], "start": 0, "total": 3}
-    (service,) = json.loads(told["services"])["services"]
+    assert json.loads(answers["sources"]) == {"sources": [str(shelf), bad, good], "start": 0, "total": 3}
+    (service,) = json.loads(answers["services"])["services"]
     assert (service["service"], service["outcome"], service["attempts"]) == ("bootkube", "failure", 1)
-    assert json.loads(told["cause"])["root"]["cause"]["name"] == "image-not-found"
-    assert "manifest unknown" in told["service"]
-    assert told["lines"] == "499: line 499\n500: line 500\n501: line 501"
-    assert told["end"] == "1001: token <redacted:service-token>"
-    assert "bootkube" in told["difference"]
-    assert SECRET not in "".join(told.values())
+    assert json.loads(answers["cause"])["root"]["cause"]["name"] == "image-not-found"
+    assert "manifest unknown" in answers["service"]
+    assert answers["lines"] == "499: line 499\n500: line 500\n501: line 501"
+    assert answers["end"] == "1001: token <redacted:service-token>"
+    assert "bootkube" in answers["difference"]
+    assert SECRET not in "".join(answers.values())
 
 
 def test_assistant_reads_only_permitted_places(shelf: Path, tmp_path: Path) -> None:
@@ -114,12 +114,12 @@ def test_assistant_reads_only_permitted_places(shelf: Path, tmp_path: Path) -> N
             await text(client, "show_service", source=str(shelf / "bad.tar.gz"), service="--help"),
         ]
 
-    told = over_mcp(questions, shelf)
+    answers = over_mcp(questions, shelf)
 
-    assert [answer.partition(": ")[0] for answer in told] == ["error"] * len(told)
-    assert not [answer for answer in told if "private" in answer and "not one of the sources" not in answer][
-        :-1
-    ]
+    assert [answer.partition(": ")[0] for answer in answers] == ["error"] * len(answers)
+    assert not [
+        answer for answer in answers if "private" in answer and "not one of the sources" not in answer
+    ][:-1]
 
 
 def test_every_tool_is_declared_read_only(shelf: Path) -> None:

@@ -48,7 +48,7 @@ def test_command_is_a_run_of_the_service(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "summary"),
     [
         (["--stage", "first"], ["stage start first", "stage end first failure"]),
         (
@@ -68,10 +68,10 @@ def test_command_is_a_run_of_the_service(tmp_path: Path) -> None:
     ],
     ids=["stage", "service-and-stage", "pre-command", "post-command-and-stage"],
 )
-def test_options_say_what_the_command_is(tmp_path: Path, options: list[str], told: list[str]) -> None:
+def test_options_say_what_the_command_is(tmp_path: Path, options: list[str], summary: list[str]) -> None:
     run(tmp_path, *options, "--", "false")
 
-    assert summarize_entries(read_entries(tmp_path)) == told
+    assert summarize_entries(read_entries(tmp_path)) == summary
 
 
 def test_command_of_a_pre_command_is_its_stage(tmp_path: Path) -> None:

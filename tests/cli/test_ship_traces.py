@@ -356,11 +356,11 @@ def test_named_private_authority_is_trusted(directory: Path, tmp_path: Path) -> 
         assert backend.requests == []
 
         assert ship(backend, directory, "--ca-bundle", authority.certificate).status == 0
-        told = service_record(
+        answer = service_record(
             *("ship", "--to", backend.place, "--from", directory),
             SERVICE_RECORD_CA_BUNDLE=str(authority.certificate),
         )
-        assert (told.status, len(backend.traces)) == (0, 2)
+        assert (answer.status, len(backend.traces)) == (0, 2)
         unreadable = ship(backend, directory, "--ca-bundle", tmp_path / "nothing")
     assert (unreadable.status, unreadable.err.count("\n"), "nothing" in unreadable.err) == (3, 1, True)
 
@@ -401,9 +401,9 @@ def test_followed_trace_survives_a_backend_restart(directory: Path) -> None:
             wait_for(lambda: len(second.spans()) == 1)
             append(path, entry(at=20, pid=8), entry(Phase.SERVICE_END, 22, pid=8))
             running.send_signal(signal.SIGTERM)
-            _, said = running.communicate(timeout=60)
+            _, errors = running.communicate(timeout=60)
             spans: list[Span] = [*first.spans(), *second.spans()]
-    assert (running.returncode, said) == (0, b"Delivered again\n")
+    assert (running.returncode, errors) == (0, b"Delivered again\n")
     assert [span.name for span in spans] == ["job"] * 3
     assert len({span.span_id for span in spans}) == 3
 
@@ -433,5 +433,5 @@ def test_nobody_there_ends_with_75_and_one_line(directory: Path, tmp_path: Path)
     with following(place, directory) as running:
         assert b"not delivered, and tried again" in require(running.stderr).readline()
         running.send_signal(signal.SIGTERM)
-        _, said = running.communicate(timeout=60)
-    assert (running.returncode, said.count(b"\n")) == (75, 1)
+        _, errors = running.communicate(timeout=60)
+    assert (running.returncode, errors.count(b"\n")) == (75, 1)

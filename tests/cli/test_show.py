@@ -180,7 +180,7 @@ LOCAL = "times seem to be those of UTC-05:00, although labelled UTC"
 
 
 @pytest.mark.parametrize(
-    ("content", "later", "beside", "told", "fields"),
+    ("content", "later", "beside", "doubt", "fields"),
     [
         pytest.param(array(upstream_entry()), 60, "other.json", None, {}, id="nothing"),
         pytest.param(b"", 0, "other.json", "no entry in it", {}, id="zero-bytes"),
@@ -206,15 +206,15 @@ LOCAL = "times seem to be those of UTC-05:00, although labelled UTC"
     ],
 )
 def test_doubts_about_upstream_records_are_shown(
-    tmp_path: Path, *, content: bytes, later: float, beside: str, told: str | None, fields: dict[str, object]
+    tmp_path: Path, *, content: bytes, later: float, beside: str, doubt: str | None, fields: dict[str, object]
 ) -> None:
     record = tmp_path / "job.json"
     record.write_bytes(content)
     write_array(tmp_path / beside, entry())
     os.utime(record, (0, START.timestamp() + later))
     page = service_record("show", "--from", tmp_path).out
-    assert page.partition("! ")[2].startswith(f"job record\n  {told}" if told else "")
-    assert ("! " in page) is (told is not None)
+    assert page.partition("! ")[2].startswith(f"job record\n  {doubt}" if doubt else "")
+    assert ("! " in page) is (doubt is not None)
     services = json.loads(service_record("show", "-o", "json", "--from", tmp_path).out)["services"]
     doubts = "unfinished", "utcOffset", "damagedCopy"
     assert {name: services[0][name] for name in doubts if name in services[0]} == fields
@@ -235,14 +235,14 @@ def test_document_lists_files_left_out_of_bundle(records: Path, tmp_path: Path) 
     link = header(f"{SERVICES}/\x1b.json", type=tarfile.SYMTYPE)
     cut = gzip.compress(tar(record("job", *failed_run()), link))[:-4]
     (tmp_path / "bundle").write_bytes(cut)
-    told = [
+    expected = [
         (f"{tmp_path}/bundle: {SERVICES}/\x1b.json", "refused: a symbolic link, not a plain file"),
         (f"{tmp_path}/bundle", "the compressed data has no end"),
     ]
     for place in (records, tmp_path / "bundle"):
         answer = service_record("show", "--output", "json", "--from", place)
         left_out = [(part["path"], part["reason"]) for part in json.loads(answer.out)["leftOut"]]
-        assert left_out == (told if place.is_file() else [])
+        assert left_out == (expected if place.is_file() else [])
         assert "\x1b" not in answer.out + answer.err
 
 
@@ -371,6 +371,6 @@ def test_survived_failures_are_counted_by_stage(tmp_path: Path) -> None:
         entry(Phase.STAGE_END, 4, stage="pull", **failed),
         entry(Phase.STAGE_START, 5, stage="wait"),
     )
-    told = " ".join(service_record("show", "--from", tmp_path, COLUMNS="200").out.split())
-    assert "continued after stage resolve failed once, stage pull failed once" in told
-    assert "handled stage pull failed once message │ no route to host" in told
+    text = " ".join(service_record("show", "--from", tmp_path, COLUMNS="200").out.split())
+    assert "continued after stage resolve failed once, stage pull failed once" in text
+    assert "handled stage pull failed once message │ no route to host" in text

@@ -137,11 +137,11 @@ def test_examine_yields_all_entries_and_damage(content: bytes) -> None:
     pieces = list(read_entries(io.BytesIO(content)))
     examined = list(examine(io.BytesIO(content)))
     damage = [piece for piece in pieces if isinstance(piece, Malformed)]
-    told = [
+    expected_pieces = [
         FormatFault(piece.line, piece.reason) if isinstance(piece, Malformed) else piece for piece in pieces
     ]
-    assert examined[: len(told)] == told
-    assert len(examined) == len(told) or (not damage and isinstance(examined[-1], FormatFault))
+    assert examined[: len(expected_pieces)] == expected_pieces
+    assert len(examined) == len(expected_pieces) or (not damage and isinstance(examined[-1], FormatFault))
     assert all(
         0 < piece.line <= content.count(b"\n") + 1 for piece in examined if isinstance(piece, FormatFault)
     )

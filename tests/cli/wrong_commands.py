@@ -103,8 +103,8 @@ def run(row: Row, directory: Path, program: Path = REPOSITORY) -> Row:
         out = output.read()
     status = "waits" if process.returncode == -signal.SIGKILL else str(process.returncode)
     lines = err.splitlines()
-    told = [line for line in lines if not line.startswith(("Try: ", "Usage: "))]
-    message = told[-1] if told else next(iter(out.strip().splitlines()), "")
+    messages = [line for line in lines if not line.startswith(("Try: ", "Usage: "))]
+    message = messages[-1] if messages else next(iter(out.strip().splitlines()), "")
     return replace(row, status=status, message=message, lines=len(lines))
 
 

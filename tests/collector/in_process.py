@@ -39,7 +39,7 @@ async def call_application(
         "headers": headers, "client": ("127.0.0.1", 4000), "server": ("collector.example", 80), "state": {},
     }  # fmt: skip
     left, over = list(pieces), asyncio.Event()
-    said: list[MutableMapping[str, Any]] = []
+    messages: list[MutableMapping[str, Any]] = []
 
     async def receive() -> MutableMapping[str, Any]:
         if left:
@@ -49,12 +49,12 @@ async def call_application(
         return {"type": "http.disconnect"}
 
     async def send(message: MutableMapping[str, Any]) -> None:
-        said.append(message)
+        messages.append(message)
         if message["type"] == "http.response.body" and not message.get("more_body", False):
             over.set()
 
     async with asyncio.timeout(30):
         await app(scope, receive, send)
-    start = next(one for one in said if one["type"] == "http.response.start")
-    body = b"".join(one.get("body", b"") for one in said if one["type"] == "http.response.body")
+    start = next(one for one in messages if one["type"] == "http.response.start")
+    body = b"".join(one.get("body", b"") for one in messages if one["type"] == "http.response.body")
     return Reply(start["status"], {k.decode(): v.decode("latin-1") for k, v in start["headers"]}, body)

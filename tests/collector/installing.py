@@ -44,9 +44,11 @@ class Agent:
         return self.ask("GET", f"/v2/clusters/{self.host.cluster_id}/hosts{query}").json
 
     def upload(self, content: bytes, name: str = "logs.tar.gz", **query: str) -> Reply:
-        said = {"logs_type": "host_boot", "host_id": self.host.id} | query
+        parameters = {"logs_type": "host_boot", "host_id": self.host.id} | query
         body, headers = form(content, name=name)
-        path = f"/v2/clusters/{self.host.cluster_id}/logs?" + "&".join(f"{k}={v}" for k, v in said.items())
+        path = f"/v2/clusters/{self.host.cluster_id}/logs?" + "&".join(
+            f"{k}={v}" for k, v in parameters.items()
+        )
         return self.ask("POST", path, body, headers)
 
 
@@ -77,9 +79,11 @@ class Twin:
         """Return the answers of the collector and of the assisted-service."""
         sent = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         types = {} if body is None or isinstance(body, bytes) else {"content-type": "application/json"}
-        told = self.rules.answer(ServiceRequest(method, BASE_PATH + path, types | dict(headers or {}), sent))
-        assert isinstance(told, ServiceResponse)
-        return self.agent.ask(method, path, body, headers), told
+        expected = self.rules.answer(
+            ServiceRequest(method, BASE_PATH + path, types | dict(headers or {}), sent)
+        )
+        assert isinstance(expected, ServiceResponse)
+        return self.agent.ask(method, path, body, headers), expected
 
     def progress(
         self, body: object, headers: Mapping[str, str] | None = None

@@ -62,7 +62,7 @@ def test_expired_token_stops_working(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "detail"),
     [
         ({"kind": "root"}, "kind is one of admin, boot, cloud-init, enrolment, group, host, reader"),
         ({"kind": "host"}, "needs the host's name"),
@@ -75,12 +75,12 @@ def test_expired_token_stops_working(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_token_request_names_valid_values(
-    sqlite_server: RunningCollector, fields: dict[str, str], said: str
+    sqlite_server: RunningCollector, fields: dict[str, str], detail: str
 ) -> None:
     reply = sqlite_server.client("admin").ask("POST", "/api/v1/tokens", form=fields)
 
     assert reply.status == 400
-    assert said in reply.json["detail"]
+    assert detail in reply.json["detail"]
 
 
 def test_enrolment_token_works_once(server: RunningCollector) -> None:

@@ -201,9 +201,9 @@ def reports(draw: st.DrawFn) -> list[tuple[str, str]]:
     return draw(st.lists(st.tuples(stage, st.sampled_from(["", "a", "b"])), max_size=12))
 
 
-@given(role=st.sampled_from(sorted(ROLES)), told=reports())
+@given(role=st.sampled_from(sorted(ROLES)), stages=reports())
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_any_stage_order_gives_equal_states(role: str, told: list[tuple[str, str]]) -> None:
+def test_any_stage_order_gives_equal_states(role: str, stages: list[tuple[str, str]]) -> None:
     rules = AssistedRules(knows_boot_stages=True)
     host = rules.add_host(**ROLES[role])
     ours = Installation(
@@ -217,7 +217,7 @@ def test_any_stage_order_gives_equal_states(role: str, told: list[tuple[str, str
         stage_updated_at=0,
     )
     path = f"/api/assisted-install/v2/infra-envs/{host.infra_env_id}/hosts/{host.id}/progress"
-    for stage, info in told:
+    for stage, info in stages:
         body = {"current_stage": stage, "progress_info": info}
         theirs = rules.answer(ServiceRequest("PUT", path, JSON, str(body).replace("'", '"').encode()))
         status = 200
@@ -455,7 +455,7 @@ def test_id_belongs_to_one_host(server: RunningCollector) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "mapping",
     [
         {"id": "web1"},
         {"id": new_id()},
@@ -465,8 +465,8 @@ def test_id_belongs_to_one_host(server: RunningCollector) -> None:
         {"id": 3, "cluster_id": new_id()},
     ],
 )
-def test_incomplete_mapping_is_refused(server: RunningCollector, said: dict[str, object]) -> None:
-    assert server.client("admin").ask("PUT", "/api/v1/hosts/mapped3", data=said).status == 400
+def test_incomplete_mapping_is_refused(server: RunningCollector, mapping: dict[str, object]) -> None:
+    assert server.client("admin").ask("PUT", "/api/v1/hosts/mapped3", data=mapping).status == 400
 
 
 def test_mapping_a_host_again_keeps_its_stage(twin: Twin, server: RunningCollector) -> None:

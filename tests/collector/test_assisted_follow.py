@@ -68,9 +68,9 @@ def test_token_of_standard_input_serves_every_round(followed: Followed) -> None:
         followed.user.open() as token,
         Popen([*PROGRAM, *arguments], stdin=token, stderr=PIPE, env=environment(), text=True) as following,
     ):
-        came = followed.service.wait_for(len(followed.service.journal) + 3, 20)
+        are_rounds_seen = followed.service.wait_for(len(followed.service.journal) + 3, 20)
         following.terminate()
-        assert came, following.communicate()
+        assert are_rounds_seen, following.communicate()
 
 
 def test_events_are_forwarded_in_time_order_and_once(followed: Followed) -> None:

@@ -97,9 +97,9 @@ def test_failed_round_is_logged_and_repeated() -> None:
     with working(Worker(do)) as worker:
         assert worker.has_made(3)
 
-    said = [json.loads(line) for line in log.getvalue().splitlines()]
-    told = [(line["event"], line["level"], line["fault"]) for line in said]
-    assert told == [
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    faults = [(line["event"], line["level"], line["fault"]) for line in lines]
+    assert faults == [
         ("work was put off", "warning", "Unavailable"),
         ("work was put off", "error", "ZeroDivisionError"),
     ]

@@ -64,10 +64,10 @@ def test_backup_and_restore_overwrite_nothing(tmp_path: Path) -> None:
 
 
 def test_backup_without_database_fails(tmp_path: Path) -> None:
-    told = collector_command("backup", tmp_path / "backup.tar", "--data", tmp_path)
+    answer = collector_command("backup", tmp_path / "backup.tar", "--data", tmp_path)
 
-    assert told.status == 3
-    assert "pg_dump" in told.err
+    assert answer.status == 3
+    assert "pg_dump" in answer.err
     assert not (tmp_path / "backup.tar").exists()
 
 
@@ -95,10 +95,10 @@ def test_restoring_an_invalid_backup_leaves_nothing(
 ) -> None:
     file = tar_of(tmp_path / "backup.tar", **members)
 
-    told = collector_command("restore", file, "--data", tmp_path / "here" / "data")
+    answer = collector_command("restore", file, "--data", tmp_path / "here" / "data")
 
-    assert told.status == 3
-    assert told.err.startswith("Error: ")
+    assert answer.status == 3
+    assert answer.err.startswith("Error: ")
     assert list((tmp_path / "here").iterdir()) == []
     assert not (tmp_path / "escaped").exists()
 

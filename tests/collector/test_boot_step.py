@@ -15,8 +15,8 @@ def test_get_reports_image_downloaded(server: RunningCollector) -> None:
 
     assert (answer.status, answer.body) == (200, b"#!ipxe\n"), "a script for iPXE that does nothing"
     assert answer.headers["cache-control"] == "no-store"
-    told = server.client("admin").get("/api/v1/hosts/web1").json
-    ((step,),) = (repeated["first"] for repeated in told["steps"])
+    document = server.client("admin").get("/api/v1/hosts/web1").json
+    ((step,),) = (repeated["first"] for repeated in document["steps"])
     assert (step["name"], step["label"], step["status"]) == ("Image downloaded", "image_downloaded", "done")
 
 
@@ -75,6 +75,6 @@ def test_boot_token_is_not_logged(
     with run_collector(sqlite_settings) as server:
         token = server.client("host", "web1").token
         assert server.stranger.get(BOOT.format(token)).status == 403
-    said = "".join(capfd.readouterr())
-    assert token not in said
-    assert token.split("_", 2)[2] not in said
+    output = "".join(capfd.readouterr())
+    assert token not in output
+    assert token.split("_", 2)[2] not in output

@@ -189,8 +189,8 @@ def test_cause_with_long_reason_takes_two_lines(browser: Browser, server: Runnin
 def test_cluster_change_appears_without_reload(browser: Browser, server: RunningCollector) -> None:
     cluster, infra_env, host = new_id(), new_id(), new_id()
     admin = server.client("admin")
-    said = {"id": host, "cluster_id": cluster, "infra_env_id": infra_env, "single_node": True}
-    admin.ask("PUT", "/api/v1/hosts/web1", data=said)
+    mapping = {"id": host, "cluster_id": cluster, "infra_env_id": infra_env, "single_node": True}
+    admin.ask("PUT", "/api/v1/hosts/web1", data=mapping)
     base = f"/api/assisted-install/v2/infra-envs/{infra_env}/hosts"
     server.settle()
     with open_signed_in_page(browser, server, **PHONE) as page, open_signed_in_page(browser, server) as fleet:
@@ -218,10 +218,10 @@ def test_cluster_change_appears_without_reload(browser: Browser, server: Running
 def test_text_of_a_host_never_runs_as_script(browser: Browser, server: RunningCollector) -> None:
     admin = server.client("admin")
     for number, payload in enumerate(PAYLOADS):
-        said = {"action": payload, "group": payload, "release": payload, "build": payload, "boot": payload}
-        admin.step(f"web{number}", payload, "init", label=payload, **said)
-        admin.step(f"web{number}", payload, "failed", logs=payload, label=payload, **said)
-        admin.step(f"web{number}", "status", payload, percentage=payload, **said)
+        fields = {"action": payload, "group": payload, "release": payload, "build": payload, "boot": payload}
+        admin.step(f"web{number}", payload, "init", label=payload, **fields)
+        admin.step(f"web{number}", payload, "failed", logs=payload, label=payload, **fields)
+        admin.step(f"web{number}", "status", payload, percentage=payload, **fields)
         shown_fleet.judge(server, f"web{number}", "failed", payload)
         bundle = {"build": 1, "kind": "host", "name": payload, "key": str(number), "size": 1, "sha256": ""}
         bundle |= {"reason": payload, "left_out": payload, "boots": payload, "verdict": payload[:16]}

@@ -129,11 +129,11 @@ def builds_of(server: RunningCollector) -> list[tuple[int, str]]:
         return [(row.number, row.key) for row in rows]
 
 
-def said_of(reader: Client, host: str) -> list[object]:
+def read_builds(reader: Client, host: str) -> list[object]:
     """Return the summary without its revision, the steps, and the time of the last report of a host."""
-    told = reader.get(f"/api/v1/hosts/{host}").json
-    del told["summary"]["revision"]
-    return [told[what] for what in ("summary", "steps", "last_seen")]
+    document = reader.get(f"/api/v1/hosts/{host}").json
+    del document["summary"]["revision"]
+    return [document[what] for what in ("summary", "steps", "last_seen")]
 
 
 def test_late_report_changes_only_its_earlier_build(
@@ -143,17 +143,17 @@ def test_late_report_changes_only_its_earlier_build(
     host.step("web1", "Disk setup", "init", build="b1", percentage=10)
     host.step("web1", "Disk setup", "init", build="b2", percentage=20)
     server.settle()
-    before = said_of(reader, "web1")
+    before = read_builds(reader, "web1")
 
     late = host.step("web1", "Packages", "failed", build="b1", percentage=100, logs="no network")
     server.settle()
 
     assert late.json["build"] == 1
     assert builds_of(server) == [(1, "b1"), (2, "b2")]
-    assert said_of(reader, "web1") == before
+    assert read_builds(reader, "web1") == before
     earlier = reader.get("/api/v1/hosts/web1/builds/1").json
-    told = [step for group in earlier["steps"] for step in group["latest"]][-1]
-    assert (told["name"], told["notes"]) == ("Packages", "it came when build 2 had begun")
+    late_step = [step for group in earlier["steps"] for step in group["latest"]][-1]
+    assert (late_step["name"], late_step["notes"]) == ("Packages", "it came when build 2 had begun")
     assert host.step("web1", "Packages", "init", build="b2").json["build"] == 2
 
 

@@ -24,8 +24,8 @@ def send(client: Client, token: str, name: str, result: str = "", **more: Any) -
 
 def host(server: RunningCollector) -> dict[str, Any]:
     server.settle()
-    told: dict[str, Any] = server.client("reader").get("/api/v1/hosts/web1").json
-    return told
+    document: dict[str, Any] = server.client("reader").get("/api/v1/hosts/web1").json
+    return document
 
 
 def ran(server: RunningCollector, token: str, *failing: str) -> None:
@@ -39,9 +39,9 @@ def test_end_of_cloud_init_completes_the_build(server: RunningCollector) -> None
 
     ran(server, token)
 
-    told = host(server)
-    assert told["summary"]["verdict"] == "done"
-    steps = [step for group in told["steps"] for step in group["first"]]
+    document = host(server)
+    assert document["summary"]["verdict"] == "done"
+    steps = [step for group in document["steps"] for step in group["first"]]
     assert [(step["name"], step["status"]) for step in steps[:2]] == [
         ("init-local", "init"),
         ("init-local", "done"),

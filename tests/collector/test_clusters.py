@@ -48,7 +48,7 @@ class Installed:
         self.admin = self.server.client("admin")
         for name in (*MASTERS, *WORKERS):
             self.hosts[name] = host = Host(new_id(), self.infra_env_id, self.id)
-            said = {
+            mapping = {
                 "group": f"g{self.id[:8]}",
                 "id": host.id,
                 "cluster_id": self.id,
@@ -56,7 +56,7 @@ class Installed:
                 "role": "master" if name in MASTERS else "worker",
                 "status": self.status,
             }
-            assert self.admin.ask("PUT", f"/api/v1/hosts/{self.name(name)}", data=said).status == 201
+            assert self.admin.ask("PUT", f"/api/v1/hosts/{self.name(name)}", data=mapping).status == 201
         self.group = self.server.client("group", f"g{self.id[:8]}")
 
     def name(self, short: str) -> str:
@@ -81,16 +81,16 @@ class Installed:
         of = {"host_id": self.hosts[host].id} if host else {"cluster_id": self.id}
         self.clock.now += 0.001  # each event has another time
         time = datetime.fromtimestamp(self.clock.now, UTC).isoformat()
-        said = {"severity": "info", "event_time": time, "name": name, "message": message}
-        return self.ask("POST", "/v2/events", said | of | more)
+        fields = {"severity": "info", "event_time": time, "name": name, "message": message}
+        return self.ask("POST", "/v2/events", fields | of | more)
 
     def controller(self, method: str, what: str, data: object) -> Reply:
         return self.ask(method, f"/v2/clusters/{self.id}/{what}", data)
 
     def upload(self, kind: str, content: bytes, client: Client | None = None, **query: str) -> Reply:
         body, headers = form(content, name="logs.tar.gz")
-        said = "&".join(f"{name}={value}" for name, value in {"logs_type": kind, **query}.items())
-        path = f"{BASE_PATH}/v2/clusters/{self.id}/logs?{said}"
+        query_string = "&".join(f"{name}={value}" for name, value in {"logs_type": kind, **query}.items())
+        path = f"{BASE_PATH}/v2/clusters/{self.id}/logs?{query_string}"
         return (client or self.group).ask("POST", path, body=body, headers=headers)
 
     def detail(self) -> Any:
@@ -167,14 +167,14 @@ def test_cluster_becomes_ready_with_its_hosts(server: RunningCollector, clock: C
 
     five.event("cluster_prepare_installation_started", "Cluster starting to prepare for installation")
     assert five.state == "preparing-for-installation"
-    said = "Host x: updated status from preparing-successful to installing (x)"
-    five.event("host_status_updated", said, "m1")
+    message = "Host x: updated status from preparing-successful to installing (x)"
+    five.event("host_status_updated", message, "m1")
     assert five.state == "installing"
 
 
 def test_definition_sets_expected_number_of_hosts(five: Installed) -> None:
-    said = {"name": "prod", "control_planes": 3, "workers": 3}
-    assert five.admin.ask("PUT", f"/api/v1/clusters/{five.id}", data=said).status in {200, 201}
+    definition = {"name": "prod", "control_planes": 3, "workers": 3}
+    assert five.admin.ask("PUT", f"/api/v1/clusters/{five.id}", data=definition).status in {200, 201}
 
     for short in five.hosts:
         five.stage(short, "Done")
@@ -185,11 +185,11 @@ def test_definition_sets_expected_number_of_hosts(five: Installed) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "definition",
     [{"workers": -1}, {"workers": "x"}, {"control_planes": 0}, {"control_planes": 1e9}, {"name": ["x"]}],
 )
-def test_invalid_definition_is_refused(five: Installed, said: dict[str, object]) -> None:
-    assert five.admin.ask("PUT", f"/api/v1/clusters/{five.id}", data=said).status == 400
+def test_invalid_definition_is_refused(five: Installed, definition: dict[str, object]) -> None:
+    assert five.admin.ask("PUT", f"/api/v1/clusters/{five.id}", data=definition).status == 400
     assert five.admin.ask("PUT", "/api/v1/clusters/prod", data={}).status == 400
     assert five.group.ask("PUT", f"/api/v1/clusters/{five.id}", data={}).status == 403
 
@@ -245,8 +245,8 @@ def test_silent_agent_is_disconnected_until_next_call(server: RunningCollector, 
 def test_each_host_state_is_shown_like_the_service(five: Installed, server: RunningCollector) -> None:
     visitor = sign_in_visitor(server)
     for state in HostState:
-        said = f"Host w1: updated status from known to {state} (as it says)"
-        assert five.event("host_status_updated", said, "w1").status == 201
+        message = f"Host w1: updated status from known to {state} (as it says)"
+        assert five.event("host_status_updated", message, "w1").status == 201
 
         assert five.states()["w1"] == state
         page = visitor.page(f"/hosts/{five.name('w1')}")
@@ -315,8 +315,8 @@ def test_reported_operators_and_finalizing_stage_are_shown(five: Installed) -> N
         "Adding router ca",
     )
 
-    said = "Operator console status: available message: all is well"
-    five.event("cluster_operator_status", said)
+    message = "Operator console status: available message: all is well"
+    five.event("cluster_operator_status", message)
     five.controller("PUT", "progress", {"finalizing_stage": "Done"})
     assert five.state == "installed"
     assert five.detail()["operators"][0]["version"] == "4.20.1"
@@ -572,9 +572,9 @@ def test_old_event_changes_no_installed_host(five: Installed) -> None:
         five.stage(short, "Done")
     before = five.detail()
 
-    said = "Host m1: updated status from known to discovering "
+    message = "Host m1: updated status from known to discovering "
     old = {"event_time": "2020-01-01T00:00:00Z"}
-    assert five.event("host_status_updated", said, "m1", **old).status == 201
+    assert five.event("host_status_updated", message, "m1", **old).status == 201
     assert five.event("cluster_installation_reset", "Reset the installation", **old).status == 201
 
     after = five.detail()
@@ -585,11 +585,11 @@ def test_old_event_changes_no_installed_host(five: Installed) -> None:
 def test_event_order_does_not_change_the_state(five: Installed) -> None:
     now = five.clock.now
     for status, time in (("disabled", now + 2), ("known", now + 1)):
-        said = f"Host m1: updated status from insufficient to {status} "
-        five.event("host_status_updated", said, "m1", event_time=at(time))
+        message = f"Host m1: updated status from insufficient to {status} "
+        five.event("host_status_updated", message, "m1", event_time=at(time))
     for status, time in (("available", now + 2), ("failed", now + 1)):
-        said = f"Operator etcd status: {status} message: m"
-        five.event("cluster_operator_status", said, event_time=at(time))
+        message = f"Operator etcd status: {status} message: m"
+        five.event("cluster_operator_status", message, event_time=at(time))
     for count in (7, 3):
         five.event("csr_approved", f"Approved {count}", props=f'{{"csrs_approved": {count}}}')
 

@@ -165,8 +165,8 @@ def test_hosts_of_other_groups_are_never_shown(two_groups: RunningCollector) -> 
     visitor, reader = confined_visitor(two_groups), two_groups.client("reader", "dc1")
     everything = two_groups.client("reader")
 
-    told = everything.get("/api/v1/hosts", all="true").body + everything.get("/api/v1/clusters").body
-    assert seen_of_others("", told.decode()) == ["far1", "far2", "annex", "elsewhere"]
+    answers = everything.get("/api/v1/hosts", all="true").body + everything.get("/api/v1/clusters").body
+    assert seen_of_others("", answers.decode()) == ["far1", "far2", "annex", "elsewhere"]
     for path in OF_THE_FLEET:
         reply = reader.get(path) if path.startswith("/api/") else visitor.get(path)
         assert reply.status in {200, 403}, path

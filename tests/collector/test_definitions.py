@@ -127,7 +127,7 @@ def test_definitions_give_budgets_and_last_step() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "said", "kept_as"),
+    ("status", "percentage", "kept_as"),
     [
         ("done", None, 60),
         ("reported", None, 60),
@@ -137,9 +137,9 @@ def test_definitions_give_budgets_and_last_step() -> None:
     ],
 )
 def test_reported_percentage_overrides_definition(
-    status: str, said: float | None, kept_as: float | None
+    status: str, percentage: float | None, kept_as: float | None
 ) -> None:
-    assert parse(FILE).applied(reported("packages", status, percentage=said)).percentage == kept_as
+    assert parse(FILE).applied(reported("packages", status, percentage=percentage)).percentage == kept_as
 
 
 NEARBY = (

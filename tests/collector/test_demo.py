@@ -12,15 +12,15 @@ SECONDS = 8.0
 def test_demo_shows_trouble_and_cluster_progress(tmp_path: Path) -> None:
     machines = fleet()
     with collector(tmp_path, budget=SECONDS / 6) as running:
-        hosts, told = provisioned(running, machines, SECONDS, patience=120)
+        hosts, verdicts = provisioned(running, machines, SECONDS, patience=120)
         try:
             table = running.hosts().stdout
             of_cluster = running.hosts("--cluster", "prod").stdout
         finally:
             hosts.stop()
 
-    assert told == {machine.name: machine.expected for machine in machines} | dict(EXPECTED)
-    assert len(told) == 35
+    assert verdicts == {machine.name: machine.expected for machine in machines} | dict(EXPECTED)
+    assert len(verdicts) == 35
     assert "3 of 3 control-plane hosts and 1 of 2 workers are installed." in of_cluster
     assert "fix boot order" in of_cluster
     assert "node01" not in of_cluster

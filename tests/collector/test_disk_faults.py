@@ -36,7 +36,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def said_where_once(call: str, folder: Path) -> list[str]:
+def change_with_fault(call: str, folder: Path) -> list[str]:
     """Return the results of two changes of a database. A system call on its file fails once."""
     database = Database(sqlite_url(folder))
     database.migrate()
@@ -44,7 +44,7 @@ def said_where_once(call: str, folder: Path) -> list[str]:
     trace, file = folder / "trace", folder / FILE
     once = ("-P", file, "-e", f"trace={call}", "-e", f"inject={call}:error=EIO:when=1")
     strace = ("strace", "-f", "-qq", "-e", "signal=none", "-o", trace)
-    said = subprocess.run(
+    program = subprocess.run(
         [*strace, *once, sys.executable, "-c", WRITER, folder],
         cwd=REPOSITORY,
         capture_output=True,
@@ -52,12 +52,12 @@ def said_where_once(call: str, folder: Path) -> list[str]:
         check=False,
     )
     assert "(INJECTED)" in trace.read_text()
-    return said.stdout.split()
+    return program.stdout.split()
 
 
 def test_write_works_again_after_failed_open(tmp_path: Path) -> None:
     """SQLite then opens the file read-only, and this connection stays read-only."""
-    assert said_where_once("openat", tmp_path) == ["unavailable", "kept"]
+    assert change_with_fault("openat", tmp_path) == ["unavailable", "kept"]
 
 
 def test_collector_that_cannot_write_is_not_ready(sqlite_server: RunningCollector) -> None:

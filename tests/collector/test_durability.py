@@ -125,9 +125,9 @@ def test_sigterm_answers_all_accepted_requests(lasting: CollectorSettings) -> No
         response = slow.getresponse()
         assert (response.status, response.read()[:6]) == (201, b'{"id":')
         collector.process.wait()
-        said = collector.said.read_text().splitlines()
+        lines = collector.log.read_text().splitlines()
     assert set(going.statuses) <= {201, 503}
-    assert len(said) == 1, said
+    assert len(lines) == 1, lines
     assert "the last" in {name for _, name in kept(database)}
     assert_nothing_is_lost(database, [going, Load(sent={"the last"})])
     database.close()

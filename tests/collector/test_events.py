@@ -143,8 +143,8 @@ def test_stream_ends_with_its_session(running: RunningCollector) -> None:
         running.collector.writer.change(lambda connection: tokens.revoke(connection, known.id, 0.0)).result()
         kind = "change"
         while kind == "change":
-            kind, said = stream.next()
-        assert (kind, said) == ("over", "the session has ended")
+            kind, message = stream.next()
+        assert (kind, message) == ("over", "the session has ended")
         assert stream.next() == ("end", "")
 
 

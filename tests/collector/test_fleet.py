@@ -88,17 +88,17 @@ def test_host_is_shown_with_steps_by_build(server: RunningCollector) -> None:
 
 
 @given(st.text("abc", max_size=40))
-def test_counted_rounds_contain_all_reports_in_order(said: str) -> None:
-    told = group_rounds(said, key=str)
+def test_counted_rounds_contain_all_reports_in_order(reports: str) -> None:
+    rounds = group_rounds(reports, key=str)
 
-    assert "".join("".join(one.latest) * one.count for one in told) == said
-    assert all(one.first == one.latest for one in told)
+    assert "".join("".join(one.latest) * one.count for one in rounds) == reports
+    assert all(one.first == one.latest for one in rounds)
 
 
 def test_repeated_rounds_are_shown_once() -> None:
-    told = group_rounds("abcabcabcadd", key=str)
+    rounds = group_rounds("abcabcabcadd", key=str)
 
-    assert [("".join(one.latest), one.count) for one in told] == [("abc", 3), ("a", 1), ("d", 2)]
+    assert [("".join(one.latest), one.count) for one in rounds] == [("abc", 3), ("a", 1), ("d", 2)]
 
 
 @pytest.mark.slow

@@ -162,9 +162,9 @@ def test_group_prefix_is_not_a_parent(group: str) -> None:
 @given(
     st.sampled_from([TokenKind.HOST, TokenKind.GROUP]), st.text(alphabet="ab/.:'\"%;\x00\n \\", max_size=12)
 )
-def test_invalid_scope_is_refused(kind: TokenKind, said: str) -> None:
+def test_invalid_scope_is_refused(kind: TokenKind, text: str) -> None:
     try:
-        scope = parse_scope(kind, said)
+        scope = parse_scope(kind, text)
     except ValueError:
         return
     assert scope

@@ -172,7 +172,7 @@ def test_fail_option_exits_1_on_trouble(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "arguments", "said"),
+    ("url", "arguments", "message"),
     [
         ("http://127.0.0.1:1", [], "http://127.0.0.1:1: "),
         ("", [], "no collector: give its URL, or set SERVICE_RECORD_COLLECTOR"),
@@ -181,12 +181,12 @@ def test_fail_option_exits_1_on_trouble(fleet: Fleet) -> None:
     ],
 )
 def test_unreachable_collector_is_one_line(
-    fleet: Fleet, url: str | None, arguments: list[str], said: str
+    fleet: Fleet, url: str | None, arguments: list[str], message: str
 ) -> None:
     answer = fleet.hosts(*arguments, url=url)
 
     assert (answer.status, answer.out) == (3, "")
-    assert answer.err.startswith(f"Error: {said}")
+    assert answer.err.startswith(f"Error: {message}")
     assert answer.err.count("\n") == 1
 
 
@@ -322,18 +322,18 @@ def test_show_measures_ages_by_the_collectors_clock(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "message"),
     [
         (["show", "nobody"], 3, "nothing is known of nobody"),
         (["show", "web1", "--build", "7"], 3, "nothing is known of build 7 of web1"),
         (["--stuck", "show", "web1"], 2, "options come after the name: hosts show NAME --from URL"),
     ],
 )
-def test_unknown_host_is_one_line(fleet: Fleet, arguments: list[str], status: int, said: str) -> None:
+def test_unknown_host_is_one_line(fleet: Fleet, arguments: list[str], status: int, message: str) -> None:
     answer = fleet.hosts(*arguments)
 
     assert (answer.status, answer.out) == (status, "")
-    assert said in answer.err.splitlines()[-1]
+    assert message in answer.err.splitlines()[-1]
 
 
 def form_cluster(fleet: Fleet) -> str:
@@ -342,8 +342,8 @@ def form_cluster(fleet: Fleet) -> str:
     ids = {name: new_id() for name in ("m1", "m2", "w1")}
     for name, host_id in ids.items():
         role = "worker" if name == "w1" else "master"
-        said = {"id": host_id, "cluster_id": cluster, "infra_env_id": infra_env, "role": role}
-        fleet.admin.ask("PUT", f"/api/v1/hosts/{name}", data=said)
+        mapping = {"id": host_id, "cluster_id": cluster, "infra_env_id": infra_env, "role": role}
+        fleet.admin.ask("PUT", f"/api/v1/hosts/{name}", data=mapping)
     fleet.admin.ask("PUT", f"/api/v1/clusters/{cluster}", data={"name": "prod", "workers": 2})
     base = f"/api/assisted-install/v2/infra-envs/{infra_env}/hosts"
     fleet.admin.ask("PUT", f"{base}/{ids['m1']}/progress", data={"current_stage": "Done"})

@@ -175,18 +175,18 @@ def test_database_with_foreign_table_is_refused(empty: Database) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("nonsense", "invalid database URL: expected postgresql://USER@HOST/NAME"),
         ("postgresql:/u:secret@h", "invalid database URL: expected postgresql://USER@HOST/NAME"),
         ("mysql://u:secret@h/db", "mysql://u:***@h/db: only postgresql://USER@HOST/NAME can be used"),
     ],
 )
-def test_invalid_url_error_hides_password(url: str, said: str) -> None:
+def test_invalid_url_error_hides_password(url: str, message: str) -> None:
     with pytest.raises(DatabaseError) as caught:
         Database(url)
 
-    assert str(caught.value) == said
+    assert str(caught.value) == message
 
 
 def test_unreachable_database_error_hides_password() -> None:

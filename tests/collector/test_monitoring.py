@@ -35,17 +35,17 @@ def test_alerts_and_dashboard_use_existing_metrics(server: RunningCollector, fil
     server.settle()
     reader = server.client("reader")
     reader.get("/api/v1/hosts")
-    told = reader.get("/metrics").body.decode()
+    metrics = reader.get("/metrics").body.decode()
 
     asked = expressions(file)
 
     assert len(asked) >= 4
     for expression in asked:
         for metric in _METRIC.findall(expression):
-            assert re.search(rf"^(# TYPE )?{metric}\b", told, re.MULTILINE), metric
+            assert re.search(rf"^(# TYPE )?{metric}\b", metrics, re.MULTILINE), metric
         for several, one in _LABELS.findall(expression):
             for label in re.split(r",\s*", several or one):
-                assert f'{label}="' in told or (
+                assert f'{label}="' in metrics or (
                     (label, "clusters" in expression) == ("status", True)
                     or (label, "notices" in expression) == ("destination", True)
                 ), label

@@ -47,11 +47,11 @@ def mute(admin: Client, kind: str, scope: str, subject: str, duration: str = "1h
 @pytest.mark.slow
 @pytest.mark.parametrize("scope", ["host", "group", "cause"])
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "expected"),
     [("acknowledged", ["failed", "done"]), ("muted", ["failed"]), ("maintenance", ["failed"])],
 )
 def test_muted_hosts_send_no_notices(
-    sqlite_settings: CollectorSettings, scope: str, kind: str, told: list[str]
+    sqlite_settings: CollectorSettings, scope: str, kind: str, expected: list[str]
 ) -> None:
     """The first host fails before the mute and is done after it. A second host fails with the same cause."""
     with run_collector(sqlite_settings) as server:
@@ -61,7 +61,7 @@ def test_muted_hosts_send_no_notices(
         fail(server, "web2", why="no such disk" if scope != "host" else "other", group="dc1/rack2")
         recover(server, "web1")
 
-        assert news(server) == (told if scope != "host" else [told[0], "failed", *told[1:]])
+        assert news(server) == (expected if scope != "host" else [expected[0], "failed", *expected[1:]])
 
 
 def test_mute_lasts_until_its_end(tmp_path: Path) -> None:

@@ -101,21 +101,21 @@ def test_message_has_reason_once_and_count() -> None:
 
 def test_long_reason_is_shortened_in_title() -> None:
     reason = "x" * 5000
-    told = make_message([notice(reason=reason)], reason)
-    assert len(told.title) == 200
-    assert told.body.splitlines()[0] == "x" * 1999 + "…"
+    message = make_message([notice(reason=reason)], reason)
+    assert len(message.title) == 200
+    assert message.body.splitlines()[0] == "x" * 1999 + "…"
 
 
 def test_reason_has_no_mention_or_markup() -> None:
     reason = "<!channel> @everyone <b>disk</b> of root@web1\u202e"
-    told = make_message([notice(reason=reason)], reason)
-    assert told.title == (
+    message = make_message([notice(reason=reason)], reason)
+    assert message.title == (
         "web1 failed: \u2039!channel\u203a @ everyone \u2039b\u203adisk\u2039/b\u203a of root@web1\\u202e"
     )
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[[destination]", "n.toml:1: not TOML: "),
         ("", "n.toml:1: it has no [[destination]] with a name and a url"),
@@ -146,10 +146,10 @@ def test_reason_has_no_mention_or_markup() -> None:
         ),
     ],
 )
-def test_invalid_file_error_is_one_line(text: str, said: str) -> None:
+def test_invalid_file_error_is_one_line(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_destinations(text, "n.toml")
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)
 
 
 class Desk:

@@ -56,10 +56,10 @@ def test_metrics_count_reports_hosts_and_writes(sqlite_server: RunningCollector)
     host.get("/api/v1/hosts/web1/steps", name="Disk setup", status="done")
     host.step("web2", "Disk setup")
 
-    told = sqlite_server.client("reader").get("/metrics")
+    answer = sqlite_server.client("reader").get("/metrics")
 
-    text = told.body.decode()
-    assert told.headers["content-type"].startswith("text/plain")
+    text = answer.body.decode()
+    assert answer.headers["content-type"].startswith("text/plain")
     assert metric(text, 'service_record_ingested_total{kind="step"}') == 2
     route = '{method="POST",route="/api/v1/hosts/{host}/steps",status="403"}'
     assert metric(text, f"service_record_requests_total{route}") == 1
@@ -158,10 +158,10 @@ def test_secrets_are_never_logged(tmp_path: Path, log: io.StringIO) -> None:
         assert all(reply.status >= 400 for reply in asked)
         secret = admin.token.split("_", 2)[2]
 
-    said = log.getvalue()
+    output = log.getvalue()
     assert len(lines(log)) >= len(asked)
-    assert [canary for canary in [*CANARIES, secret] if canary in said] == []
-    assert "CANARY" not in said
+    assert [canary for canary in [*CANARIES, secret] if canary in output] == []
+    assert "CANARY" not in output
 
 
 def test_fault_is_logged_with_id_without_message(tmp_path: Path, log: io.StringIO) -> None:

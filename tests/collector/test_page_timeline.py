@@ -61,7 +61,7 @@ def step(number: int, name: str, status: str, at: float, priority: int = 0) -> S
 def drawn(
     *steps: tuple[str, str, float], of: BuildSummary | None = None, now: float = 100, pace: Pace | None = None
 ) -> Drawing:
-    shown = [step(number, *told) for number, told in enumerate(steps)]
+    shown = [step(number, *fields) for number, fields in enumerate(steps)]
     folded = group_rounds(shown, lambda each: (each.label, each.status))
     return build_drawing(of or build(), folded, (), (), BEGAN + now, pace=pace)
 
@@ -91,8 +91,10 @@ def test_unfinished_step_is_running_or_interrupted() -> None:
 
 
 def test_steps_are_ordered_by_priority_and_time() -> None:
-    told = [("net", 2), ("disk", 1), ("packages", 2), ("agent", -1)]
-    shown = [step(number, name, "done", number, priority) for number, (name, priority) in enumerate(told)]
+    priorities = [("net", 2), ("disk", 1), ("packages", 2), ("agent", -1)]
+    shown = [
+        step(number, name, "done", number, priority) for number, (name, priority) in enumerate(priorities)
+    ]
 
     found = build_drawing(build(), group_rounds(shown, lambda each: each.id), (), (), BEGAN + 100)
 
@@ -107,9 +109,9 @@ def test_restarted_step_was_interrupted() -> None:
 
 
 def test_update_of_running_step_adds_no_bar() -> None:
-    told = [("packages", "reported", 10.0 + at) for at in range(4)]
+    reports = [("packages", "reported", 10.0 + at) for at in range(4)]
 
-    found = drawn(("packages", "init", 5), *told, ("packages", "done", 30), ("note", "reported", 40))
+    found = drawn(("packages", "init", 5), *reports, ("packages", "done", 30), ("note", "reported", 40))
 
     assert bars(found, "packages") == [(5, 30, "success")]
     assert bars(found, "note") == [(40, 40, "told")]
@@ -175,8 +177,8 @@ def test_finished_steps_and_distant_times_are_unmarked() -> None:
 
 @pytest.mark.parametrize("verdict", ["stuck", "silent", "looping", "progressing"])
 def test_axis_of_overdue_host_ends_at_last_report(verdict: str) -> None:
-    told = [("net", "done", 5.0), ("disk", "init", 40.0)]
-    found = drawn(*told, of=build(verdict), now=90_000, pace=paced(10, 30))
+    reports = [("net", "done", 5.0), ("disk", "init", 40.0)]
+    found = drawn(*reports, of=build(verdict), now=90_000, pace=paced(10, 30))
 
     assert (found.reached, found.axis.end, found.is_overdue) == (60, 90, True)
     assert bars(found, "disk") == [(40, None, "running")]
@@ -185,18 +187,18 @@ def test_axis_of_overdue_host_ends_at_last_report(verdict: str) -> None:
     (bar,) = found.bars(row)
     silence = (bar.begin + bar.width, bar.silence)
     assert silence == pytest.approx((95 * 60 / 90, 95 * 30 / 90), abs=0.01)
-    in_time = drawn(*told, of=build(verdict), now=89, pace=paced(10, 30))
+    in_time = drawn(*reports, of=build(verdict), now=89, pace=paced(10, 30))
     assert (in_time.reached, in_time.is_overdue) == (89, False)
 
 
 def test_long_silence_does_not_squeeze_steps() -> None:
-    told = [
+    reports = [
         ("disk", "init", 10.0),
         ("disk", "done", 30.0),
         ("net", "init", 36_000.0),
         ("net", "done", 36_020.0),
     ]
-    found = drawn(*told, of=replace(build("done", 36_030), updated_at=BEGAN + 36_030))
+    found = drawn(*reports, of=replace(build("done", 36_030), updated_at=BEGAN + 36_030))
 
     assert found.notes == ["cut out of the axis: 39s to 9h 59m 51s, in which nothing began or ended"]
     assert [bar.width > 20 for name in ("disk", "net") for bar in found.bars(row_of(found, name))] == [

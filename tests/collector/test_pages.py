@@ -102,8 +102,10 @@ def test_hosts_with_one_cause_share_a_line(tmp_path: Path) -> None:
         assert rows(page) == ["other", "fine"], "each of the others has its row, the newest trouble first"
         assert len(page.texts("summary")) == 2, "of the filters, and of the cause"
         assert "36 hosts" in page.texts("b")
-        said = " ".join(re.sub("<[^>]*>", "", visitor.get("/").body.decode()).split())
-        assert "dc1, dc2; first 2027-01-15 08:00:00Z 2m 0s ago, last 2027-01-15 08:01:00Z 1m 0s ago" in said
+        page_text = " ".join(re.sub("<[^>]*>", "", visitor.get("/").body.decode()).split())
+        assert (
+            "dc1, dc2; first 2027-01-15 08:00:00Z 2m 0s ago, last 2027-01-15 08:01:00Z 1m 0s ago" in page_text
+        )
         assert "(37) Fleet · service-record" in page.texts("title")
         listed = [text for text in page.texts("a") if text.startswith("node")]
         assert len(listed) == 36

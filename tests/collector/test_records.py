@@ -192,7 +192,7 @@ def test_records_change_the_verdict_within_seconds(server: RunningCollector, hos
     send(client, host, piece("bootkube", 0, lines[:cut]))
     running = wait_for(lambda: verdict_of(server, host))
     send(client, host, piece("bootkube", cut, lines[cut:]))
-    failed = wait_for(lambda: told if (told := verdict_of(server, host)) != running else None)
+    failed = wait_for(lambda: found if (found := verdict_of(server, host)) != running else None)
 
     assert running["verdict"] == "running"
     assert (failed["verdict"], failed["service"], failed["stage"]) == ("failed", "bootkube", "pull")
@@ -211,7 +211,7 @@ def test_long_running_service_is_stuck_without_entries(tmp_path: Path) -> None:
         clock.now += 3600  # the time limits of hosts begin again after the collector was down
         second.collector.judge.add(1)  # it is the only host; otherwise the next round would be in a minute
         stuck = wait_for(
-            lambda: told if (told := verdict_of(second, "web1")) and told["verdict"] != "running" else None
+            lambda: found if (found := verdict_of(second, "web1")) and found["verdict"] != "running" else None
         )
 
     assert stuck["verdict"] == "stuck"

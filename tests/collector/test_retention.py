@@ -77,19 +77,19 @@ def test_latest_build_and_outer_failures_are_kept(fleet: list[StoredBuild], befo
 
 @given(fleet=fleets(), before=st.none() | st.floats(0, 100), excess=st.integers(0, 500))
 def test_oldest_builds_are_chosen_first(fleet: list[StoredBuild], before: float | None, excess: int) -> None:
-    told = plan(fleet, before=before, excess=excess)
+    choice = plan(fleet, before=before, excess=excess)
     ordinary = set(plan(fleet, before=1e9, excess=0).builds)
     old = {build for build in ordinary if before is not None and build.updated_at < before}
-    first = [build for build in told.builds if build in ordinary]
-    rest = list(told.builds[len(first) :])
+    first = [build for build in choice.builds if build in ordinary]
+    rest = list(choice.builds[len(first) :])
 
     assert first == sorted(first, key=lambda build: build.updated_at)
     assert old <= set(first)
-    assert told.size >= min(excess, sum(build.size for build in fleet))
+    assert choice.size >= min(excess, sum(build.size for build in fleet))
     until = [build.updated_at for build in first[-1:]] + ([] if before is None else [before])
-    assert told.before == max(until, default=None)
-    if len(told.builds) > len(old):  # without the last of them, too little space would be freed
-        assert told.size - told.builds[-1].size < excess
+    assert choice.before == max(until, default=None)
+    if len(choice.builds) > len(old):  # without the last of them, too little space would be freed
+        assert choice.size - choice.builds[-1].size < excess
     if rest:
         assert set(first) == ordinary
         assert [build.size for build in rest] == sorted((build.size for build in rest), reverse=True)

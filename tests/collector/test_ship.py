@@ -313,9 +313,9 @@ def test_follow_sends_new_entries_and_ends_cleanly(
                 lambda: held(server, host, "job") == (directory / "job.json").read_bytes() + b"\n" or None
             )
         running.send_signal(signal.SIGTERM)
-        _, said = running.communicate(timeout=60)
+        _, errors = running.communicate(timeout=60)
 
-    assert (running.returncode, said) == (0, b"")
+    assert (running.returncode, errors) == (0, b"")
 
 
 @pytest.mark.slow
@@ -380,13 +380,13 @@ REFUSALS = {
 def test_unreadable_collector_is_one_line(
     server: RunningCollector, directory: Path, case: tuple[str, str]
 ) -> None:
-    place, told = (text.format(at=urlsplit(server.url).netloc) for text in case)
+    place, message = (text.format(at=urlsplit(server.url).netloc) for text in case)
     reader = token_file(directory, server.client("reader"))
 
     answer = service_record("show", "--from", place, SERVICE_RECORD_TOKEN_FILE=str(reader))
 
     assert (answer.status, answer.err.count("\n")) == (3, 1)
-    assert told in answer.err
+    assert message in answer.err
 
 
 @pytest.mark.slow

@@ -190,7 +190,7 @@ def test_event_name_sets_host_state(name: str, status: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "said", "stage"),
+    ("before", "after", "stage"),
     [
         ("installing-in-progress", "known", ""),
         ("disconnected", "known", "Rebooting"),
@@ -198,8 +198,8 @@ def test_event_name_sets_host_state(name: str, status: str) -> None:
         ("installing-in-progress", "error", "Rebooting"),
     ],
 )
-def test_rediscovered_host_has_no_stage(before: str, said: str, stage: str) -> None:
-    message = MESSAGE.format(before, said, "")
+def test_rediscovered_host_has_no_stage(before: str, after: str, stage: str) -> None:
+    message = MESSAGE.format(before, after, "")
     event = Event(
         host_id="h", cluster_id="", severity="info", time=START, name="host_status_updated", message=message
     )
@@ -373,8 +373,8 @@ def test_service_events_set_cluster_and_operator_states() -> None:
         == S.CANCELLED
     )
     assert parse_cluster_state(event("my_event", "m")) is None
-    said = "Operator console status: failed message: degraded"
-    assert parse_operator_event(event("cluster_operator_status", said)) == Operator(
+    event_text = "Operator console status: failed message: degraded"
+    assert parse_operator_event(event("cluster_operator_status", event_text)) == Operator(
         name="console", status="failed", info="degraded"
     )
-    assert parse_operator_event(event("my_event", said)) is None
+    assert parse_operator_event(event("my_event", event_text)) is None

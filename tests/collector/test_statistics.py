@@ -24,28 +24,28 @@ def failed(signature: str, seconds: float | None = None) -> Execution:
 
 
 def test_times_exclude_failures() -> None:
-    (told,) = calculate_statistics(
+    (statistics,) = calculate_statistics(
         [took(float(second)) for second in range(1, 101)] + [failed("no disk", 9000.0)]
     )
 
-    assert told.times == Percentiles(50.0, 95.0, 99.0)
-    assert (told.count, told.failed) == (101, 1)
+    assert statistics.times == Percentiles(50.0, 95.0, 99.0)
+    assert (statistics.count, statistics.failed) == (101, 1)
 
 
 def test_step_without_begin_has_no_times() -> None:
-    (told,) = calculate_statistics([took(None), failed("no disk")])
+    (statistics,) = calculate_statistics([took(None), failed("no disk")])
 
-    assert (told.times, told.failure_rate) == (None, 0.5)
+    assert (statistics.times, statistics.failure_rate) == (None, 0.5)
 
 
 def test_most_frequent_failures_come_first() -> None:
     seen = [failed("no disk"), failed("no space"), failed("no disk")]
     seen.append(Execution("boot", "", "", 1.0, is_failed=False))
 
-    told = calculate_statistics(seen)
+    statistics = calculate_statistics(seen)
 
-    assert [one.label for one in told] == ["disk_setup", "boot"]
-    assert told[0].failures == (FailureCount("no disk", 2), FailureCount("no space", 1))
+    assert [one.label for one in statistics] == ["disk_setup", "boot"]
+    assert statistics[0].failures == (FailureCount("no disk", 2), FailureCount("no space", 1))
 
 
 @pytest.mark.parametrize(
@@ -63,10 +63,10 @@ def test_statistics_can_be_split_by_group_and_release(
     places = [("dc1", "9.4"), ("dc1", "9.6"), ("dc2", "9.4"), ("dc1", "9.4")]
     seen = [took(1.0, *place) for place in places]
 
-    told = calculate_statistics(seen, **by)
+    statistics = calculate_statistics(seen, **by)
 
-    assert {(one.group, one.release) for one in told} == keys
-    assert sum(one.count for one in told) == len(seen)
+    assert {(one.group, one.release) for one in statistics} == keys
+    assert sum(one.count for one in statistics) == len(seen)
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.sampled_from([50, 95, 99]))
@@ -80,6 +80,6 @@ def test_percentile_is_the_nearest_rank(values: list[float], rank: int) -> None:
 
 def test_equal_failures_are_sorted_by_group_and_release() -> None:
     places = [("dc2", "9.4"), ("dc1", "9.6"), ("dc1", "9.4"), ("", "9.9")]
-    told = calculate_statistics((took(1.0, *place) for place in places), by_group=True, by_release=True)
-    assert [(one.group, one.release) for one in told] == sorted(places)
+    statistics = calculate_statistics((took(1.0, *place) for place in places), by_group=True, by_release=True)
+    assert [(one.group, one.release) for one in statistics] == sorted(places)
     assert [percentile(range(1, 102), rank) for rank in (0, 50, 95, 99, 100)] == [1, 51, 96, 100, 101]

@@ -101,7 +101,7 @@ LONG = "x" * LONGEST_LOGS
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         ({"label": "a b"}, {"label": "a_b", "name": "a b"}),
         ({"name": "A b", "label": " c "}, {"label": "c", "name": "A b"}),
@@ -139,13 +139,13 @@ LONG = "x" * LONGEST_LOGS
         *(({name: "x"}, {name: "x"}) for name in ("action", "build", "group", "release")),
     ],
 )
-def test_invalid_fields_are_noted_or_dropped(fields: dict[str, Any], told: dict[str, Any]) -> None:
+def test_invalid_fields_are_noted_or_dropped(fields: dict[str, Any], expected: dict[str, Any]) -> None:
     named = fields.keys() & {"name", "label"}
-    assert differing(parse_step(fields if named else {"name": "-", **fields})) == told
+    assert differing(parse_step(fields if named else {"name": "-", **fields})) == expected
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         ({"status": "Anaconda failed: no disk"}, {"name": "Anaconda failed: no disk", "status": "failed"}),
         (
@@ -156,9 +156,9 @@ def test_invalid_fields_are_noted_or_dropped(fields: dict[str, Any], told: dict[
         ({"datacenter_name": "dc1", "logs": "l"}, {"name": "update", "group": "dc1", "logs": "l"}),
     ],
 )
-def test_update_body_is_parsed_as_step(fields: dict[str, Any], told: dict[str, Any]) -> None:
+def test_update_body_is_parsed_as_step(fields: dict[str, Any], expected: dict[str, Any]) -> None:
     host, step = parse_update({"name": "web1", **fields})
-    assert (host, differing(step)) == ("web1", {"label": make_label(told["name"]), **told})
+    assert (host, differing(step)) == ("web1", {"label": make_label(expected["name"]), **expected})
     with pytest.raises(UnreadableReport):
         parse_update(fields)
 
@@ -167,7 +167,7 @@ LAST = "modules-final"
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "result", "has_failed", "told"),
+    ("name", "kind", "result", "has_failed", "expected"),
     [
         ("init", "start", None, False, {"status": "init"}),
         ("init", "start", "FAIL", False, {"status": "init"}),
@@ -185,15 +185,15 @@ LAST = "modules-final"
     ],
 )
 def test_cloud_init_event_is_parsed_as_step(
-    name: str, kind: str, result: str | None, *, has_failed: bool, told: dict[str, Any] | None
+    name: str, kind: str, result: str | None, *, has_failed: bool, expected: dict[str, Any] | None
 ) -> None:
     event = {"name": name, "event_type": kind, "description": "d", "result": result, "timestamp": 1.5}
-    if told is None:
+    if expected is None:
         with pytest.raises(UnreadableReport):
             parse_event(event, has_failed=has_failed)
     else:
         step = parse_event(event, has_failed=has_failed)
-        assert differing(step) == {"label": make_label(name), "name": name, "time": 1.5, **told}
+        assert differing(step) == {"label": make_label(name), "name": name, "time": 1.5, **expected}
 
 
 def verdict_of(server: RunningCollector, host: str) -> str:

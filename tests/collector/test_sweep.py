@@ -30,9 +30,9 @@ PATIENCE = 30.0
 def eventually(says: Callable[[], object], expected: object) -> None:
     """Wait until `says` returns the expected value."""
     until = time.monotonic() + PATIENCE
-    while (said := says()) != expected and time.monotonic() < until:
+    while (text := says()) != expected and time.monotonic() < until:
         time.sleep(0.02)
-    assert said == expected
+    assert text == expected
 
 
 def verdict(reader: Client, host: str) -> str:
@@ -216,8 +216,8 @@ def test_budgets_are_learnt_from_done_builds(settings: CollectorSettings) -> Non
         admin.step("web99", "Disk setup", "init")
 
         limit = "7 min (2 times the p99 of 10 earlier builds)"
-        said = f'The next report is due within {limit} after "Disk setup" started.'
-        eventually(lambda: admin.get("/api/v1/hosts/web99").json["summary"]["reason"], said)
+        reason = f'The next report is due within {limit} after "Disk setup" started.'
+        eventually(lambda: admin.get("/api/v1/hosts/web99").json["summary"]["reason"], reason)
 
 
 def test_statistics_show_times_and_failures(server: RunningCollector) -> None:

@@ -123,14 +123,16 @@ def test_invalid_certificate_is_named(tmp_path: Path, what: str) -> None:
         (tmp_path / "other").mkdir()
         _, key = certificate_in(tmp_path / "other")
 
-    told = service_record(
+    answer = service_record(
         *("collector", "serve", "--data", tmp_path / "data", "--port", 0),
         *("--certificate", certificate, "--key", key),
     )
 
-    assert told.status == 3
-    assert told.err.splitlines()[-1].startswith(f"Error: {certificate}: no certificate with its private key")
-    assert "Traceback" not in told.err
+    assert answer.status == 3
+    assert answer.err.splitlines()[-1].startswith(
+        f"Error: {certificate}: no certificate with its private key"
+    )
+    assert "Traceback" not in answer.err
 
 
 def test_only_named_proxies_are_trusted(tmp_path: Path) -> None:
@@ -141,7 +143,7 @@ def test_only_named_proxies_are_trusted(tmp_path: Path) -> None:
         with process(settings, *options) as running:
             _, headers, _ = asked(running.url, "/api/v1/hosts", forwarded)
             running.end(signal.SIGTERM)
-            lines = [line for line in running.said.read_text().splitlines() if line.startswith("{")]
+            lines = [line for line in running.log.read_text().splitlines() if line.startswith("{")]
         (refused,) = [line for line in map(json.loads, lines) if line["event"] == "refused"]
         seen.append((refused["address"], "strict-transport-security" in headers))
 
@@ -160,10 +162,10 @@ def test_logs_are_json_without_secrets(tmp_path: Path) -> None:
         asked(running.url, "/CANARYinPATH", {"Cookie": "session=CANARYinCOOKIE"})
         asked(running.url, "/api/v1/hosts/web1/steps?name=x&status=failed", {"X-Secret-Key": token})
         running.end(signal.SIGTERM)
-        said = running.said.read_text()
+        log = running.log.read_text()
 
-    lines = said.splitlines()
+    lines = log.splitlines()
     assert lines[0].startswith("listening on ")
     assert len([json.loads(line) for line in lines[1:]]) >= 2
-    assert "CANARY" not in said
-    assert token.split("_", 2)[2] not in said
+    assert "CANARY" not in log
+    assert token.split("_", 2)[2] not in log

@@ -80,14 +80,14 @@ def test_revoking_a_token_works_and_is_audited(tmp_path: Path) -> None:
     "arguments", [("host",), ("group", "a b"), ("reader", "a b"), ("admin", "--expires", "x")]
 )
 def test_invalid_token_request_is_a_usage_error(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    told = collector_command("token", "create", *arguments, "--data", tmp_path / "data")
+    answer = collector_command("token", "create", *arguments, "--data", tmp_path / "data")
 
-    assert told.status == 2
+    assert answer.status == 2
     assert not (tmp_path / "data").exists()
 
 
 def test_list_without_collector_is_an_error(tmp_path: Path) -> None:
-    told = collector_command("token", "list", "--data", tmp_path)
+    answer = collector_command("token", "list", "--data", tmp_path)
 
-    assert told.status == 3
-    assert str(tmp_path) in told.err
+    assert answer.status == 3
+    assert str(tmp_path) in answer.err

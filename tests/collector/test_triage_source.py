@@ -35,8 +35,8 @@ def test_latest_bundle_of_each_host_is_judged(tmp_path: Path) -> None:
         token = tmp_path / "token"
         token.write_text(reader.token)
         place = server.url.replace("http://", "collector+http://")
-        told = service_record("triage", place, "-o", "json", SERVICE_RECORD_TOKEN_FILE=str(token))
+        answer = service_record("triage", place, "-o", "json", SERVICE_RECORD_TOKEN_FILE=str(token))
 
-    assert told.status == 0, told.err
-    document = json.loads(told.out)
+    assert answer.status == 0, answer.err
+    document = json.loads(answer.out)
     assert [(cause["cause"], cause["bundles"]) for cause in document["causes"]] == [("disk-full", 3)]

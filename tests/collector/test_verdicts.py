@@ -306,8 +306,8 @@ def test_installation_status_decides_the_verdict(stage: str, status: str, verdic
 
 def recorded(host: Host, verdict: str, after: float = MINUTE) -> Host:
     host.now += after
-    said = RecordsVerdict(verdict, "no such image", "bootkube", "pull", host.now)
-    host.known = replace(host.known, records=said, heard_at=host.now)
+    verdict_of_records = RecordsVerdict(verdict, "no such image", "bootkube", "pull", host.now)
+    host.known = replace(host.known, records=verdict_of_records, heard_at=host.now)
     return host
 
 
@@ -366,12 +366,12 @@ class Judged(RuleBasedStateMachine):
 
     @rule(fields=FIELDS, after=st.sampled_from([0.0, 1.0, 60.0, 3600.0]))
     def report(self, fields: dict[str, object], after: float) -> None:
-        before, said = self.host.known.progress, self.host.verdict()
+        before, judged = self.host.known.progress, self.host.verdict()
 
         self.host.reports(parse_step(fields), after)
 
         progress = require(self.host.known.progress)
-        if said.verdict is FleetVerdict.DONE and before is not None and progress.number == before.number:
+        if judged.verdict is FleetVerdict.DONE and before is not None and progress.number == before.number:
             assert self.host.verdict().verdict is FleetVerdict.DONE
         assert progress.ended_at is None or self.host.verdict().verdict is FleetVerdict.DONE
         assert progress.started_at <= progress.fresh_at <= progress.updated_at == self.host.now
@@ -396,20 +396,20 @@ class Judged(RuleBasedStateMachine):
 
     @invariant()
     def is_one_sentence(self) -> None:
-        said = self.host.verdict()
-        assert said.reason.endswith(".")
-        assert not said.reason.endswith("..")
+        judged = self.host.verdict()
+        assert judged.reason.endswith(".")
+        assert not judged.reason.endswith("..")
 
     @invariant()
     def changes_when_it_is_due_and_not_before(self) -> None:
-        said = self.host.verdict()
-        if said.due_at is None:
-            assert self.host.verdict(10 * 365 * 86_400.0) == said
+        judged = self.host.verdict()
+        if judged.due_at is None:
+            assert self.host.verdict(10 * 365 * 86_400.0) == judged
             return
-        wait = said.due_at - self.host.now
+        wait = judged.due_at - self.host.now
         assert wait > 0
-        assert self.host.verdict(wait / 2) == said
-        assert judge(self.host.known, self.host.budgets, said.due_at).verdict != said.verdict
+        assert self.host.verdict(wait / 2) == judged
+        assert judge(self.host.known, self.host.budgets, judged.due_at).verdict != judged.verdict
 
     @invariant()
     def is_not_since_later_than_now(self) -> None:

@@ -29,31 +29,31 @@ def answered(client: Client, route: RouteMethod) -> tuple[int, str]:
 
 
 def test_only_health_and_login_need_no_token(running: RunningCollector, tmp_path: Path) -> None:
-    told = {str(route): answered(running.stranger, route) for route in routes(tmp_path)}
+    answers = {str(route): answered(running.stranger, route) for route in routes(tmp_path)}
 
-    assert len(told) > 4
-    assert {route for route, (status, _) in told.items() if status != 401} - OPEN == set()
+    assert len(answers) > 4
+    assert {route for route, (status, _) in answers.items() if status != 401} - OPEN == set()
 
 
 def test_unknown_token_is_refused_everywhere(running: RunningCollector, tmp_path: Path) -> None:
     guess = Client(running.url, "srt_1_c2VjcmV0")
 
-    told = {str(route): answered(guess, route) for route in routes(tmp_path)}
+    answers = {str(route): answered(guess, route) for route in routes(tmp_path)}
 
-    assert {route for route, (status, _) in told.items() if status not in {401, 429}} - OPEN == set()
+    assert {route for route, (status, _) in answers.items() if status not in {401, 429}} - OPEN == set()
 
 
 def test_host_token_reads_nothing(running: RunningCollector, tmp_path: Path) -> None:
     host = running.client("host", "web1")
     assert host.step("web1", "Disk setup").status == 201
 
-    told = {str(route): answered(host, route) for route in routes(tmp_path) if route.method == "GET"}
+    answers = {str(route): answered(host, route) for route in routes(tmp_path) if route.method == "GET"}
 
     allowed = OPEN | {
         "GET /api/v1/hosts/{host}/steps",  # a report of a wget that can only GET
         "GET /api/v1/hosts/{host}/records",  # the number of bytes that the host has sent, to continue there
     }
-    assert {route for route, (status, _) in told.items() if status < 400} - allowed == set()
+    assert {route for route, (status, _) in answers.items() if status < 400} - allowed == set()
 
 
 def test_every_answer_has_security_headers(running: RunningCollector, tmp_path: Path) -> None:

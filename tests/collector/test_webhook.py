@@ -87,8 +87,8 @@ def test_verdict_change_is_sent_once_and_signed(desk: Desk) -> None:
     desk.deliver()
     desk.deliver()
 
-    (told,) = desk.receiver.notices
-    assert told.data == {
+    (notice,) = desk.receiver.notices
+    assert notice.data == {
         "id": number,
         "host": "web1",
         "group": "dc1",
@@ -98,9 +98,9 @@ def test_verdict_change_is_sent_once_and_signed(desk: Desk) -> None:
         "reason": f"{REASON} of web1",
         "at": NOW,
     }
-    signed = b".".join((told.id.encode(), told.headers["webhook-timestamp"].encode(), told.body))
+    signed = b".".join((notice.id.encode(), notice.headers["webhook-timestamp"].encode(), notice.body))
     digest = hmac.new(SECRET, signed, hashlib.sha256).digest()
-    assert told.headers["webhook-signature"] == f"v1,{base64.b64encode(digest).decode()}"
+    assert notice.headers["webhook-signature"] == f"v1,{base64.b64encode(digest).decode()}"
     assert desk.state(number) == (True, False, 1)
 
 
@@ -108,8 +108,8 @@ def test_messages_contain_no_secret(desk: Desk) -> None:
     """Records from hosts may contain secrets, which receivers of notices must not see."""
     desk.news("web1", reason="401 with X-Secret-Key: aB3dE9fG5iJkLmNoP")
     desk.deliver()
-    (told,) = desk.receiver.notices
-    assert told.data["reason"] == "401 with X-Secret-Key: <redacted:secret-header>"
+    (notice,) = desk.receiver.notices
+    assert notice.data["reason"] == "401 with X-Secret-Key: <redacted:secret-header>"
 
 
 def test_refused_message_is_retried_unchanged(desk: Desk) -> None:
@@ -128,7 +128,7 @@ def test_refused_message_is_retried_unchanged(desk: Desk) -> None:
     desk.deliver()
 
     assert desk.receiver.ids == [f"notice_{number}"] * 3
-    assert len({told.body for told in desk.receiver.notices}) == 1
+    assert len({notice.body for notice in desk.receiver.notices}) == 1
     assert desk.state(number) == (True, False, 3)
 
 
@@ -169,15 +169,15 @@ def test_digest_of_one_cause_is_retried_unchanged(desk: Desk) -> None:
     desk.now += 5
     desk.deliver()
 
-    told = {received.id: received.data for received in desk.receiver.notices}
-    digest = told[f"notice_{numbers[0]}"]
+    notices = {received.id: received.data for received in desk.receiver.notices}
+    digest = notices[f"notice_{numbers[0]}"]
     assert (digest["count"], digest["verdict"], digest["groups"]) == (36, "failed", ["dc1"])
     assert digest["summary"] == "36 hosts failed: sda is gone after 0 s"
     assert [host["host"] for host in digest["hosts"]] == [f"web{number}" for number in range(36)]
     assert desk.receiver.ids.count(f"notice_{numbers[0]}") == 2
     assert len({one.body for one in desk.receiver.notices if one.id == f"notice_{numbers[0]}"}) == 1
-    assert told[f"notice_{other}"]["host"] == "db1"
-    assert [data["host"] for data in told.values() if "count" not in data] == ["db1", "web36"]
+    assert notices[f"notice_{other}"]["host"] == "db1"
+    assert [data["host"] for data in notices.values() if "count" not in data] == ["db1", "web36"]
     assert all(desk.state(number) == (True, False, 2) for number in numbers)
 
 
@@ -195,12 +195,12 @@ def test_several_processes_send_each_message_once(desk: Desk) -> None:
 
     run_in_threads(*[desk.deliver] * 4)
 
-    told = [
+    numbers_sent = [
         host["id"]
         for received in desk.receiver.notices
         for host in received.data.get("hosts", [received.data])
     ]
-    assert sorted(told) == numbers
+    assert sorted(numbers_sent) == numbers
 
 
 def test_dead_process_repeats_only_messages_in_progress(desk: Desk) -> None:
@@ -228,8 +228,8 @@ def test_serving_collector_sends_a_failure(tmp_path: Path) -> None:
             server.client("host", "web1").step("web1", "Disk setup", "failed", logs="no disk")
             receiver.wait_for(1)
 
-    told = receiver.notices[-1]
-    assert (told.data["host"], told.data["verdict"]) == ("web1", "failed")
+    notice = receiver.notices[-1]
+    assert (notice.data["host"], notice.data["verdict"]) == ("web1", "failed")
 
 
 @pytest.mark.slow
@@ -258,9 +258,9 @@ def test_killed_process_repeats_only_messages_in_progress(tmp_path: Path) -> Non
             Client(running.url, token).step("web3", "Disk setup", "failed")
             receiver.wait_for(4)
 
-    told = Counter(receiver.ids)
-    assert [news for news, times in told.items() if times > 1] == [on_its_way]
-    assert {told.data["host"] for told in receiver.notices} == {"web1", "web2", "web3"}
+    counts = Counter(receiver.ids)
+    assert [news for news, times in counts.items() if times > 1] == [on_its_way]
+    assert {counts.data["host"] for counts in receiver.notices} == {"web1", "web2", "web3"}
 
 
 def case_of_lease() -> Any:

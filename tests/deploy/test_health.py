@@ -87,9 +87,9 @@ def test_missing_or_edited_shim_is_a_fault(
     install_on(root, Option.ALL_SERVICES)
     change(root / SHIM)
 
-    state, said, mend = examined(root)["files"]
+    state, message, mend = examined(root)["files"]
 
-    assert (state, detail in said, advice in mend) == ("failed", True, True)
+    assert (state, detail in message, advice in mend) == ("failed", True, True)
 
 
 def test_missing_part_of_the_shim_is_counted(root: Path) -> None:

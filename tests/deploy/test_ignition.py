@@ -201,15 +201,17 @@ def test_output_is_reproducible(base: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base.ign", "one", "two"]
 
 
-@pytest.mark.parametrize(("damaged", "said"), [pytest.param(*row, id=name) for name, row in DAMAGES.items()])
-def test_damaged_base_is_one_error_without_output(damaged: bytes, said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("damaged", "message"), [pytest.param(*row, id=name) for name, row in DAMAGES.items()]
+)
+def test_damaged_base_is_one_error_without_output(damaged: bytes, message: str, tmp_path: Path) -> None:
     base, output = tmp_path / "base.ign", tmp_path / "out.ign"
     base.write_bytes(damaged)
     result = made("--role", "worker", "--merge", base, "-o", output)
     assert (result.exit_code, result.stdout) == (3, "")
     (line,) = result.stderr.splitlines()
     assert line.startswith(f"Error: {base}: ")
-    assert said in line
+    assert message in line
     assert [path.name for path in tmp_path.iterdir()] == ["base.ign"]
 
 
@@ -244,10 +246,10 @@ def test_missing_base_is_one_error(tmp_path: Path) -> None:
 def test_unused_key_of_base_is_a_warning(tmp_path: Path) -> None:
     base = tmp_path / "base.ign"
     base.write_text(json.dumps({**discovery(), "networkd": {}}))
-    said = f"Warning: {base}: networkd: Unused key networkd; ignition-validate says it\n"
+    warning = f"Warning: {base}: networkd: Unused key networkd; ignition-validate says it\n"
     result = made("--role", "worker", "--merge", base)
     assert result.exit_code == 0
-    assert result.stderr.endswith(said if shutil.which("ignition-validate") else "")
+    assert result.stderr.endswith(warning if shutil.which("ignition-validate") else "")
     assert json.loads(result.stdout)["networkd"] == {}
 
 
@@ -304,7 +306,7 @@ def test_machine_config_has_pool_of_role(role: str, pool: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "message"),
     [
         (set_value("passwd", {"users": [{"name": "root"}]}), "no user but core"),
         (set_value("passwd", {"users": [{"name": "core", "uid": 7}]}), "password and keys only"),
@@ -318,19 +320,19 @@ def test_machine_config_has_pool_of_role(role: str, pool: str) -> None:
         ),
     ],
 )
-def test_fields_unsupported_by_the_operator_are_refused(damage: Any, said: str, tmp_path: Path) -> None:
+def test_fields_unsupported_by_the_operator_are_refused(damage: Any, message: str, tmp_path: Path) -> None:
     base: dict[str, Any] = {"ignition": {"version": "3.4.0"}}
     damage(base)
     path = tmp_path / "base.ign"
     path.write_text(json.dumps(base))
     result = made("--role", "worker", "--format", "machineconfig", "--merge", path)
     assert result.exit_code == 3
-    assert said in result.stderr
+    assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--role", "worker", "--token-file", "/dev/null"], "say where it reports to"),
         (["--role", "worker", "--replace", "/a"], "--replace needs --merge"),
@@ -356,10 +358,10 @@ def test_fields_unsupported_by_the_operator_are_refused(damage: Any, said: str, 
         (["--role", "worker", "--assisted-host-patch", "--spec", "3.4.0"], "assisted-service takes 3.1.0"),
     ],
 )
-def test_conflicting_options_are_refused(arguments: list[str], said: str) -> None:
+def test_conflicting_options_are_refused(arguments: list[str], message: str) -> None:
     result = made(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert said in " ".join(result.stderr.split())
+    assert message in " ".join(result.stderr.split())
 
 
 def test_executable_is_delivered_and_removed_later(tmp_path: Path) -> None:
@@ -431,8 +433,8 @@ def test_ignition_validate_accepts_output(role: str, base: Path, token: Path) ->
         done = subprocess.run(
             ["ignition-validate", "-"], input=result.stdout, capture_output=True, text=True, check=False
         )
-        said = [line for line in done.stdout.splitlines() if "plaintext HTTP proxy" not in line]
-        assert (done.returncode, said) == (0, [])
+        warnings = [line for line in done.stdout.splitlines() if "plaintext HTTP proxy" not in line]
+        assert (done.returncode, warnings) == (0, [])
 
 
 @pytest.mark.skipif(not IGNITION.exists() or os.geteuid() != 0, reason="needs Ignition, and root")

@@ -31,7 +31,7 @@ ONLY_OURS = {
 }
 
 damages = pytest.mark.parametrize(
-    ("damaged", "said"), [pytest.param(*row, id=name) for name, row in DAMAGES.items()]
+    ("damaged", "message"), [pytest.param(*row, id=name) for name, row in DAMAGES.items()]
 )
 
 
@@ -41,11 +41,11 @@ def test_valid_config_passes_in_each_version(version: str) -> None:
 
 
 @damages
-def test_damaged_config_is_one_error(damaged: bytes, said: str) -> None:
+def test_damaged_config_is_one_error(damaged: bytes, message: str) -> None:
     with pytest.raises(BadConfigError) as caught:
         require_valid(read_config(damaged))
     line = str(caught.value)
-    assert said in line
+    assert message in line
     assert "\n" not in line
     assert len(line) < 250
 
@@ -92,9 +92,11 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("config", "said"), [pytest.param(*row, id=name) for name, row in REFUSED.items()])
-def test_config_unsafe_to_merge_is_refused(config: Config, said: str) -> None:
-    with pytest.raises(BadConfigError, match=said):
+@pytest.mark.parametrize(
+    ("config", "message"), [pytest.param(*row, id=name) for name, row in REFUSED.items()]
+)
+def test_config_unsafe_to_merge_is_refused(config: Config, message: str) -> None:
+    with pytest.raises(BadConfigError, match=message):
         require_valid(config)
 
 

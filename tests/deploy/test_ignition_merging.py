@@ -66,7 +66,7 @@ def test_missing_sections_of_base_are_added(absent: set[str], version: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "said"),
+    ("path", "value", "message"),
     [
         ("storage.files.0.path", SHIM, f"storage.files[0]: '{SHIM}' is there already"),
         ("storage.links.0.path", SHIM, f"storage.links[0]: '{SHIM}' is there already"),
@@ -79,12 +79,12 @@ def test_missing_sections_of_base_are_added(absent: set[str], version: str) -> N
         ("storage.files.0.path", "/etc/systemd/system/boot-reporter.timer", "boot-reporter.timer"),
     ],
 )
-def test_path_in_both_configs_is_refused(path: str, value: str, said: str) -> None:
+def test_path_in_both_configs_is_refused(path: str, value: str, message: str) -> None:
     base = discovery()
     set_value(path, value)(base)
     with pytest.raises(BadConfigError) as caught:
         merge(base, ours())
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_path_in_nested_config_is_refused() -> None:
@@ -106,10 +106,10 @@ def test_only_the_named_file_is_replaced() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "said"), [("/etc/hello", "ours has no such file"), (SHIM, "no such file to replace")]
+    ("path", "message"), [("/etc/hello", "ours has no such file"), (SHIM, "no such file to replace")]
 )
-def test_replacing_a_missing_file_is_an_error(path: str, said: str) -> None:
-    with pytest.raises(BadConfigError, match=said):
+def test_replacing_a_missing_file_is_an_error(path: str, message: str) -> None:
+    with pytest.raises(BadConfigError, match=message):
         merge(discovery(), ours(), [path])
 
 

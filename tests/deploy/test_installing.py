@@ -411,7 +411,7 @@ class Breaking(Root):
 def _without_empty_homes(tree: Tree) -> Tree:
     """Without directories that were made for the note before it could be written, and so without the root."""
     homes = (".", "var", "var/lib", "var/lib/service-record")
-    return {path: told for path, told in tree.items() if path not in homes}
+    return {path: state for path, state in tree.items() if path not in homes}
 
 
 def cut_short(tmp_path: Path, act: Callable[[Path, int], object], goes_on: Prior) -> None:
@@ -473,14 +473,14 @@ def _with_files_of(most: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
 
-def _install_and_tell(limited: Callable[[], None], directory: str, told: Any) -> None:
+def _install_and_tell(limited: Callable[[], None], directory: str, pipe: Any) -> None:
     limited()
     try:
         install(Root(Path(directory)), (), ())
     except OSError as error:
-        told.send((type(error).__name__, error.filename))
+        pipe.send((type(error).__name__, error.filename))
     else:
-        told.send(None)
+        pipe.send(None)
 
 
 def installed_by_a_child(root: Path, limited: Callable[[], None]) -> object:
@@ -501,8 +501,8 @@ def test_unwritable_directory_prevents_all_changes() -> None:
             at(root, path).chmod(0o777)
         at(root, "/usr/local/bin").mkdir(mode=0o555)
         before = read_tree(root)
-        told = installed_by_a_child(root, _as_somebody)
-        assert told == ("PermissionError", f"{directory}/usr/local/bin")
+        error = installed_by_a_child(root, _as_somebody)
+        assert error == ("PermissionError", f"{directory}/usr/local/bin")
         assert read_tree(root) == before
 
 
@@ -582,7 +582,7 @@ def test_output_has_line_per_file_and_summary(root: Path) -> None:
     assert afterwards == "Records stay. Scripts that source the shim fail without it: change them."
     write_file(root, SHIM, "upstream's")
     assert service_record("uninstall", "--root", root).out == f"Nothing is installed in {root}.\n"
-    assert read_tree(root, with_times=False) == {path: (*told[:-1], None) for path, told in before.items()}
+    assert read_tree(root, with_times=False) == {path: (*state[:-1], None) for path, state in before.items()}
 
 
 def test_next_commands_depend_on_installed_files(root: Path) -> None:
@@ -619,7 +619,7 @@ def test_close_drop_in_lasts_until_all_services(root: Path) -> None:
     service_record("install", "--root", root, "--close", "crio")
     assert not at(root, "/etc/systemd/system/crio.service.d").exists()
     assert service_record("uninstall", "--root", root).status == 0
-    assert read_tree(root, with_times=False) == {path: (*told[:-1], None) for path, told in before.items()}
+    assert read_tree(root, with_times=False) == {path: (*state[:-1], None) for path, state in before.items()}
 
 
 @pytest.mark.parametrize("name", ["a/b", "../x", "", "a b", "\x1b[2J"])

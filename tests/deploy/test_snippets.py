@@ -113,8 +113,8 @@ def test_step_names_may_have_any_character(shell: str, client: str, tmp_path: Pa
     assert (second["name"], second["status"], second["logs"]) == (HOSTILE, "failed", HOSTILE)
     assert (first["action"], first["priority"]) == ("install", "0")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", first["time"])
-    told = [(str(entry.phase), entry.stage, entry.result) for entry in host.entries()]
-    assert [(phase, stage, result and str(result)) for phase, stage, result in told] == [
+    steps = [(str(entry.phase), entry.stage, entry.result) for entry in host.entries()]
+    assert [(phase, stage, result and str(result)) for phase, stage, result in steps] == [
         ("service start", None, None),
         ("stage start", HOSTILE, None),
         ("stage end", HOSTILE, "failure"),
@@ -204,8 +204,8 @@ def test_first_step_names_vendor_and_model(shell: str, tmp_path: Path) -> None:
         steps = f"SERVICE_RECORD_ROOT={tmp_path}; service_record_step one init; service_record_step two init"
         host.run(f"{functions('--url', collector.url)}\n{steps}", "-eu")
 
-    told = [report.fields.get("hardware") for report in collector.reported]
-    assert told == ["Dell Inc. PowerEdge R640", None]
+    hardware = [report.fields.get("hardware") for report in collector.reported]
+    assert hardware == ["Dell Inc. PowerEdge R640", None]
 
 
 @shells
@@ -382,8 +382,8 @@ def test_installed_shim_records_the_steps(tmp_path: Path) -> None:
         "-eu",
     )
     assert done.returncode == 127
-    told = [(str(entry.phase), entry.stage) for entry in host.entries()]
-    assert told == [
+    steps = [(str(entry.phase), entry.stage) for entry in host.entries()]
+    assert steps == [
         ("service start", None),
         ("stage start", "one"),
         ("stage end", "one"),
@@ -477,8 +477,8 @@ def test_partitioning_step_spans_the_partitioner(
     with serve_step_collector() as collector:
         for piece in shell_of("preseed", snippet_of("preseed", "--url", collector.url)):
             assert host.run(piece, "-eu").returncode == 0
-    told = [(report.fields["name"], report.fields["status"]) for report in collector.reported]
-    assert told == [
+    steps = [(report.fields["name"], report.fields["status"]) for report in collector.reported]
+    assert steps == [
         ("Installation begins", "init"),
         ("Installation begins", "done"),
         ("Partitioning", "init"),
@@ -568,8 +568,8 @@ def test_foreman_template_calls_macro_once(shell: str, tmp_path: Path) -> None:
         assert "<%" not in rendered.replace("<%= e %>", "")
         done = host.run(rendered.removeprefix("%post\n").removesuffix("%end\n"), "-eu")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    told = [(report.fields["name"], report.fields["status"]) for report in collector.reported]
-    assert told == [("Disk setup", "init"), ("Disk setup", "done")]
+    steps = [(report.fields["name"], report.fields["status"]) for report in collector.reported]
+    assert steps == [("Disk setup", "init"), ("Disk setup", "done")]
     assert {report.authorization for report in collector.reported} == {"Bearer it's.secret"}
     assert len(host.entries("it's")) == 4
 
@@ -644,8 +644,8 @@ def test_first_boot_is_reported_once_and_cleaned_up(kind: str, shell: str, tmp_p
     assert report.fields["percentage"] == "100"
     assert system.is_clean()
     assert not system.pauses.exists()
-    told = [str(entry.phase) for entry in host.entries("first-boot")]
-    assert told == ["service start", "stage end", "service end"]
+    phases = [str(entry.phase) for entry in host.entries("first-boot")]
+    assert phases == ["service start", "stage end", "service end"]
 
 
 @first_boots
@@ -678,7 +678,7 @@ def test_ipxe_script_continues_without_collector() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["bash", "--first-boot"], "only for kickstart and preseed"),
         (["ipxe"], "no default for the collector"),
@@ -695,10 +695,10 @@ def test_ipxe_script_continues_without_collector() -> None:
         (["yast"], "yast"),
     ],
 )
-def test_unquotable_values_are_refused(arguments: list[str], said: str) -> None:
+def test_unquotable_values_are_refused(arguments: list[str], message: str) -> None:
     result = printed(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert said in " ".join(result.stderr.split())
+    assert message in " ".join(result.stderr.split())
 
 
 @kinds

@@ -126,7 +126,7 @@ def test_built_in_rule_explains_its_message(name: str, says: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "says"),
+    ("message", "says"),
     [
         (
             'Get "https://registry.lab:5000/v2/": x509: certificate has expired or is not yet valid',
@@ -155,8 +155,8 @@ def test_built_in_rule_explains_its_message(name: str, says: str) -> None:
         ('pinging container registry a.lab:5000: Get "https://a.lab:5000/v2/": EOF', None),
     ],
 )
-def test_built_in_rule_quotes_names_from_the_message(said: str, says: str | None) -> None:
-    cause = explained(failed(said))
+def test_built_in_rule_quotes_names_from_the_message(message: str, says: str | None) -> None:
+    cause = explained(failed(message))
     assert (cause.says if cause is not None else None) == says
 
 
@@ -490,7 +490,7 @@ def test_message_of_any_characters_is_searched() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "command"),
+    ("message", "command"),
     [
         (
             'Get "https://registry.lab:5000/v2/": x509: certificate signed by unknown authority',
@@ -511,8 +511,8 @@ def test_message_of_any_characters_is_searched() -> None:
         ),
     ],
 )
-def test_next_command_is_about_the_trouble(said: str, command: str) -> None:
-    cause = require(explained(failed(said)))
+def test_next_command_is_about_the_trouble(message: str, command: str) -> None:
+    cause = require(explained(failed(message)))
     program = command.partition(" ")[0]
     assert next(one for one in cause.commands if one.startswith(program)) == command
 

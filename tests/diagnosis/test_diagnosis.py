@@ -149,9 +149,11 @@ def test_three_restarts_that_end_alike_are_a_loop(later: list[Entry]) -> None:
 
 
 def test_messages_of_a_loop_are_counted_by_signature() -> None:
-    said = ["timed out after 5s", "timed out after 1m2s", "no space left"]
+    messages = ["timed out after 5s", "timed out after 1m2s", "no space left"]
     runs = [
-        one for n, text in enumerate(said) for one in attempt(n, failed_run(at=n * 20, error_message=text))
+        one
+        for n, text in enumerate(messages)
+        for one in attempt(n, failed_run(at=n * 20, error_message=text))
     ]
     loop = root(diagnosis(a=runs)).loop
     assert loop is not None
@@ -500,14 +502,14 @@ def test_wait_is_a_symptom_of_a_later_failure() -> None:
 
 def known(evidence: TroubleFacts) -> KnownCause | None:
     """Causes named by the message, one beginning with `symptom` being one."""
-    said = evidence.facts.message
-    if not said:
+    message = evidence.facts.message
+    if not message:
         return None
     return KnownCause(
-        name=said,
-        says=said,
-        rank="symptom" if said.startswith("symptom") else "cause",
-        is_last=said.startswith("symptom: last"),
+        name=message,
+        says=message,
+        rank="symptom" if message.startswith("symptom") else "cause",
+        is_last=message.startswith("symptom: last"),
     )
 
 
@@ -959,7 +961,7 @@ def test_moved_steps_are_shown_with_their_predecessor() -> None:
 
 def test_equal_failures_in_one_step_are_one() -> None:
     def runs_of(*messages: str | None, exit_code: int = 1) -> list[Run]:
-        failed = (failed_run(error_message=said, exit_code=exit_code) for said in messages)
+        failed = (failed_run(error_message=message, exit_code=exit_code) for message in messages)
         record = [one for number, entries in enumerate(failed) for one in attempt(number, entries)]
         return list(history(a=record).services[0].runs)
 

@@ -142,9 +142,9 @@ def test_telling_line_is_from_the_whole_run(tmp_path: Path) -> None:
 def test_child_process_belongs_to_run_by_invocation(tmp_path: Path) -> None:
     line = at(4, "helper[7]: Error: the moon is in the wrong phase")
     own = f"bootstrap/journals/invocations/bootkube-{'1f' * 16}.log"
-    for number, (path, told) in enumerate({"bootstrap/journals/journal.log": None, own: f"{own}:1"}.items()):
+    for number, (path, place) in enumerate({"bootstrap/journals/journal.log": None, own: f"{own}:1"}.items()):
         root = root_of(bundle(tmp_path / str(number), {path: line}, message="Use --help"))
-        assert root.get("told", {}).get("place") == told
+        assert root.get("told", {}).get("place") == place
 
 
 SECRET = "ghp_" + "a1B2c3D4e5F6" * 3
@@ -179,19 +179,19 @@ def test_secret_in_evidence_is_masked_everywhere(
     index = service_record("triage", "sql", "--index", tmp_path / "index", "select * from bundles").out
     collected = msgspec.json.encode(read_bundle(packed(place))).decode()
     asked = asyncio.run(Questions([str(place)]).ask("analyze", "--from", str(place), "-o", "json"))
-    for told in (page, index, collected, json.dumps(asked)):
-        assert shown in told
-        assert SECRET not in told
+    for text in (page, index, collected, json.dumps(asked)):
+        assert shown in text
+        assert SECRET not in text
 
 
 def test_host_without_failed_service_can_have_cause(tmp_path: Path) -> None:
     place = bundle(tmp_path, {"bootstrap/journals/kernel.log": at(5, OOM)})
     write_lines(place / "bootstrap/services/bootkube.json", entry(Phase.SERVICE_START))
-    told = service_record("analyze", "--from", place, "-o", "json")
-    answer = json.loads(told.out)
+    analysis = service_record("analyze", "--from", place, "-o", "json")
+    answer = json.loads(analysis.out)
     assert (answer["verdict"], answer["root"]["service"]) == ("running", "kernel")
     assert "memory ran out, and hyperkube was killed" in answer["says"]
-    assert told.status == 1
+    assert analysis.status == 1
 
 
 def test_old_line_is_not_a_cause_on_working_host(tmp_path: Path) -> None:

@@ -296,13 +296,13 @@ def test_verdict_in_our_bundle_is_not_evidence(tmp_path: Path) -> None:
 
 
 def test_collector_and_triage_judge_bundle_without_records(tmp_path: Path) -> None:
-    told = {
+    reported = {
         f"{TOP}{name}": text for name, text in {**MUST_GATHER, "nodes/m0/dmesg": f"[1.5] {OOM}\n"}.items()
     }
     quiet = {f"{TOP}{name}": text for name, text in MUST_GATHER.items()}
     shelf = tmp_path / "shelf"
     photos: dict[str, bytes | str] = {"summer.jpg": PICTURE}
-    shown: dict[str, Mapping[str, bytes | str]] = {"told": told, "quiet": quiet, "photos": photos}
+    shown: dict[str, Mapping[str, bytes | str]] = {"told": reported, "quiet": quiet, "photos": photos}
     for name, files in shown.items():
         shelf.mkdir(exist_ok=True)
         (shelf / f"{name}.tar.gz").write_bytes(tar(files))

@@ -86,8 +86,8 @@ def check_host(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         del running["seconds"]  # up to now, which is later the second time
     assert observed == document
     page = verdict_page(datetime.now(UTC))
-    said = " ".join(document["says"].split())
-    assert said[:100] in " ".join(page.split())  # the page shortens a long message
+    says = " ".join(document["says"].split())
+    assert says[:100] in " ".join(page.split())  # the page shortens a long message
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -224,9 +224,9 @@ def test_any_rule_about_what_works_later_is_a_pointer(kind: str) -> None:
             or re.fullmatch(r"[a-z0-9]+" if kind == "device" else r"[A-Za-z0-9.-]+", name) is None
         ):
             continue
-        said = "\n".join(at(3, f"job[7]: {line}") for line in own.splitlines())
+        lines = "\n".join(at(3, f"job[7]: {line}") for line in own.splitlines())
         for second, is_later in ((4, True), (2, False)):
-            causes = host_of(built_in_rules(), {OWN: said, JOURNAL: at(second, WORKS[kind].format(name))})
+            causes = host_of(built_in_rules(), {OWN: lines, JOURNAL: at(second, WORKS[kind].format(name))})
             (run,) = causes.history.services[0].runs
             cause = causes.explain(
                 TroubleFacts(
@@ -526,11 +526,11 @@ def test_cause_names_its_line_or_fact(
             ended=run.ended,
         )
     )
-    told = None if found is None else (found.says.strip(), found.line, found.place, found.of)
+    parts = None if found is None else (found.says.strip(), found.line, found.place, found.of)
     assert found is None or [(one.line, one.place) for one in causes.log["job"]] == [
         (found.line, found.place)
     ]
-    assert (told and told[: len(expected or ())]) == expected
+    assert (parts and parts[: len(expected or ())]) == expected
 
 
 def judged(

@@ -138,8 +138,8 @@ def test_no_text_becomes_markup() -> None:
 def test_hostile_text_is_shown_and_harmless(name: str, message: str) -> None:
     found = seen({f"job{name}": failed_run(f"stage{name}", error_message=f"said{message}")})
     assert visible(f"job{name}") in found.texts("h3")
-    said = "\n".join(visible(line) for line in f"said{message}".split("\n"))
-    assert said in [text.replace("\r", "") for text in found.texts("pre")]
+    shown = "\n".join(visible(line) for line in f"said{message}".split("\n"))
+    assert shown in [text.replace("\r", "") for text in found.texts("pre")]
 
 
 INKS = ("text", "faint", "link", "success", "failure", "interrupted", "running", "stopped")

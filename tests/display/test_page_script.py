@@ -97,8 +97,8 @@ def test_drag_zooms_and_keys_move_and_reset(page: Page, files: Path) -> None:
     assert abs(zoomed_left - axis["x"]) < 10
     assert abs(zoomed_width - axis["width"]) < 20
     assert page.locator(".panel").count() == 0, "a drag is no click"
-    told = page.locator(".zoom output").inner_text()
-    assert " to " in told
+    period = page.locator(".zoom output").inner_text()
+    assert " to " in period
 
     page.locator(BAR).focus()
     page.keyboard.press("-")

@@ -225,22 +225,22 @@ def test_local_times_are_reported_once() -> None:
 
 
 def test_end_of_a_long_message_line_is_shown() -> None:
-    said = f"Error: {'initializing source: ' * 20}no such host"
-    page = text(history(job=failed_run("pull", error_message=said)))
+    message = f"Error: {'initializing source: ' * 20}no such host"
+    page = text(history(job=failed_run("pull", error_message=message)))
     assert "message  │ Error: initializing" in page
     assert "no such host" in " ".join(page.replace("│", "").split())
 
 
-@pytest.mark.parametrize(("took", "told"), [(0, "<1s"), (1, "1s"), (59, "59s"), (90, "1m 30s")])
-def test_durations_in_whole_seconds_have_no_fractions(took: int, told: str) -> None:
+@pytest.mark.parametrize(("took", "duration"), [(0, "<1s"), (1, "1s"), (59, "59s"), (90, "1m 30s")])
+def test_durations_in_whole_seconds_have_no_fractions(took: int, duration: str) -> None:
     stages = [
         upstream_entry(Phase.STAGE_START, stage="pull"),
         upstream_entry(Phase.STAGE_END, took, stage="pull"),
     ]
     page = text(history(job=[upstream_entry(), *stages, upstream_entry(Phase.SERVICE_END, took)]))
-    assert f"after {told}, " in page
+    assert f"after {duration}, " in page
     everything = "".join(render_lines(wide(history(job=stages), "here", VIEW), color=False))
-    assert f" {told}  2026-11-21 01:05:10Z" in everything
+    assert f" {duration}  2026-11-21 01:05:10Z" in everything
 
 
 def test_what_could_not_be_written_is_said() -> None:

@@ -119,8 +119,8 @@ def test_commands_prepare_install_and_undo(desk: Desk, collector: RunningCollect
     assert host.id in content(installed, "/etc/service-record/reporter.toml")
 
     ship(collector, tmp_path)
-    told = desk.follow("The installation")
-    assert "bootkube succeeded" in told.out
+    answer = desk.follow("The installation")
+    assert "bootkube succeeded" in answer.out
     assert host.ignition_config_overrides == ""
     assert json.loads(desk.infra_env.ignition_config_override) == {"ignition": {"version": "3.1.0"}}
 

@@ -11,14 +11,14 @@ from tests.golden.outputs import (
     TABLE_PAGE,
     exit_codes,
     golden_files,
-    said,
+    render,
     table,
 )
 from tests.schemas import SCHEMAS, document_schemas, host_schema
 
 expected = dict(golden_files())
 for path, arguments in expected.items():
-    text = said(path, arguments)
+    text = render(path, arguments)
     if not path.exists() or path.read_text() != text:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)

@@ -83,7 +83,7 @@ def choices(verb: str, option: str) -> tuple[str, ...]:
     return tuple(kinds[option].choices)
 
 
-def said(path: Path, arguments: tuple[str, ...]) -> str:
+def render(path: Path, arguments: tuple[str, ...]) -> str:
     """Return the text of a golden file, as wide as its name says, and 80 columns otherwise."""
     width = re.search(r"-(\d+)-columns", path.name)
     with _terminal(int(width[1]) if width else _PAGE):

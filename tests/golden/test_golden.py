@@ -18,7 +18,7 @@ from tests.golden.outputs import (
     choices,
     exit_codes,
     golden_files,
-    said,
+    render,
     sources,
     table,
 )
@@ -42,7 +42,7 @@ def test_output_equals_golden_file(verb: str) -> None:
         for path, arguments in EXPECTED.items():
             if arguments[0] == verb:
                 with faults.case(path.relative_to(GOLDEN)):
-                    changes = difference(path, said(path, arguments))
+                    changes = difference(path, render(path, arguments))
                     assert not changes, f"{changes}If that is what it should say: make golden"
 
 

@@ -131,9 +131,9 @@ def test_compose_collector_has_database_and_objects() -> None:
     for name in ("collector", "collector-2"):
         service = composed[name]
         assert f"--target collector -t {service['image'].removesuffix(':latest')} ." in text
-        said = serve_command.make_context("serve", service["command"][1:]).params
-        assert (said["host"], said["objects"]) == ("0.0.0.0", "s3://bundles/collector")
-        assert str(said["data"]) in service["volumes"][0]
+        parameters = serve_command.make_context("serve", service["command"][1:]).params
+        assert (parameters["host"], parameters["objects"]) == ("0.0.0.0", "s3://bundles/collector")
+        assert str(parameters["data"]) in service["volumes"][0]
         named = {each for each in service["environment"] if each.startswith("AWS_")}
         assert all(f"`{each}`" in page for each in named)
         assert "@database/" in service["environment"]["SERVICE_RECORD_DATABASE"]

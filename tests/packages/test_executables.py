@@ -103,9 +103,9 @@ def test_executable_shows_records(root: Path) -> None:
 def test_executable_runs_a_dry_round(root: Path) -> None:
     (root / "etc/service-record").mkdir(parents=True)
     (root / "etc/service-record/reporter.toml").write_text('ship_to = ["/usb"]\n')
-    told = run(root, "report", "--dry-run")
-    assert told.status == 0, told.err
-    assert re.match(r"verdict: .*\nservice: not asked\ndirectory:/usb: ", told.out)
+    answer = run(root, "report", "--dry-run")
+    assert answer.status == 0, answer.err
+    assert re.match(r"verdict: .*\nservice: not asked\ndirectory:/usb: ", answer.out)
     assert not (root / "usb").exists()
     assert not (root / "var/lib/service-record").exists()
 

@@ -289,10 +289,10 @@ def test_rpmlint_finds_no_error(fedora: dict[Package, Path]) -> None:
     """But for the signature, which is made with the key of whoever publishes them."""
     if shutil.which("rpmlint") is None:
         pytest.skip("no rpmlint: it cannot be had here")
-    said = subprocess.run(["rpmlint", *fedora.values()], check=False, capture_output=True, text=True).stdout
-    assert "packages: 2" in said
+    output = subprocess.run(["rpmlint", *fedora.values()], check=False, capture_output=True, text=True).stdout
+    assert "packages: 2" in output
     assert [
-        line for line in said.splitlines() if ": E: " in line and not line.endswith("E: no-signature")
+        line for line in output.splitlines() if ": E: " in line and not line.endswith("E: no-signature")
     ] == []
 
 
@@ -325,10 +325,10 @@ def test_rpm_installs_and_removes_both_packages(tmp_path: Path, fedora: dict[Pac
 @needs_rpm
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("versions_left", "told"), [(1, ""), (0, "--no-reload disable --now boot-reporter.timer\n")]
+    ("versions_left", "expected"), [(1, ""), (0, "--no-reload disable --now boot-reporter.timer\n")]
 )
 def test_rpm_disables_timer_only_on_removal(
-    versions_left: int, told: str, tmp_path: Path, fedora: dict[Package, Path]
+    versions_left: int, expected: str, tmp_path: Path, fedora: dict[Package, Path]
 ) -> None:
     script = query(fedora[Package.COMMAND], "%{PREUN}")
     systemctl, calls = tmp_path / "systemctl", tmp_path / "calls"
@@ -336,7 +336,7 @@ def test_rpm_disables_timer_only_on_removal(
     systemctl.chmod(0o755)
     calls.touch()
     run("env", f"PATH={tmp_path}:/usr/bin:/bin", "sh", "-c", script, "preun", versions_left)
-    assert calls.read_text() == told
+    assert calls.read_text() == expected
 
 
 def query(package: Path, form: str) -> str:

@@ -186,9 +186,9 @@ def test_executable_unpacks_nothing_and_cleans_environment(tmp_path: Path, execu
         pytest.skip("no strace")
     trace = tmp_path / "trace"
     run("strace", "-f", "-e", "trace=%file,mprotect,mmap", "-o", trace, executable, "--version")
-    said = trace.read_text()
-    assert not re.findall(r"O_CREAT", said)
-    assert not re.findall(r"PROT_WRITE\|PROT_EXEC", said)
+    output = trace.read_text()
+    assert not re.findall(r"O_CREAT", output)
+    assert not re.findall(r"PROT_WRITE\|PROT_EXEC", output)
     records = f"SERVICE_RECORDS_DIR={tmp_path}"
     child = run("env", records, executable, "run", "--", "env")
     assert child.status == 0, child.err

@@ -53,8 +53,8 @@ def test_locked_libraries_have_hashes(lock: str) -> None:
 
 
 def test_libraries_have_a_row_with_reason() -> None:
-    told = rows()
-    assert {name: told[name][2] for name in asked_for("dev")} == {
+    described = rows()
+    assert {name: described[name][2] for name in asked_for("dev")} == {
         name: dependencies.reasons()[name] for name in asked_for("dev")
     }
 
@@ -65,12 +65,12 @@ def test_dependencies_page_matches_installed_libraries() -> None:
         "runtime", "reporter", "collector", "notices", "triage", "dask", "otlp", "mcp"
     )
     found = [*shipped, *dependencies.pulled_in(shipped), *dependencies.direct("test", "check", "dev")]
-    pins, told = dependencies.locked(), rows()
+    pins, described = dependencies.locked(), rows()
     as_locked = {each.name: list(each.cells()[:-1]) for each in found if pins.get(each.name) == each.version}
     why = dependencies.HEAD.index("why")
     for name, cells in as_locked.items():
-        same = told[name][:why] + told[name][why + 1 : -1] == cells[:why] + cells[why + 1 :]
-        assert same, f"{told[name]} is {cells}: make dependencies"
+        same = described[name][:why] + described[name][why + 1 : -1] == cells[:why] + cells[why + 1 :]
+        assert same, f"{described[name]} is {cells}: make dependencies"
 
 
 def test_licences_of_libraries_are_allowed() -> None:
@@ -84,7 +84,7 @@ def test_licences_of_libraries_are_allowed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "its_status", "status", "told"),
+    ("output", "its_status", "status", "message"),
     [
         ("No known vulnerabilities found", 0, 0, "nothing is known against any of them"),
         ("Found 1 known vulnerability in 1 package\nclick 8.2 GHSA-1", 1, 1, "click 8.2 GHSA-1"),
@@ -93,14 +93,14 @@ def test_licences_of_libraries_are_allowed() -> None:
     ids=["clean", "known", "no answer"],
 )
 def test_audit_fails_for_an_unchecked_library(
-    tmp_path: Path, said: str, its_status: int, status: int, told: str
+    tmp_path: Path, output: str, its_status: int, status: int, message: str
 ) -> None:
     for directory in (".ci", "requirements"):
         shutil.copytree(REPOSITORY / directory, tmp_path / directory)
     service = tmp_path / ".cache/upkeep/bin/pip-audit"
     service.parent.mkdir(parents=True)
-    service.write_text(f"#!/bin/sh\nprintf '%s\\n' '{said}'\nexit {its_status}\n")
+    service.write_text(f"#!/bin/sh\nprintf '%s\\n' '{output}'\nexit {its_status}\n")
     service.chmod(0o755)
     done = subprocess.run([tmp_path / ".ci/audit"], capture_output=True, text=True, check=False)
     assert done.returncode == status
-    assert told in done.stdout
+    assert message in done.stdout

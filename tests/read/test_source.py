@@ -238,7 +238,7 @@ def test_compressed_stream_has_named_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (tar(header("etc/motd")), "an archive with neither bootstrap/services/*.json nor"),
         (gzip.compress(tar(header("etc/motd")))[:-10], "ended before|no end"),
@@ -246,12 +246,12 @@ def test_compressed_stream_has_named_records(tmp_path: Path) -> None:
     ],
     ids=["without records", "truncated", "zip"],
 )
-def test_archive_with_nothing_to_read_says_why(tmp_path: Path, content: bytes, told: str) -> None:
+def test_archive_with_nothing_to_read_says_why(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "bundle"
     path.write_bytes(content)
     answer = service_record("show", "--from", path)
     assert (answer.status, answer.out, answer.err.count("\n")) == (3, "", 1)
-    assert re.search(told.replace("*", "[*]"), answer.err)
+    assert re.search(message.replace("*", "[*]"), answer.err)
 
 
 def test_control_characters_in_archive_names_are_escaped() -> None:

@@ -241,7 +241,7 @@ def test_a_value_counts_up_to_its_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "description"),
     [
         ("x" * 40, f'"{"x" * 40}"'),
         ("x" * 41, f'"{"x" * 40}"...'),
@@ -255,8 +255,8 @@ def test_a_value_counts_up_to_its_limit() -> None:
     ],
     ids=str,
 )
-def test_a_value_is_described_in_a_few_words(value: object, said: str) -> None:
-    assert describe_value(value) == said
+def test_a_value_is_described_in_a_few_words(value: object, description: str) -> None:
+    assert describe_value(value) == description
 
 
 def test_left_out_runs_include_every_outcome() -> None:

@@ -225,7 +225,7 @@ def test_started_service_leaves_exits_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("misuse", "said"),
+    ("misuse", "message"),
     [
         ("service_record.end_stage()", "no stage is started, so none can end"),
         ("service_record.stage('first').end()", "stage 'first' is not started, or has ended already"),
@@ -244,12 +244,12 @@ def test_started_service_leaves_exits_alone(tmp_path: Path) -> None:
         *("a-thing-for-a-name", "no-name", "end-without-service"),
     ],
 )
-def test_misuse_prints_one_line(tmp_path: Path, misuse: str, said: str) -> None:
+def test_misuse_prints_one_line(tmp_path: Path, misuse: str, message: str) -> None:
     done = run_program(
         tmp_path, f"\nrun = service_record.start_service()\n{misuse}\nif run.is_open: run.end()\n"
     )
 
-    assert (done.returncode, done.stderr) == (0, f"service-record: {said}\n")
+    assert (done.returncode, done.stderr) == (0, f"service-record: {message}\n")
     assert summarize_entries(read_entries(tmp_path))[-1] == "service end success"
 
 

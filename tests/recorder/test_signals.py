@@ -109,19 +109,21 @@ def read_record_of_interrupted(directory: Path, place: str, context: str) -> Non
         assert place == "service", context
         return
     entries = [piece for piece in Records(directory).read("job") if isinstance(piece, Entry)]
-    told = summarize_entries(entries)
-    if not told and place == "service":
+    summary = summarize_entries(entries)
+    if not summary and place == "service":
         return
-    assert [each for each in told if each.startswith("service")][1:] in (
+    assert [each for each in summary if each.startswith("service")][1:] in (
         ["service end success"],
         ["service end failure"],
     ), context
-    starts = sorted(each.removeprefix("stage start ") for each in told if each.startswith("stage start"))
-    ends = sorted(each.split()[2] for each in told if each.startswith("stage end"))
+    starts = sorted(each.removeprefix("stage start ") for each in summary if each.startswith("stage start"))
+    ends = sorted(each.split()[2] for each in summary if each.startswith("stage end"))
     assert starts == ends, context
     assert not any(entry.dropped for entry in entries), context
     if place == "stage":
-        assert told[-3:] == ["stage start after", "stage end after success", "service end success"], context
+        assert summary[-3:] == ["stage start after", "stage end after success", "service end success"], (
+            context
+        )
         assert entries[-3].parent is None, context
 
 

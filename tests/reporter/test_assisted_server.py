@@ -100,9 +100,9 @@ def test_call_needs_key_of_its_authentication() -> None:
             }
             for method, path, body in CALLS:
                 with faults.case(f"{name}: {path}"):
-                    told = ask(rules, method, path.format(**ids), body, key)
-                    assert told.status in ({200, 201, 204} if rule.is_good else {401})
-                    assert rule.is_good or json.loads(told.body)["code"] == 401
+                    reply = ask(rules, method, path.format(**ids), body, key)
+                    assert reply.status in ({200, 201, 204} if rule.is_good else {401})
+                    assert rule.is_good or json.loads(reply.body)["code"] == 401
 
 
 STORED: list[tuple[str, dict[str, Any], int, str]] = [
@@ -118,8 +118,11 @@ def test_unstorable_text_is_500() -> None:
         rules = AssistedRules()
         for name, value in state.items():
             setattr(rules, name, value)
-        told = put(rules, rules.add_host(), "Rebooting", info)
-        assert (told.status, reason in json.loads(told.body or b'{"reason": ""}')["reason"]) == (status, True)
+        reply = put(rules, rules.add_host(), "Rebooting", info)
+        assert (reply.status, reason in json.loads(reply.body or b'{"reason": ""}')["reason"]) == (
+            status,
+            True,
+        )
 
 
 @pytest.mark.parametrize("knows_boots", [False, True])
@@ -138,10 +141,10 @@ def test_simulated_service_answers_like_the_rules(knows_boots: bool) -> None:
             with faults.case(kind):
                 shipment = Shipment(kind=kind, most=1 << 20, fingerprint="")
                 answer = require_type(Answered, simulated.upload(shipment, 1 << 20))
-                told = require_type(
+                expected = require_type(
                     ServiceResponse, upload(rules, host, f"logs_type={kind}&host_id={{host}}")
                 )
-                assert answer.status == told.status
+                assert answer.status == expected.status
                 assert require_type(HostView, simulated.view).logs_info == host.logs_info
 
 

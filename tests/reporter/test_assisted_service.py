@@ -94,7 +94,7 @@ def client(
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "line"),
     [
         (
             b'{"code": "409", "href": "", "id": 409, "kind": "Error", "reason": "Can\'t assign"}',
@@ -113,8 +113,8 @@ def client(
         (b'{"a":' * 5000, ('{"a":' * 5000)[:MAX_TEXT_CHARACTERS]),
     ],
 )
-def test_error_body_becomes_one_printable_line(body: bytes, said: str) -> None:
-    assert one_line(body) == said
+def test_error_body_becomes_one_printable_line(body: bytes, line: str) -> None:
+    assert one_line(body) == line
 
 
 def test_secret_in_error_page_is_masked_before_truncation() -> None:
@@ -855,14 +855,14 @@ def test_token_is_never_shown_or_logged(
         make_service_settings(server.rules.add_host(), server.url, TOKEN),
         retry_policy=replace(QUICK, read=0.3, tries=2),
     )
-    said = [
+    answers = [
         talk.host(),
         talk.report_stage("Rebooting", FACT),
         talk.upload(bundle, "host"),
     ]
     assert all(entry.request.headers["x-secret-key"] == TOKEN for entry in server.journal)
     logged = [str(vars(record)) for record in caplog.records]
-    assert TOKEN not in "".join([*map(repr, said), repr(talk), *logged, *capfd.readouterr()])
+    assert TOKEN not in "".join([*map(repr, answers), repr(talk), *logged, *capfd.readouterr()])
 
 
 @pytest.mark.parametrize("token", ["two\nlines", "né", "a\0b", "a\x7fb"])

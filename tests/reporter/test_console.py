@@ -19,7 +19,7 @@ def test_issue_has_verdict_advice_and_an_empty_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("message", "expected"),
     [
         (r"failed: \4{eth0} \n \e{red}", rb"failed: \\4{eth0} \\n \\e{red}"),
         ("failed: \x1b[2J\x07", rb"failed: \\x1b[2J\\x07"),
@@ -28,8 +28,8 @@ def test_issue_has_verdict_advice_and_an_empty_line() -> None:
     ],
     ids=["escapes of agetty", "escapes of terminals", "line breaks", "not ASCII"],
 )
-def test_escapes_for_agetty_and_terminals_are_escaped(said: str, expected: bytes) -> None:
-    assert format_issue(said) == b"service-record: " + expected + b"\n\n"
+def test_escapes_for_agetty_and_terminals_are_escaped(message: str, expected: bytes) -> None:
+    assert format_issue(message) == b"service-record: " + expected + b"\n\n"
 
 
 def test_long_verdict_keeps_beginning_and_end_in_two_rows() -> None:
@@ -61,9 +61,9 @@ def test_issue_is_written_only_if_its_text_changes(tmp_path: Path) -> None:
 def test_agetty_shows_the_verdict_unchanged(tmp_path: Path) -> None:
     if shutil.which("agetty") is None or os.geteuid() != 0:
         pytest.skip("no agetty, or not root")
-    said = r"failed: \n \4 \\ C:\dir \e{red}"
+    verdict = r"failed: \n \4 \\ C:\dir \e{red}"
     file = tmp_path / "issue"
-    file.write_bytes(format_issue(said))
+    file.write_bytes(format_issue(verdict))
     ours, its = pty.openpty()
     try:
         subprocess.run(
@@ -73,4 +73,4 @@ def test_agetty_shows_the_verdict_unchanged(tmp_path: Path) -> None:
     finally:
         os.close(ours)
         os.close(its)
-    assert shown.decode().splitlines()[0] == f"service-record: {said}"
+    assert shown.decode().splitlines()[0] == f"service-record: {verdict}"

@@ -24,7 +24,7 @@ say.error("first"); say.warning("second\\x1b[2J\\nline"); say.notice("third"); s
 """
 
 
-def said(directory: Path, stream: str | None) -> str:
+def log_lines(directory: Path, stream: str | None) -> str:
     """Return a process's output to a file; `stream` is systemd's name of it, in which FILE stands for the
     file.
     """
@@ -39,12 +39,12 @@ def said(directory: Path, stream: str | None) -> str:
 
 
 def test_lines_without_a_journal_have_priorities(tmp_path: Path) -> None:
-    assert said(tmp_path, "FILE") == "<3>first\n<4>second\\x1b[2J\\x0aline\n<5>third\n<6>fourth\n"
+    assert log_lines(tmp_path, "FILE") == "<3>first\n<4>second\\x1b[2J\\x0aline\n<5>third\n<6>fourth\n"
 
 
 @pytest.mark.parametrize("stream", [None, "", "1:1", "nonsense"])
 def test_lines_for_terminals_have_no_priority(tmp_path: Path, stream: str | None) -> None:
-    assert said(tmp_path, stream) == "first\nsecond\\x1b[2J\\x0aline\nthird\nfourth\n"
+    assert log_lines(tmp_path, stream) == "first\nsecond\\x1b[2J\\x0aline\nthird\nfourth\n"
 
 
 def test_closed_standard_error_is_not_an_error() -> None:

@@ -447,15 +447,15 @@ def test_fact_is_never_taken_back() -> None:
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda row: row.name)
 def test_answer_is_classified_as_documented(answer: AnswerRule) -> None:
     earlier = ANSWERS[: ANSWERS.index(answer)]
-    told = [
+    statuses = [
         (call, status)
         for call in answer.calls
         for status in range(100, 600)
         if status in answer.statuses
         and not any(call in row.calls and status in row.statuses for row in earlier)
     ]
-    assert told, "this row is never reached"
-    assert {classify(call, Answered(status)) for call, status in told} == {answer.response}
+    assert statuses, "this row is never reached"
+    assert {classify(call, Answered(status)) for call, status in statuses} == {answer.response}
 
 
 @pytest.mark.parametrize(
@@ -518,8 +518,8 @@ def test_fact_answered_500_is_tried_in_six_rounds() -> None:
     state = OLD_STATE
     for number in range(1, 4):
         state, _ = whole_round(settings(), state, evidence(uptime=number * 60.0), service, SMALL)
-    told, _ = whole_round(settings(), state, evidence(uptime=300.0), Answering(), SMALL)
-    assert str(Fact.LOCAL) in told.reported
+    new_state, _ = whole_round(settings(), state, evidence(uptime=300.0), Answering(), SMALL)
+    assert str(Fact.LOCAL) in new_state.reported
     for number in range(4, 12):
         state, _ = whole_round(settings(), state, evidence(uptime=number * 60.0), service, SMALL)
     assert service.calls["PUT"] == 6
@@ -753,9 +753,9 @@ def test_verdict_names_every_place_of_the_bundle() -> None:
         f"{FACT}. why. Boot logs are among the logs of this host. "
         "Boot logs were shipped to directory:/mnt/usb"
     )
-    told = len(service.accepted)
+    reports = len(service.accepted)
     whole_round(settings(ship_to=("/mnt/usb",)), state, evidence(660.0, has_failed=True), service, SMALL)
-    assert len(service.accepted) == told
+    assert len(service.accepted) == reports
 
 
 def test_verdict_is_reported_without_a_bundle() -> None:
@@ -785,8 +785,8 @@ def test_same_failure_after_progress_is_the_same_verdict() -> None:
 def test_verdict_is_sent_with_the_current_stage() -> None:
     service = Answering(view=WITH_LOGS, knows_stages=True)
     whole_round(settings(), ReporterState(), WRONG, service, SMALL)
-    told = [(report.stage, report.words("")) for report in service.accepted]
-    assert told == [(FACT, ""), (FACT, PLACE)]
+    reports = [(report.stage, report.words("")) for report in service.accepted]
+    assert reports == [(FACT, ""), (FACT, PLACE)]
 
 
 @pytest.mark.parametrize("status", ["error", "cancelled"])

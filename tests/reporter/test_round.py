@@ -117,11 +117,11 @@ def test_round_uses_the_records_directory_of_the_environment(
 ) -> None:
     write_lines(elsewhere / "kubelet-setup.json", *failed_run("write-config"))
     assert host.report().status == 0
-    said = "failed: kubelet-setup in stage write-config: "
-    assert host.places.issue.read_text().startswith(f"service-record: {said}")
+    verdict = "failed: kubelet-setup in stage write-config: "
+    assert host.places.issue.read_text().startswith(f"service-record: {verdict}")
     (bundle,) = server.rules.objects.values()
     found = members(bundle)
-    assert found["verdict.txt"].decode().startswith(f"✗ {said}")
+    assert found["verdict.txt"].decode().startswith(f"✗ {verdict}")
     assert "bootstrap/services/kubelet-setup.json" in found
     assert "bootstrap/services/bootkube.json" not in found
     assert host.report("--due").status == 0
@@ -201,9 +201,9 @@ def test_stage_report_contains_no_text_of_a_record(host: ReportingHost, server: 
     records = failed_run("X-Secret-Key: aB3dE9fG5iJkLmNoP", error_message=f"got 401 with {TOKEN}")
     host.write("/var/log/openshift/bootkube.json", "".join(f"{json.dumps(e.to_json())}\n" for e in records))
     assert host.report().status == 0
-    told = [entry.request.body for entry in server.journal if b"progress_info" in entry.request.body]
-    assert told
-    assert not [body for body in told if b"aB3dE9fG5iJkLmNoP" in body or TOKEN.encode() in body]
+    bodies = [entry.request.body for entry in server.journal if b"progress_info" in entry.request.body]
+    assert bodies
+    assert not [body for body in bodies if b"aB3dE9fG5iJkLmNoP" in body or TOKEN.encode() in body]
 
 
 def test_undelivered_bundle_is_shipped_by_a_later_round(host: ReportingHost, server: AssistedServer) -> None:
@@ -258,8 +258,8 @@ def test_agent_logs_are_kept_and_bundle_path_reported(
         assert f"\n{PLACE}." in host.places.issue.read_text()
     (bundle,) = host.list_spooled()
     assert members(bundle.read_bytes())["verdict.txt"]
-    told = [event for event in server.rules.events if PLACE in event.message]
-    assert len(told) == 1
+    reported = [event for event in server.rules.events if PLACE in event.message]
+    assert len(reported) == 1
     assert server.calls().count(POST_LOGS) == 1, "host_boot was asked for once"
     assert server.calls()[-1] == GET_HOSTS
 
@@ -497,10 +497,13 @@ def test_next_round_completes_a_round_killed_at_any_step(tmp_path: Path, server:
         killed = host.report()
         host.variables = {}
         assert host.report().status == 0
-        told = [event for event in server.rules.events if event.host_id == installed.id]
-        assert len([event for event in told if event.message.endswith(LOCAL_IGNITION)]) == 1
-        assert len([event for event in told if f"{LOCAL_IGNITION}. failed: " in event.message]) in {1, 2}
-        assert len([event for event in told if event.name == "host_logs_uploaded"]) in {1, 2}
+        events_of_host = [event for event in server.rules.events if event.host_id == installed.id]
+        assert len([event for event in events_of_host if event.message.endswith(LOCAL_IGNITION)]) == 1
+        assert len([event for event in events_of_host if f"{LOCAL_IGNITION}. failed: " in event.message]) in {
+            1,
+            2,
+        }
+        assert len([event for event in events_of_host if event.name == "host_logs_uploaded"]) in {1, 2}
         assert host.list_spooled() == []
         assert not any(host.places.work_directory.glob("*"))
         assert not [name for name in host.files() if name.endswith(".new")]
@@ -613,8 +616,8 @@ def test_foreign_file_in_place_of_directory_is_reported(
     host.fail()
     answer = host.report()
     assert answer.status == 0
-    told = f"{place}: not a directory; moved to {place}.damaged"
-    assert (told in answer.err) is not theirs.is_dir()
+    message = f"{place}: not a directory; moved to {place}.damaged"
+    assert (message in answer.err) is not theirs.is_dir()
     assert len(server.rules.objects) == 1
     assert host.places.state_file.is_file()
     assert theirs.is_dir() or theirs.read_text() == "not ours"
@@ -815,9 +818,9 @@ def test_undelivered_bundle_is_kept_and_reported_until_purged(
     host.fail()
     host.write_settings(server.url, 'lifetime = "1m"')
     server.rules.tokens.clear()
-    told = host.report().err
+    errors = host.report().err
     (bundle,) = host.list_spooled()
-    assert f"{bundle} stays: not every destination has it; remove it with: " in told
+    assert f"{bundle} stays: not every destination has it; remove it with: " in errors
     assert members(bundle.read_bytes())["verdict.txt"]
     assert PLACE in host.places.issue.read_text()
     assert not host.places.credential_file.exists()

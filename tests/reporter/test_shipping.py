@@ -240,9 +240,9 @@ def test_signature_appears_in_no_text(
     server.fail(CannedResponse(403, page.encode()))
     server.fail(CannedResponse(301, headers={"Location": f"{server.url}/?{SIGNATURE}"}))
     server.fail(ConnectionClose(), times=2)
-    said = [repr(put(server, bundle)) for _ in range(3)]
-    said += [str(vars(record)) for record in caplog.records]
-    text = "".join([*said, *capfd.readouterr()])
+    texts = [repr(put(server, bundle)) for _ in range(3)]
+    texts += [str(vars(record)) for record in caplog.records]
+    text = "".join([*texts, *capfd.readouterr()])
     assert "[secret]" in text
     for secret in ("fe5f80f77d5fa3beca", "AKIAIOSFODNN7"):
         assert secret not in text

@@ -266,9 +266,9 @@ def test_collector_with_both_files_counts_each_run_once(tmp_path: Path) -> None:
     assert len(both.runs) == len(history(path.read_bytes()).runs)
 
 
-def _append(path: Path, writer: int, stop: Event, told: Path) -> None:
+def _append(path: Path, writer: int, stop: Event, log_path: Path) -> None:
     own = Writer(path)
-    with told.open("ab", buffering=0) as log:
+    with log_path.open("ab", buffering=0) as log:
         number = 0
         while not stop.is_set():
             number += 1
@@ -300,17 +300,17 @@ def test_no_entry_of_python_or_the_shim_is_lost(layout: str, tmp_path: Path) -> 
     path = records / "job.json"
     old = [each for n in range(40) for each in good(n)]
     path.write_bytes(our_array(*old) if layout == "array" else b"".join(each.to_line() for each in old))
-    told, flag = tmp_path / "told", tmp_path / "go"
+    log_path, flag = tmp_path / "told", tmp_path / "go"
     flag.touch()
     quiet = tmp_path / "quiet"
     os.mkfifo(quiet)
     stop = multiprocessing.Event()
     # Every run stays: those of the writers never end, so whatever is missing was lost.
-    writers = [multiprocessing.Process(target=_append, args=(path, n, stop, told)) for n in (1, 2)]
+    writers = [multiprocessing.Process(target=_append, args=(path, n, stop, log_path)) for n in (1, 2)]
     for writer in writers:
         writer.start()
     shell = subprocess.Popen(
-        ["bash", "-c", SHELL_WRITER, "job", SHIM, flag, told, quiet],
+        ["bash", "-c", SHELL_WRITER, "job", SHIM, flag, log_path, quiet],
         env={
             "PATH": os.environ["PATH"],
             "SERVICE_RECORDS_DIR": str(records),
@@ -333,7 +333,7 @@ def test_no_entry_of_python_or_the_shim_is_lost(layout: str, tmp_path: Path) -> 
     assert shell.wait(30) == 0
     assert _rotate_apart(path).wait() == 0
     stages = [each.stage for each in entries_in(path) if each.phase == "stage end"]
-    written = told.read_text().split()
+    written = log_path.read_text().split()
     assert set(written) - set(stages) == set()
     assert len(stages) == len(set(stages)) + stages.count("pull") - ("pull" in stages)
     assert rotations

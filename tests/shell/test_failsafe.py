@@ -34,7 +34,7 @@ def run_pytest(directory: Path, cases: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("cases", "status", "said"),
+    ("cases", "status", "message"),
     [
         pytest.param(PASSING, 0, "1 passed", id="a passing case passes"),
         pytest.param(PASSING + FAILING, 1, "1 failed, 1 passed", id="a failing case fails"),
@@ -47,8 +47,8 @@ def run_pytest(directory: Path, cases: str) -> subprocess.CompletedProcess[str]:
         pytest.param("", 5, "no tests ran", id="no case at all is no success"),
     ],
 )
-def test_run_reports_case_results(tmp_path: Path, cases: str, status: int, said: str) -> None:
+def test_run_reports_case_results(tmp_path: Path, cases: str, status: int, message: str) -> None:
     run = run_pytest(tmp_path, cases)
 
-    assert said in run.stdout
+    assert message in run.stdout
     assert run.returncode == status, run.stdout

@@ -157,9 +157,9 @@ def test_gathered_own_record_ends_in_open_stage(host: BootstrapHost, tmp_path: P
 def test_retry_loop_has_a_stage_per_try(host: BootstrapHost) -> None:
     assert host.run("release-image", "release-image-download", FAIL_AT="pull", FAIL_TIMES="20") == 0
 
-    told = summarize_entries(host.entries("release-image"))
-    assert told.count("stage end pull-release-image failure") == 20
-    assert told.count("stage end pull-release-image success") == 1
+    summary = summarize_entries(host.entries("release-image"))
+    assert summary.count("stage end pull-release-image failure") == 20
+    assert summary.count("stage end pull-release-image success") == 1
     upstream = host.read_as_upstream()
     judgement = upstream.judge("release-image")
     assert (judgement.starts, judgement.successful) == (1, True)

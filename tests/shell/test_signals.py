@@ -135,16 +135,16 @@ class Service:
         minute begins, bash reads the time zone once more. Only runs in which the signal came between the
         looks for `begin` and `end` count; there are several tries for each point.
         """
-        came = 0
+        count = 0
         for call, number in points:
             for _ in range(3):
                 ended = self.run("-e", f"inject={call}:signal={name}:when={number}")
                 before, found, _after = (self.directory / "trace").read_text().partition(f"\n--- SIG{name} ")
                 if found and (not begin or f'"{begin}"' in before) and not (end and f'"{end}"' in before):
-                    came += 1
+                    count += 1
                     yield f"{name} at {call} {number}", ended
                     break
-        assert came > 0.9 * len(points)
+        assert count > 0.9 * len(points)
 
     def points(self, begin: str, end: str) -> list[tuple[str, int]]:
         """Return the system calls between two looks for a path: name, and number of that name."""

@@ -94,8 +94,8 @@ def writers(
 
 def acknowledged(directory: Path) -> set[str]:
     """Return the entries that the writers reported as written: `STAGE start` or `STAGE end`."""
-    said = (path.read_text().rpartition("\n")[0] for path in directory.glob("*.done"))
-    return {line for lines in said for line in lines.splitlines()}
+    texts = (path.read_text().rpartition("\n")[0] for path in directory.glob("*.done"))
+    return {line for lines in texts for line in lines.splitlines()}
 
 
 def await_first_entry(done: Path) -> None:

@@ -41,7 +41,7 @@ def at(seconds: float, text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("path", "line", "said"),
+    ("path", "line", "own_text"),
     [
         ("bootstrap/journals/job.log", "anything", "anything"),
         (f"bootstrap/journals/invocations/job-{'0a' * 16}.log", at(1, "child[9]: a"), "a"),
@@ -57,14 +57,14 @@ def at(seconds: float, text: str) -> str:
         (JOURNAL, f"{at(1, 'x' * MAX_LINE)} job[9]: a", None),
     ],
 )
-def test_line_belongs_to_service_by_file_or_pid(path: str, line: str, said: str | None) -> None:
+def test_line_belongs_to_service_by_file_or_pid(path: str, line: str, own_text: str | None) -> None:
     evidence = scanned(
         {path: f"{line}\nnothing\n{line}\n{line}" if path != JOURNAL else f"\n\n{line}\n{line}"}
     )
     texts = [text for _, text in own(evidence) if text != "nothing"]
-    assert texts == ([] if said is None else [said] * len(texts))
-    numbers = [number for number, text in own(evidence) if text == said]
-    assert numbers == ([] if said is None else [3, 4] if path == JOURNAL else [1, 3, 4])
+    assert texts == ([] if own_text is None else [own_text] * len(texts))
+    numbers = [number for number, text in own(evidence) if text == own_text]
+    assert numbers == ([] if own_text is None else [3, 4] if path == JOURNAL else [1, 3, 4])
     assert own(evidence, "idle") == []
 
 
@@ -111,9 +111,9 @@ def test_binary_file_is_not_read_as_text(before: bytes, is_read: bool) -> None:
 
 
 def test_lines_are_sorted_by_time_without_duplicates() -> None:
-    said = at(2, "job[9]: far")
+    line = at(2, "job[9]: far")
     evidence = scanned(
-        {JOURNAL: f"{said}\n{said}", "bootstrap/journals/job.log": f"{said}\n{at(1, 'x[1]: far')}"}
+        {JOURNAL: f"{line}\n{line}", "bootstrap/journals/job.log": f"{line}\n{at(1, 'x[1]: far')}"}
     )
     assert [(path, text) for path, text in places(evidence)] == [
         ("bootstrap/journals/job.log:2", "far"),
