@@ -6,7 +6,6 @@ and the server imports them before the next fork.
 """
 
 import atexit
-import ctypes
 import importlib
 import os
 import signal
@@ -24,13 +23,12 @@ from typing import Final
 import msgspec
 
 from service_record.cli import main
+from tests.time_namespace import set_uptime
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 MAX_REQUEST_BYTES: Final = 1 << 17
 _MAX_NAMES_BYTES: Final = 1 << 17
 _NUMBER: Final = struct.Struct("i")
-_CLONE_NEWTIME: Final = 0x80
-"""CLONE_NEWTIME of unshare(2); Python has it from 3.12 on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +118,7 @@ def _run_and_report(command: Command, descriptors: Sequence[int], report_modules
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     results, *streams = descriptors
     if command.uptime is not None:
-        _set_uptime(command.uptime)
+        set_uptime(command.uptime)
     pid = os.fork()
     if pid:
         for descriptor in streams:
@@ -141,15 +139,6 @@ def _run_and_report(command: Command, descriptors: Sequence[int], report_modules
     sys.argv = ["-c", *command.arguments]
     sys.path[0] = ""
     atexit.register(report_imported_modules, report_modules, frozenset(sys.modules))
-
-
-def _set_uptime(seconds: int) -> None:
-    """Put the next child process into a time namespace, `seconds` seconds after its boot."""
-    if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWTIME) != 0:
-        raise OSError(ctypes.get_errno(), "cannot make a time namespace")
-    clocks = {"boottime": time.clock_gettime(time.CLOCK_BOOTTIME), "monotonic": time.monotonic()}
-    offsets = "".join(f"{name} {seconds - int(now)} 0\n" for name, now in clocks.items())
-    Path("/proc/self/timens_offsets").write_text(offsets)
 
 
 def report_imported_modules(report_modules: socket.socket, before: frozenset[str]) -> None:

@@ -6,7 +6,6 @@ over, it prints `ended STATUS`. Each run has its own time namespace.
 """
 
 import atexit
-import ctypes
 import importlib
 import json
 import os
@@ -15,7 +14,6 @@ import resource
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -26,6 +24,7 @@ from typing import Any, Final
 
 from tests.programs import REPOSITORY
 from tests.shell.scripts import kill_group
+from tests.time_namespace import set_uptime
 
 PACKAGES: Final = (
     "service_record.cli.report",
@@ -38,8 +37,6 @@ ERROR_MODULES: Final = ("traceback", "encodings.idna")
 
 _TIMEOUT_SECONDS: Final = 100
 _MAX_READ_BYTES: Final = 1 << 20
-_NEW_TIME: Final = 0x80
-"""CLONE_NEWTIME, see unshare(2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +206,7 @@ def _read_line() -> bytes:
 
 def _prepare_process(order: Mapping[str, Any]) -> None:
     os.setsid()
-    _set_uptime(order["uptime"])
+    set_uptime(order["uptime"])
     os.environ.clear()
     os.environ.update(order["variables"])
     sys.argv = ["service-record", *order["arguments"]]
@@ -223,21 +220,6 @@ def _prepare_process(order: Mapping[str, Any]) -> None:
     os.read(0, 1)
     for here, there in (nothing, 0), (output, 1), (output, 2):
         os.dup2(here, there)
-
-
-def _set_uptime(seconds: int) -> None:
-    """Set the uptime in a new time namespace, as unshare(1) does."""
-    system = ctypes.CDLL(None, use_errno=True)
-    uptime, monotonic = int(time.clock_gettime(time.CLOCK_BOOTTIME)), int(time.monotonic())
-    if system.unshare(_NEW_TIME):
-        raise OSError(ctypes.get_errno(), "unshare")
-    Path("/proc/self/timens_offsets").write_text(
-        f"boottime {seconds - uptime} 0\nmonotonic {seconds - monotonic} 0\n"
-    )
-    namespace = os.open("/proc/self/ns/time_for_children", os.O_RDONLY)
-    if system.setns(namespace, _NEW_TIME):
-        raise OSError(ctypes.get_errno(), "setns")
-    os.close(namespace)
 
 
 if __name__ == "__main__":
