@@ -31,7 +31,7 @@ _GOAL: Final = 20.0
 """Bundles a second for each processor."""
 _BOTH: Final = 1.8
 """Least speed-up of two workers over one."""
-_KILL_SECONDS: Final = 2.0
+_KILL_BUNDLES: Final = 50
 _MIB: Final = 1 << 20
 
 
@@ -66,7 +66,7 @@ def rows() -> list[Row]:
         few, many = _memory(root / "few"), _memory(root / "many")
         table += [
             Row(
-                what=f"bundles with a row, a worker killed every {_KILL_SECONDS:g} s ({kills} times)",
+                what=f"bundles with a row, a worker killed every {_KILL_BUNDLES} ({kills} times)",
                 measured=f"{judged}, {judged - once} twice",
                 limit=f"{_MANY}, none twice",
                 holds=judged == once == _MANY,
@@ -108,24 +108,14 @@ def _seconds_of_command(directory: Path) -> float:
 
 def _while_killed(directory: Path) -> tuple[int, int, int]:
     """Judge while workers die; return how often one did, the rows with a verdict, and their bundles."""
-    kills = 0
-    is_over = threading.Event()
-
-    def kill() -> None:
-        nonlocal kills
-        while not is_over.wait(_KILL_SECONDS):
+    kills, rows_there = 0, list[BundleRow]()
+    for rows in judge_here(find_references(str(directory)), 2):
+        rows_there += rows
+        if rows and len(rows_there) % _KILL_BUNDLES == 0:
             children = [path.read_text().split() for path in Path("/proc/self/task").glob("*/children")]
             for child in [int(each) for some in children for each in some][:1]:
                 os.kill(child, signal.SIGKILL)
                 kills += 1
-
-    killing = threading.Thread(target=kill)
-    killing.start()
-    try:
-        rows_there = [row for rows in judge_here(find_references(str(directory)), 2) for row in rows]
-    finally:
-        is_over.set()
-        killing.join()
     uris = [row.uri for row in rows_there if row.verdict != UNREADABLE]
     return kills, len(uris), len(set(uris))
 
