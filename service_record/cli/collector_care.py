@@ -328,5 +328,5 @@ def revoke_command(*, data: Path, database: str, number: int) -> None:
     with open_database(data, database) as collector, collector.changing() as connection:
         revoked = administration.revoke_token(connection, number, actor(), time.time())
     if not revoked:
-        click.echo(f"Error: no token {number} that is worth anything; see token list", err=True)
+        click.echo(f"Error: no valid token {number}; see `service-record collector token list`", err=True)
         raise click.exceptions.Exit(FAILED)

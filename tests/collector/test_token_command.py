@@ -76,6 +76,15 @@ def test_revoking_a_token_works_and_is_audited(tmp_path: Path) -> None:
     assert [entry["action"] for entry in json.loads(audit.out)] == ["token revoke", "token create"]
 
 
+def test_revoking_an_unknown_token_is_one_line(tmp_path: Path) -> None:
+    collector_command("token", "create", "reader", "--data", tmp_path)
+
+    answer = collector_command("token", "revoke", "9", "--data", tmp_path)
+
+    assert answer.status == 1
+    assert answer.err == "Error: no valid token 9; see `service-record collector token list`\n"
+
+
 @pytest.mark.parametrize(
     "arguments", [("host",), ("group", "a b"), ("reader", "a b"), ("admin", "--expires", "x")]
 )

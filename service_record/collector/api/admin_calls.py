@@ -179,7 +179,7 @@ async def revoke_token(request: Request) -> NoContent:
         lambda connection: administration.revoke_token(connection, number, grant.holder, now)
     )
     if not revoked:
-        raise Refusal(HTTPStatus.NOT_FOUND, f"no token {number} that is worth anything")
+        raise Refusal(HTTPStatus.NOT_FOUND, f"no valid token {number}")
     serving.guard.forget(number)
     return NoContent()
 
