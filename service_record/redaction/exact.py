@@ -30,7 +30,7 @@ _SHORT_BYTES: Final = 16
 LONG_BYTES: Final = 40
 """Fragments are masked if the form has at least this size. A shorter form must be whole or cut by a limit."""
 _VERY_LONG_BYTES: Final = 1024
-_STRIDES: Final[Mapping[str, tuple[int, int]]] = {"raw": (24, 48), "base64": (24, 96), "der": (24, 192)}
+_STRIDES: Final[Mapping[str, tuple[int, int]]] = {"raw": (24, 24), "base64": (24, 96), "der": (24, 192)}
 _STRIDE: Final = (96, 512)
 """The distance between needles in bytes, for normal and very long forms. One needle finds a whole form."""
 _MIN_NEEDLES: Final = 3

@@ -9,6 +9,7 @@ first one decides the kind.
 import base64
 import html
 import json
+import re
 import tomllib
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
@@ -190,7 +191,8 @@ def _quoted_forms(value: bytes) -> Iterator[tuple[str, bytes]]:
     yield "shell", value.replace(b"'", b"'\\''")
     yield "shell", value.replace(b"'", b"'\"'\"'")
     yield "shell", _add_backslashes(value, b'"\\$`')
-    yield "shell", _add_backslashes(value, bytes(set(range(32, 127)) - set(_SHELL_PLAIN)))
+    yield "shell", _BASH_SPECIAL.sub(rb"\\\g<0>", value)
+    yield "shell", value.replace(b"'", b"''")  # as YAML and SQL do
     for unescaped in (_PRINTABLE - set(b"\\"), _PRINTABLE - set(b"\\\"'"), _UNIT_PLAIN):
         yield (
             "\\x",
@@ -207,8 +209,8 @@ _PRINTABLE: Final = frozenset(range(32, 127))
 _ALPHANUMERIC: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 _UNIT_PLAIN: Final = _ALPHANUMERIC | set(b":_.")
 """The bytes that systemd-escape(1) does not escape. It replaces `/` by `-` only in paths."""
-_SHELL_PLAIN: Final = _ALPHANUMERIC | set(b"%+-./:=@_,")
-"""The bytes that `printf %q` of bash does not escape."""
+_BASH_SPECIAL: Final = re.compile(rb"(?![A-Za-z0-9%+./:=@_#~-])[ -~]|^[#~]|(?<=[:=])~")
+"""Matches what `printf %q` of bash escapes: `#` only as the first character, `~` where bash expands it."""
 
 
 def _add_backslashes(value: bytes, special: bytes) -> bytes:

@@ -3,9 +3,10 @@
 import base64
 import hashlib
 import shutil
+import string
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,7 @@ from service_record.redaction.secrets import forms as forms_of
 from service_record.redaction.secrets import is_searchable
 from service_record.redaction.types import merge_adjacent
 from testing.made_up import pem, pull_secret
+from tests.redaction.measure import redact
 from tests.redaction.test_masking import redacted
 from tests.secret_forms import FORMS, PREFIX
 
@@ -318,7 +320,7 @@ _P256: Final = _key(_P256_HEAD + _NOISE[:32] + _P256_TAIL, _EC)
         (_HEX[:39], "raw 39 0-19/2; base64 52 16-36/3"),
         (_HEX[:40], "raw 40 0-26/3; base64 56 16-36/3"),
         (_HEX[:1024], "raw 1024 18-1008/43; base64 1368 82-1350/15"),
-        (_HEX[:1025], "raw 1025 18-1008/22; base64 1368 82-1350/15"),
+        (_HEX[:1025], "raw 1025 18-1008/43; base64 1368 82-1350/15"),
         (_P256, "raw 164 13-38/3; der 242 32-54/3; base64 304 64-282/4"),
         (_key(_P256_HEAD + _NOISE[:31], _EC), "raw 52 5-34/3; der 76 2-48/3; base64 152 64-130/4"),
         (_key(_P256_HEAD + _NOISE[:32], _EC), "raw 52 13-38/3; der 78 32-57/3; base64 152 64-130/4"),
@@ -357,12 +359,39 @@ def test_words_and_numbers_are_not_known_secrets() -> None:
         assert {text: is_searchable(f" {text}\n".encode()) for text in texts} == dict.fromkeys(texts, is_one)
 
 
+@pytest.mark.parametrize(
+    "quote",
+    [
+        lambda text: subprocess.check_output(["bash", "-c", 'printf %q "$1"', "bash", text], text=True),
+        lambda text: "'" + text.replace("'", "''") + "'",
+    ],
+    ids=["bash", "YAML"],
+)
+def test_quoted_form_with_any_sign_is_masked(quote: Callable[[str], str]) -> None:
+    left = []
+    for sign in string.punctuation:
+        for text in (f"{sign}kQ7wLm4TRz2m", f"kQ7wLm{sign}Rz2mVb8N", f"kQ7wLm{sign}x'y\"Rz2mVb8N"):
+            secret = Secret("password", text.encode())
+            quoted = quote(text)
+            output = redact(f"x {quoted} y\n".encode(), Rules([secret])).decode()
+            left += [quoted[at:] for at in range(len(quoted) - 9) if quoted[at : at + 10] in output]
+    assert left == []
+
+
+@pytest.mark.parametrize("size", [12, 24, 50])
+def test_each_line_of_a_known_key_is_masked(size: int) -> None:
+    key, _ = pem(lines=size)
+    rules = Rules([Secret("private-key", key.encode())])
+    private = key.splitlines()[size // 3 + 1 : -2]  # the first third is public, and the last line is short
+    assert [line for line in private if line in redact(f"{line}\n".encode(), rules).decode()] == []
+
+
 def test_forms_of_a_secret() -> None:
     every = forms_of(b" p/a'\"\\<$ \xe4 ")
     names = Counter(form.name for form in every)
     assert names == {"raw": 1, "json": 6, "json in json": 6, "json in quotes": 12} | {
         "url": 9,
-        "shell": 4,
+        "shell": 5,
         "\\x": 5,
         "xml": 1,
         "hex": 2,
@@ -376,6 +405,7 @@ def test_forms_of_a_secret() -> None:
         b"p/a'\"'\"'\"\\<$ \xe4",
         b"p/a'\\\"\\\\<\\$ \xe4",
         rb"p/a\'\"\\\<\$\ " + b"\xe4",
+        b"p/a''\"\\<$ \xe4",
         b"p/a&#x27;&quot;\\&lt;$ \xe4",
         b"702f6127225c3c2420e4",
         b"702F6127225C3C2420E4",
