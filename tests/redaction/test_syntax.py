@@ -410,6 +410,8 @@ def test_arguments_in_audit_records_are_masked(text: str) -> None:
         ("pkcs11-tool --login --pin ", "89567437", " -O"),
         ('nohup sh -c "echo \\"', "ribbonpencil", '\\" | sudo -H -S true"'),
         ("K3S_TOKEN=", "Ribbon@2014", " sh -"),
+        ("$Conf{RsyncdPasswd} = '", "Ribbon_2014", "';"),
+        ('SessionCryptoPassphrase "', "amber-canyon-kettle-river", '"'),
         ("npm config set //npm.lab/:_authToken ", "b8feea4e-82ec-49aa-b2a7-f69c3c06e67e", ""),
         ("Enter password for private key: ", "Ribbon_2014", ""),
         ("openfortivpn vpn:443 -u bob -p ", "Ribbon.2014", " --trusted-cert 0a1b"),
