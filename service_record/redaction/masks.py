@@ -22,12 +22,13 @@ def clip_and_merge(line: bytes, found: Iterable[Found]) -> list[Found]:
     says more than that of a random word.
     """
     start = prefix_end(line)
-    documents = [document for document in find_documents(line, start) if document.is_complete]
+    text = line[start:]  # the reader has parsed the same text
+    documents = [document for document in find_documents(text) if document.is_complete]
     parts = sorted(
         (
-            (first, last, kind)
+            (start + first, start + last, kind)
             for begin, end, kind in found
-            for first, last in clip_to_strings(line, documents, begin, end)
+            for first, last in clip_to_strings(text, documents, begin - start, end - start)
         ),
         key=lambda each: (each[0], -each[1], each[2] == CREDENTIAL),
     )

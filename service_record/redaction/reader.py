@@ -156,7 +156,7 @@ class LineReader:
         if groups & (NAMES | WORDS | RUNS) and depth < MAX_DEPTH:
             for listed in encodings.listed_commands(view):
                 self._explore(listed, depth + 1, found, texts, is_command=True)
-        documents = find_documents(text, 0)
+        documents = find_documents(text)
         texts.append((view, documents, groups))
         if documents:
             for document in documents:

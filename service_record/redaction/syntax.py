@@ -125,12 +125,12 @@ def _item_name(name: bytes) -> bytes:
 
 
 @lru_cache(maxsize=16)
-def find_documents(text: bytes, start: int) -> list[Document]:
-    """Return the JSON documents in a line, from the offset `start`, in order."""
+def find_documents(text: bytes) -> list[Document]:
+    """Return the JSON documents in a line, in order."""
     documents: list[Document] = []
-    position = start
-    if _FIELD.match(text, start) or text[start : start + 1] in (b"}", b"]"):
-        document = _read_document(text, start)
+    position = 0
+    if _FIELD.match(text) or text.startswith((b"}", b"]")):
+        document = _read_document(text, 0)
         if document.leaves:
             documents.append(document)
         position = document.end
