@@ -106,6 +106,26 @@ def test_pipeline_is_read_across_blocks() -> None:
     assert b"hunter2" not in text + redactor.finish()
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        b"-----BEGIN RSA PRIVATE KEY-----\n" * 3 + b"MIIEowIBAAKCAQEAx2b8kPq1\nall is well\n" * 2,
+        b"-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEAx2b8kPq1\n-----END RSA PRIVATE KEY-----\n",
+        b"passwords:\n- Qw7rT2yU9iP4\n- Qw7rT2yU9iP5\nusers:\n- Qw7rT2yU9iP4\n",
+        b"- name: DB_PASSWORD\n  type: text\n  value: correct horse\n  type: text\n",
+        b"args:\n- --user\n- root\n- --password\n- Qw7rT2yU9iP4\n- --verbose\n",
+        b"+ echo hunter2-ribbon\n+ kinit bob\n+ echo hunter2-ribbon\ndone\n",
+        b'message="password: Qw7rT2yU9iP4\\n" \x1b[0m again=Qw7rT2yU9iP4\n',
+        b"00000000: 7061 7373 776f 7264 3d51 7737 7254 3279  password=Qw7rT2y\nall is well\n",
+    ],
+)
+def test_repeated_lines_are_masked_like_the_first(lines: bytes) -> None:
+    """The state above a line is a part of what is remembered of it."""
+    first = redact(lines + b"--\n", Rules())
+    assert first != lines + b"--\n"
+    assert redact((lines + b"--\n") * 3, Rules()) == first * 3
+
+
 def test_value_is_masked_in_a_similar_line() -> None:
     """The earlier line has another word in that place."""
     lines = b"password=Qw7rT2yU9iP4 id=Qw7rT2yU9iP5\npassword=Qw7rT2yU9iP6 id=Qw7rT2yU9iP6"
