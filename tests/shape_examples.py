@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from service_record.redaction import Redactor, Rules
-from service_record.redaction.secrets import OURS, PUBLIC, SERVICES, rows
+from service_record.redaction.secrets import COMMANDS, OURS, PUBLIC, SERVICES, rows
 
 _RANDOM: Final = random.Random(20261123)
 _RUN: Final = re.compile(r"\[([^\]]+)\]\{(\d+)\}")
@@ -46,6 +46,31 @@ def shape_examples() -> Iterator[ShapeExample]:
                 near_miss=row["near_miss"],
                 is_line=row.get("alone", False) or "\n" in marked,
             )
+
+
+def command_examples() -> Iterator[ShapeExample]:
+    """Yield an example for each program and each of its usages in the table of commands."""
+    for row in rows(COMMANDS, "command"):
+        for program in row["programs"]:
+            for usage in row["usage"]:
+                marked = _expand(_call(program.replace("*", "x"), usage))
+                yield ShapeExample(
+                    name=f"{program} {usage}",
+                    text=marked.replace("«", "").replace("»", ""),
+                    secrets=tuple(re.findall("«(.*?)»", marked)),
+                    near_miss=row["near_miss"],
+                    is_line=False,
+                )
+
+
+def _call(program: str, usage: str) -> str:
+    """Return a command with this usage, in which the secrets are patterns between « and »."""
+    usage = re.sub(r" \[-[^\]]*\]|\.\.\. |\[[^\]]*\]|\|[^\s<]+", "", usage).replace("*", "x")
+    usage = re.sub(r"PASSWORD|ARGUMENT|TOKEN|COOKIE", "«[A-Za-z0-9]{24}»", usage)
+    usage = re.sub(r"\b[A-Z]{2,}\b", lambda word: word[0].lower(), usage)
+    arguments, _, standard_input = usage.partition("<")
+    call = f"{program} {arguments}".strip()
+    return f"echo {standard_input.strip()} | {call}" if standard_input else call
 
 
 def _expand(text: str) -> str:

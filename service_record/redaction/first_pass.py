@@ -13,7 +13,7 @@ from itertools import accumulate, compress, count
 from operator import add
 from typing import Any, Final, TypeAlias
 
-from service_record.redaction import encodings, ordinary_words, random_words, types
+from service_record.redaction import commands, encodings, ordinary_words, random_words, types
 from service_record.redaction.over_lines import TRIGGER
 from service_record.redaction.secrets import SecretShape, expand_parts, shapes
 from service_record.redaction.syntax import SQL_TRIGGER
@@ -81,7 +81,7 @@ class Patterns:
         self._bare = [types.Finder(b"(?i:" + shape.named + b")$") for shape in self.names]
         others = {
             ENCODED: encodings.TRIGGER,
-            WORDS: b"|".join((TRIGGER, SQL_TRIGGER, PROSE_TRIGGER)),
+            WORDS: b"|".join((TRIGGER, SQL_TRIGGER, PROSE_TRIGGER, commands.make_trigger())),
             TOKENS: encodings.ESCAPED,
             RUNS: random_words.SCRAMBLED + rb"|" + random_words.SIGNED,
         }

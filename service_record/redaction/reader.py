@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final, TypeAlias
 
-from service_record.redaction import encodings, ordinary_words, random_words, types
+from service_record.redaction import commands, encodings, ordinary_words, random_words, types
 from service_record.redaction.first_pass import (
     ENCODED,
     NAMES,
     RUNS,
     WORDS,
-    compile_shape,
     patterns,
 )
 from service_record.redaction.secrets import SecretShape
@@ -170,6 +169,9 @@ class LineReader:
         if groups & (NAMES | WORDS) and not self._certain:
             assigned = chain(self._find_apart(text), self._find_assigned(text))
             for start, end, kind in _add_repeats(text, assigned):
+                found.append((view.place(start), view.place(end), kind))
+        if groups & WORDS and not self._certain:
+            for start, end, kind in _add_repeats(text, commands.find_passwords(text)):
                 found.append((view.place(start), view.place(end), kind))
         if groups & RUNS and not self._certain:
             for start, end, kind in _add_repeats(
@@ -371,45 +373,13 @@ _IN_QUOTES: Final[Mapping[Callable[[bytes], bool], Callable[[bytes], bool]]] = {
 """The checks to use for a value in quotes, which is seldom prose."""
 
 
-def _iterate_matches(
-    shape: SecretShape, pattern: types.Finder, text: bytes
-) -> Iterator[list[tuple[int, int]]]:
-    """Yield the matches of a shape. After a match in a command, yield the further options of that command."""
-    again = compile_shape(b"(?m)" + shape.again) if shape.again else None
-    match = pattern.groups(text)
-    if again is None:
-        while match is not None:
-            yield match
-            begin, end = match[0]
-            match = pattern.groups(text, end + (begin == end))
-        return
-    while match is not None:
-        position, is_more = match[0][0] + 1, False  # behind the character before the program
-        while match is not None:
-            value = next((span for span in match[1:] if span[0] >= 0), match[0])
-            end = _COMMAND.match(text, position, value[0]).end()  # type: ignore[union-attr]  # it may be empty
-            if end < value[0]:
-                position = position if is_more else end
-                break
-            # A port is an option of another program in the same command: `sshpass -p … ssh -p 22`.
-            if not (is_more and _PORT.fullmatch(text, *value)):
-                yield match
-            end = match[0][1]
-            position = end + (text[end : end + 1] in _QUOTES)
-            match, is_more = again.groups(text, end), True
-        match = pattern.groups(text, position)
-
-
-_COMMAND: Final = re.compile(rb"""(?:"[^"\n]*"|'[^'\n]*'|[^;|&\n]|[;|&](?![;|&\s]))*""")
-"""A command and its arguments. A `&` in a word belongs to an address; audit logs arguments without quotes."""
-_PORT: Final = re.compile(rb"[0-9]{1,5}")
-
-
 def _find_matches(shape: SecretShape, pattern: types.Finder, text: bytes) -> Iterator[Found]:
     """Yield the spans of a shape's groups that pass its check."""
     quotes: Text | None = None
-    for match in _iterate_matches(shape, pattern, text):
-        begin = match[0][0]
+    position = 0
+    while (match := pattern.groups(text, position)) is not None:
+        begin, end = match[0]
+        position = end + (begin == end)
         if text.startswith(MASK_BEGIN, begin) and mask_end(text, begin) and shape.kind != "private-key":
             continue  # a mask looks like an XML element
         for first, last in match[1:]:

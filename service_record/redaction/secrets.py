@@ -247,14 +247,14 @@ class SecretShape:
     """True if the trigger is a run of letters and digits without a fixed word. See `reader.RUNS`."""
     is_word: bool = False
     """True if a group begins a word of a command line. The syntax of the text decides where it ends."""
-    again: bytes = b""
-    """A pattern of the same option, without its command: the command takes the option several times."""
 
 
 OURS: Final = "shapes.toml"
 PUBLIC: Final = "shapes_public.toml"
 SERVICES: Final = "shapes_services.toml"
 """Tokens of services, from other public sets of rules."""
+COMMANDS: Final = "commands.toml"
+"""Usages of programs, in the table `command`."""
 
 PEM_BEGIN: Final = rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
 
@@ -278,10 +278,10 @@ def expand_parts(pattern: bytes) -> bytes:
     return _expand(pattern, _parts())
 
 
-def rows(name: str) -> list[dict[str, Any]]:
-    """Return the rows of a file of shapes, with their examples."""
-    shapes: list[dict[str, Any]] = _document(name)["shape"]
-    return shapes
+def rows(name: str, table: str = "shape") -> list[dict[str, Any]]:
+    """Return the rows of a table in a file of data, with their examples."""
+    found: list[dict[str, Any]] = _document(name)[table]
+    return found
 
 
 def shapes_in(name: str) -> Iterator[SecretShape]:
@@ -297,14 +297,11 @@ def shapes_in(name: str) -> Iterator[SecretShape]:
             is_certain=row.get("certain", False),
             is_run=row.get("run", False),
             named=_expand(row.get("named", "").encode(), parts),
-            again=_expand(rf"""[\s"'](?:{row["pattern"].partition("<<OPTIONS>>")[2]})""".encode(), parts)
-            if row.get("pattern", "").count("<<OPTIONS>>") == 1
-            else b"",
             is_word=any(f"<<{part}>>" in row.get("pattern", "") for part in _WORDS),
         )
 
 
-_WORDS: Final = ("WORD", "VALUE", "QUOTED", "STRING")
+_WORDS: Final = ("WORD", "QUOTED", "STRING")
 """The parts of patterns that begin a word."""
 
 

@@ -172,10 +172,10 @@ def test_masked_example_stays(example: Example) -> None:
 @pytest.mark.parametrize(
     ("command", "masked"),
     [
-        (b"curl -b a=x ; -b b=y", b"curl -b <redacted:cookie> ; -b b=y"),
+        (b"curl -b a=x ; -b b=y", b"curl -b a=<redacted:cookie> ; -b b=y"),
         (b"curl x; ls -b b=y", b"curl x; ls -b b=y"),
-        (b"curl -H 'a; b' -b a=x -b b=y", b"curl -H 'a; b' -b <redacted:cookie> -b <redacted:cookie>"),
-        (b"curl https://x?a&b -b a=x", b"curl https://x?a&b -b <redacted:cookie>"),
+        (b"curl -H 'a; b' -b a=x -b b=y", b"curl -H 'a; b' -b a=<redacted:cookie> -b b=<redacted:cookie>"),
+        (b"curl https://x?a&b -b a=x", b"curl https://x?a&b -b a=<redacted:cookie>"),
     ],
 )
 def test_options_belong_to_one_command(command: bytes, masked: bytes) -> None:

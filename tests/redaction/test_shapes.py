@@ -16,10 +16,20 @@ from service_record.redaction.secrets import OURS, PUBLIC, SERVICES, expand_part
 from service_record.redaction.types import compile_pattern, unescaped_views
 from testing.made_up import pem
 from tests.key_wrappings import BYTES, WRAPPINGS, key_leaks, private_keys
-from tests.shape_examples import SURROUNDINGS, can_surround, is_leaking, redact, shape_examples
+from tests.shape_examples import (
+    SURROUNDINGS,
+    can_surround,
+    command_examples,
+    is_leaking,
+    redact,
+    shape_examples,
+)
 
 RULES = Rules()
 EXAMPLES = list(shape_examples())
+COMMANDS = list(command_examples())
+FIRST_COMMANDS = list({example.near_miss: example for example in COMMANDS}.values())
+"""One example for each row of the table of commands."""
 ORDINARY = Path(__file__).parents[1].joinpath("ordinary_lines.txt").read_bytes().splitlines()
 """Made up by us after what installers and hosts log: words about secrets, and no secret."""
 LEAST_SURROUNDINGS = 12
@@ -37,7 +47,7 @@ needs_openssl = pytest.mark.skipif(
 
 @pytest.mark.parametrize("surrounding", SURROUNDINGS)
 def test_every_shape_is_masked_in_each_surrounding(surrounding: str) -> None:
-    suited = [example for example in EXAMPLES if can_surround(example, surrounding)]
+    suited = [example for example in EXAMPLES + FIRST_COMMANDS if can_surround(example, surrounding)]
     assert len(SURROUNDINGS) >= LEAST_SURROUNDINGS
     assert [example.text for example in suited if is_leaking(example, surrounding, RULES)] == []
 
@@ -48,6 +58,12 @@ def test_shapes_have_source_positive_and_near_miss() -> None:
         assert row.get("source") or row.get("name"), row
     assert [example.name for example in EXAMPLES if not example.secrets] == []
     near = [example.near_miss for example in EXAMPLES]
+    assert [text for text in near if redact(RULES, text.encode()) != text.encode()] == []
+
+
+def test_every_command_is_masked_and_its_near_miss_is_not() -> None:
+    assert [example.text for example in COMMANDS if is_leaking(example, "alone", RULES)] == []
+    near = {example.near_miss for example in COMMANDS}
     assert [text for text in near if redact(RULES, text.encode()) != text.encode()] == []
 
 

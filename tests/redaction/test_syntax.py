@@ -32,7 +32,7 @@ PREFIX = "Nov 29 00:00:01 node7 app[1]: "
         "password: «[a] {b} #c» ",
         "Nov 21 00:54:19 boot0 app[2213]:   password: «;a&b|c,9»",
         "password=«a&b;c|d»",
-        "curl -b «sid=Qw7rT2yU9» -s -b «tok=Zx8vB3nM1» -b «c=Kl4jH6gF2» https://h/",
+        "curl -b sid=«Qw7rT2yU9» -s -b tok=«Zx8vB3nM1» -b c=«Kl4jH6gF2» https://h/",
         "curl -u a:«Qw7rT2yU9iP» -x http://p -U b:«Zx8vB3nM1oL» https://h/",
         "mount -o username=x,password=«a;b|c»,uid=0",
         "Server=db;Pwd=«a,b&c»;Database=x",
