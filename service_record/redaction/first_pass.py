@@ -157,13 +157,8 @@ class Patterns:
 
         Reading such a line takes ten times as long as this, and there is one in a hundred ordinary lines.
         """
-        kept = _find_matching(self._without_scrambled, texts)
-        kept |= {
-            at
-            for at in _find_matching(random_words.HAS_SIGN, texts)
-            if random_words.may_have_credential(texts[at])
-        }
-        return texts.keys() - kept
+        without = texts.keys() - _find_matching(self._without_scrambled, texts)
+        return {at for at in without if not random_words.may_have_random_word(texts[at])}
 
     def matching_shapes(
         self, text: bytes, groups: int, *, certain: bool

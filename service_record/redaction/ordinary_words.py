@@ -7,9 +7,10 @@ shape. The limits are heuristics; the tests run them on known secrets and on ord
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Final
 
+from service_record.redaction.randomness import random_bits
 from service_record.redaction.types import from_base64, mask_end
 
 _TOKEN_BYTES: Final = 8
@@ -27,10 +28,6 @@ _DENSE_CHANGES: Final = 4
 _PREFIXED_CHANGES: Final = 2.5
 _MOST_LOWERS: Final = 2
 """Random letters and digits change their class at every second byte; `ValidateRFC4281Id` at every third."""
-_LONG_WORD: Final = 18
-_VOWELS: Final = 4
-"""A random word has a share of vowels below 1/4. Among random letters it is 1/5, in words more than 1/3."""
-
 _UPPER: Final = re.compile(rb"[A-Z]")
 _LOWER: Final = re.compile(rb"[a-z]")
 _DIGIT: Final = re.compile(rb"[0-9+]")
@@ -192,30 +189,19 @@ def is_password_and_no_path(value: bytes) -> bool:
 
 def is_credential_word(value: bytes) -> bool:
     """Accept random letters and reject words. For names that only keys and tokens have."""
-    return (
-        len(value) >= _MIN_LETTERS
-        and value.isalpha()
-        and is_password(value)
-        and _MAX_COMMON_SHARE * (len(value) - 1) > _count_common_pairs(value)
-    )
+    return value.isalpha() and is_password(value) and _has_bits(value, _BITS_AFTER_NAME_OF_KEY)
 
 
-def _count_common_pairs(text: bytes) -> int:
-    """Return how many pairs of neighbouring letters are usual in English."""
-    text = text.lower()
-    return sum(map(_COMMON_PAIRS.__contains__, pairwise(text)))
+def _has_bits(word: bytes, least: float) -> bool:
+    """Return True if a word is long enough to be judged, and at least so much more likely to be random."""
+    return len(word) >= _TOKEN_BYTES and random_bits(word) >= least
 
 
-_MIN_LETTERS: Final = 8
-_MAX_COMMON_SHARE: Final = 0.45
-"""In English, 2/3 of all pairs of letters are among `_COMMON_PAIRS`; in random letters, 1/6."""
-_COMMON_PAIRS: Final = frozenset(
-    tuple(pair)
-    for pair in b"th he in er an re nd on en at ou ed ha to or it is hi es ng st ar se te ti al as ve le de "
-    b"me co ro ra li ri ne ea io ce ic el ma ll us la ur ns om ec ac ta ho ch et no ca nt em si so wo un lo "
-    b"ut pr ge ly di ee ol il rs be am ad tr pe mo ss po ie ct id ir sh wi ot na ts ai ni do pa ow ap "
-    b"ke ul vi fi ei op im ab bl ay ey ck".split()
-)
+_BITS_AFTER_NAME_OF_KEY: Final = 4
+"""Is true of 99 % of 12 random letters, and of one in ten words of logs."""
+_BITS_AFTER_NAME: Final = 8
+_BITS_WITHOUT_NAME: Final = 10
+"""Is true of 98 % of 12 random letters and digits. Names such as `Slf4jLog` have 9 bits."""
 
 
 def is_not_plain_word(value: bytes) -> bool:
@@ -446,9 +432,7 @@ def is_shuffled(value: bytes) -> bool:
 def is_scrambled(value: bytes) -> bool:
     """Accept a word of letters of both cases and digits in random order, whatever its name is.
 
-    Letters and digits in random order form many short pieces, and rarely the usual pairs of letters within a
-    piece: `ZNQ V r Wy U 4 TZ q`, but `Sky Blue 3` and `is Int 16 Array`. It accepts 99 % of all random
-    words of 12 letters and digits, and 39 of 777 other words with such characters in a million lines.
+    It accepts 98 % of all random words of 12 letters and digits.
     """
     # Most words of logs have no digit or no capital, and those that have both repeat.
     if not is_random(value):
@@ -519,8 +503,12 @@ def _is_never_scrambled(word: bytes) -> bool:
 
 
 def _is_mixed_up(word: bytes) -> bool:
-    """Return True for letters of both cases and digits in random order."""
-    return len(word) >= _TOKEN_BYTES and is_random(word) and _disorder(word) >= 0
+    """Return True for letters of both cases and digits in random order.
+
+    Numbers with letters between them, as in paths of SVG and some IDs, are not among them.
+    """
+    is_number = 5 * len(_ANY_DIGIT.findall(word)) >= 3 * len(word)
+    return is_random(word) and not is_number and _has_bits(word, _BITS_WITHOUT_NAME)
 
 
 _NEVER_SCRAMBLED: Final[set[bytes]] = set()
@@ -541,23 +529,6 @@ _BASE64_WORD: Final = re.compile(rb"[A-Za-z0-9+/]{20,}")
 _PERCENT: Final = re.compile(rb"%[0-9A-Fa-f]{2}")
 _SIGNS_OF_PASSWORDS: Final = re.compile(rb"[!#$%^*+~?=]")
 _SIGNS_IN_WORDS: Final = re.compile(rb"[^A-Za-z0-9]+")
-_PIECES: Final = re.compile(rb"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-
-_MAX_ORDERED_BYTES: Final = 256
-
-
-def _disorder(word: bytes) -> float:
-    """Return a number of at least 0 for letters and digits in random order, and below 0 for names and words.
-
-    The beginning of a long word shows its order; a log may have megabytes without a blank.
-    """
-    word = word[:_MAX_ORDERED_BYTES]
-    pieces = _PIECES.findall(word)
-    letters = [piece for piece in pieces if piece.isalpha()]
-    inner_pairs = sum(map(len, letters)) - len(letters)
-    common = _count_common_pairs(b" ".join(letters))
-    # Whole numbers first: a sum of fractions would be a little below 0 for a word in between.
-    return (10 * len(pieces) + 4 * inner_pairs - 7 * common - 3 * len(word) - 15) / 10
 
 
 def is_sole_value(value: bytes) -> bool:
@@ -574,15 +545,11 @@ def is_sole_value(value: bytes) -> bool:
         return len(pieces) >= _MIN_GROUPS and all(
             len(piece) >= _GROUP_BYTES and piece.isalnum() and not piece.isalpha() for piece in pieces
         )
-    runs = _LETTERS.findall(value)
-    pairs = sum(len(run) - 1 for run in runs)
-    common = _count_common_pairs(b" ".join(runs))
     if longest.isdigit():
         return len(longest) >= _MIN_DIGITS_ALONE
-    return _HEX.fullmatch(longest) is not None or common <= _MAX_COMMON_SHARE * pairs
+    return random_bits(longest) >= _BITS_AFTER_NAME_OF_KEY
 
 
-_LETTERS: Final = re.compile(rb"[A-Za-z]{3,}")
 _MIN_GROUPS: Final = 3
 _MIN_DIGITS_ALONE: Final = 24
 """The least size of digits alone. Times and other numbers are shorter."""
@@ -615,23 +582,15 @@ def _is_name(value: bytes) -> bool:
 
 
 def _is_random_word(value: bytes) -> bool:
-    """Return True for random letters: in disorder of case, or long and with few vowels."""
+    """Return True for many random letters, after a prefix such as `sk_`."""
     letters = value.rpartition(b"_")[2]
-    if len(letters) < _RANDOM_LETTERS or not letters.isalpha():
-        return False
-    vowels = sum(letters.lower().count(vowel) for vowel in (b"a", b"e", b"i", b"o", b"u"))
-    if len(letters) >= _LONG_WORD and _VOWELS * vowels < len(letters):
-        return True
-    return _is_disordered(letters)
-
-
-_LEAST_OF_LETTERS: Final = -0.5
+    return len(letters) >= _RANDOM_LETTERS and letters.isalpha() and _has_bits(letters, _BITS_WITHOUT_NAME)
 
 
 def _is_disordered(letters: bytes) -> bool:
     """Return True for letters of both cases in random order. Names in camel case are not."""
     is_mixed_case = not (letters.islower() or letters.isupper() or letters.istitle())
-    return is_mixed_case and len(letters) >= _MIN_LETTERS and _disorder(letters) >= _LEAST_OF_LETTERS
+    return is_mixed_case and _has_bits(letters, _BITS_AFTER_NAME)
 
 
 def is_pin(value: bytes) -> bool:

@@ -125,12 +125,12 @@ class LineReader:
         found: list[Found],
         texts: list[_ReadText],
         *,
-        is_command: bool = False,
+        is_evidence: bool = False,
     ) -> None:
         """Split a text into lines, JSON strings, quoted parts and unescaped text, and explore each of them.
 
-        Append secrets to `found`, and the texts to search for shapes to `texts`. `is_command`: the text is
-        the arguments of a command.
+        Append secrets to `found`, and the texts to search for shapes to `texts`. `is_evidence`: a random
+        word in the text is not a secret.
         """
         text = view.text
         if b"\n" in text:
@@ -144,17 +144,16 @@ class LineReader:
             return
         start = prefix_end(text)
         if start:
-            is_command |= text.endswith(random_words.TRACE, 0, start)
             view = view.part(start, len(text))
             text = view.text
         command = encodings.audit_command(view) if groups & ENCODED and depth < MAX_DEPTH else None
         if command is not None:
             self._decode_runs(view, depth, found)
-            self._explore(command, depth + 1, found, texts, is_command=True)
+            self._explore(command, depth + 1, found, texts)
             return
         if groups & (NAMES | WORDS | RUNS) and depth < MAX_DEPTH:
             for listed in encodings.listed_commands(view):
-                self._explore(listed, depth + 1, found, texts, is_command=True)
+                self._explore(listed, depth + 1, found, texts)
         documents = find_documents(text)
         texts.append((view, documents, groups))
         if documents:
@@ -173,10 +172,8 @@ class LineReader:
         if groups & WORDS and not self._certain:
             for start, end, kind in _add_repeats(text, commands.find_passwords(text)):
                 found.append((view.place(start), view.place(end), kind))
-        if groups & RUNS and not self._certain:
-            for start, end, kind in _add_repeats(
-                text, random_words.find_scrambled_words(text, is_command=is_command)
-            ):
+        if groups & RUNS and not self._certain and not is_evidence:
+            for start, end, kind in _add_repeats(text, random_words.find_random_words(text)):
                 found.append((view.place(start), view.place(end), kind))
         if depth < MAX_DEPTH:
             if groups & ENCODED:
@@ -194,7 +191,6 @@ class LineReader:
         text = view.text
         hits = self._patterns.trigger_spans(text, document.start, document.end, certain=self._certain)
         hits.reverse()
-        is_setting = len(document.leaves) == random_words.LEAVES_OF_SETTING
         for leaf in document.leaves:
             while hits and hits[-1][1] <= leaf.start:
                 hits.pop()
@@ -205,7 +201,7 @@ class LineReader:
                 place = Place.MESSAGE if leaf.is_item else Place.SURE
                 shapes_ = self._patterns.shapes_named(leaf.name)
                 shape = next((s for s in shapes_ if _is_secret(s, value, place, is_quoted=True)), None)
-                if shape is not None or random_words.is_credential(leaf.name, value, is_setting=is_setting):
+                if shape is not None or random_words.is_credential(leaf.name, value):
                     kind = shape.kind if shape is not None else random_words.CREDENTIAL
                     found.append((view.place(leaf.start), view.place(leaf.end), kind))
                     continue
@@ -215,7 +211,8 @@ class LineReader:
                     plain = unescape(inside, is_quoted=True)
                     if plain is not None:
                         self._find_known(plain, found)
-                    self._explore(plain or inside, depth + 1, found, texts)
+                    is_evidence = b" " not in inside.text and random_words.is_evidence(leaf.name)
+                    self._explore(plain or inside, depth + 1, found, texts, is_evidence=is_evidence)
 
     def _find_apart(self, text: bytes) -> Iterator[Found]:
         """Yield the secret values whose names are not directly before them, as in XML and lists."""

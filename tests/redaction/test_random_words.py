@@ -68,6 +68,9 @@ def test_random_credential_is_masked(line: str) -> None:
         b"user session of /tmp/hQ7wZ2kR9mT4 and requestID: hQ7wZ2kR9mT4 closed",
         b"key Samsung LC32-G7xT isInt16Array DataSourceEc2Local",
         b"thread hQ7wZ2kR9mT4 started",
+        b"AppleThunderboltNHIType2::waitForOk2Go2Sx - Perform CrazyIvan46! retries = 7",
+        b"/hQ7wZ2kR9mT4hQ7wZ2kR9mT4hQ7wZ2kR9mT4hQ7wZ2kR9mT4hQ7wZ2kR9mT4+x",
+        b'<path d="M0 0h24v24H0z" fill="none" />',
         b"node: hQ7wZ2kR9mT4 is ready",
         b"digest: hQ7wZ2kR9mT4",
         b"peer: hQ7wZ2kR9mT4",
@@ -115,8 +118,16 @@ def test_random_letters_are_a_token_and_names_are_not() -> None:
         for word in words
         if not (word.isalpha() or word.lower() == word or word.upper() == word)
     ]
-    assert sum(map(is_scrambled, mixed)) > 0.99 * len(mixed)
-    assert not any(map(is_scrambled, [b"isInt16Array", b"BigUInt64Array", b"readBigUInt64LE"]))
+    assert sum(map(is_scrambled, mixed)) > 0.97 * len(mixed)
+    names = [
+        b"isInt16Array",
+        b"BigUInt64Array",
+        b"readBigUInt64LE",
+        b"Slf4jLog",
+        b"pbkdf2Sync",
+        b"DeepSkyBlue1",
+    ]
+    assert not any(map(is_scrambled, names))
 
 
 def test_kind_of_a_known_token_is_kept() -> None:

@@ -441,7 +441,6 @@ def test_value_is_masked_by_its_place(before: str, secret: str, after: str) -> N
         'secret: "Hello+World"',
         "sudo -u app -p prompt ls",
         "docker run -u root -p 8080:80 image",
-        "<policy><Value>Qw7rT2yU9iP4</Value></policy>",
         "db_password varchar(20)",
         "db_password missing",
         "api_token expired",
