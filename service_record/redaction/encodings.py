@@ -8,7 +8,7 @@ import binascii
 import re
 import zlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
@@ -276,10 +276,11 @@ def may_be_in_block(line: bytes) -> bool:
     return ends_key(line) or _find_encoding(line, 0) is not None
 
 
-def is_only_base64(line: bytes) -> bool:
-    """Return True for a line of only base64, as in a certificate: no name or word in it has a value."""
+def only_base64(lines: Iterable[bytes]) -> set[bytes]:
+    """Return the lines of only base64, as in a certificate: no name or word in them has a value."""
     # Few lines are without blanks, and seeing that takes a tenth of the time of the pattern.
-    return b" " not in line.strip() and _ONLY_BASE64.fullmatch(line) is not None
+    without_blanks = [line for line in lines if b" " not in line.strip()]
+    return {line for line in without_blanks if _ONLY_BASE64.fullmatch(line) is not None}
 
 
 def find_block(text: bytes, start: int, floor: int) -> Block | None:

@@ -255,7 +255,7 @@ class _Search:
     def _search(self, forms: set[bytes]) -> dict[bytes, int]:
         # The words in base64 are random, and lead RE2 to a new state at nearly every byte. Last, so that the
         # text without these lines is the beginning of the text.
-        base64 = set(filter(encodings.is_only_base64, forms))
+        base64 = encodings.only_base64(forms)
         lines = [*(forms - base64), *base64]
         joined, starts = _join_lines(lines)
         words = joined[: starts[len(lines) - len(base64)]]

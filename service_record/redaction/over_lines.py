@@ -274,7 +274,7 @@ _PASSWORD_LIST: Final = types.Finder(
 
 _TABLE: Final = types.Finder(rb"(?m)" + _COLUMNS)
 _NAME_OF_COLUMN: Final = re.compile(rb"""["']?[A-Za-z_][A-Za-z0-9_.-]*["']?""")
-_TITLE_OF_COLUMN: Final = re.compile(rb"[A-Za-z_][^\n]*")
+_TITLE_OF_COLUMN: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_.-]*(?: [A-Za-z0-9_.-]+){0,2}")
 _GAP: Final = re.compile(rb"\t[ \t]*| {2,}| +[/|] +")
 """Matches between the names of columns in a comment above lines whose columns have blanks between them."""
 _WORD: Final = re.compile(rb"[ \t]*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"']\S*))(?:[ \t]+|[ \t\r]*\Z)")
