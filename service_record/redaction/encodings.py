@@ -1,167 +1,613 @@
-"""Decode text that may hide a secret: base64, gzip, hexadecimal, dumps of bytes, quoted-printable. Pure.
+r"""One table of the ways in which programs encode text. Pure.
 
-`types` decodes the escapes of single characters (JSON, percent, C, XML). `secrets` has the forms in which a
-known secret is searched for.
+Each row says how encoded text looks, how it is decoded, and how a secret is written in it. There are three
+kinds:
+
+- `ESCAPES`: a few bytes stand for one character, as in `%3D`. The position of each character is known.
+- `RUNS`: a text in a line is encoded as a whole, as in base64.
+- `LINES`: several lines encode a text together, as in a dump. `blocks` finds the lines.
+
+Encodings may be nested. The readers decode unknown secrets, `secrets.forms` writes known ones, and a test
+checks each row for both.
 """
 
+import base64
 import binascii
+import html
+import json
 import re
+import urllib.parse
 import zlib
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
+from math import lcm
+from operator import floordiv
 from typing import Final
 
-from service_record.redaction import types
-from service_record.redaction.syntax import prefix_end
-from service_record.redaction.types import UnescapedText, from_base64, line_end
+from service_record.redaction.types import Finder, UnescapedText
+
+
+def _no_forms(_value: bytes) -> Iterable[bytes]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """One way to write a text."""
+
+    name: str
+    decode: Callable[[bytes], bytes]
+    """Decodes one or more equal escapes, a run, or a line. Returns empty bytes if it is invalid."""
+    encode: Callable[[bytes], Iterable[bytes]] = _no_forms
+    """Returns the ways to write a text, unless its lines have more than the text in them."""
+
+    def write(self, value: bytes) -> Iterator[bytes]:
+        """Yield all forms of a secret, in a text of its own and in a longer one."""
+        yield from self.encode(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Escape(Encoding):
+    """A way to write single characters."""
+
+    mark: bytes = b""
+    """The first bytes of each escape."""
+    pattern: bytes = b""
+    any_byte: tuple[bytes, ...] = ()
+    """The formats of `%` for any byte. Programs mostly escape only special characters."""
+
+    def write(self, value: bytes) -> Iterator[bytes]:
+        yield from self.encode(value)
+        yield from (b"".join(form % byte for byte in value) for form in self.any_byte)
+
+
+@dataclass(frozen=True, slots=True)
+class Run(Encoding):
+    """A way to write a text as a word or a few."""
+
+    bits: int = 0
+    """The bits in each character, if the text may be encoded together with other text."""
+    pattern: bytes = b""
+    sign: bytes = b""
+    """A pattern that encoded text matches, and random bytes such as digests do not.
+
+    If it is empty, another row decodes such runs.
+    """
+    trigger: bytes = b""
+    """A pattern that each line with such a text matches, if `sign` matches too many."""
+    group: int = 1
+    """The number of characters that are decoded together."""
+
+    def write(self, value: bytes) -> Iterator[bytes]:
+        yield from self.encode(value)
+        yield from self.inside(value)
+
+    def inside(self, value: bytes) -> Iterator[bytes]:
+        """Yield the value inside other text, once for each place in a group of characters.
+
+        Characters that also encode bits of the other text are left out.
+        """
+        for before in range(lcm(8, self.bits) // 8 if self.bits else 0):
+            first, last = -(-8 * before // self.bits), 8 * (before + len(value)) // self.bits
+            yield from (text[first:last] for text in self.encode(bytes(before) + value))
+
+
+@dataclass(frozen=True, slots=True)
+class Lines(Encoding):
+    """A way to write a text as several lines."""
+
+    line: re.Pattern[bytes] = re.compile(b"")
+    """Matches a line. The group is the encoded text."""
+    last: re.Pattern[bytes] | None = None
+    """Matches a last line of another form."""
+    trigger: bytes = b""
+    """A pattern that some of these lines match, if no trigger of another row does."""
+    is_joined: bool = False
+    """True if the lines are decoded together."""
+    is_dump: bool = False
+    """True if the lines have offsets and bytes, and nothing else."""
+
+
+# --- Escapes ---
+
+_MAX_BYTE: Final = 0xFF
+_MAX_CONTROL: Final = 0x20
+_DELETE: Final = 0x7F
+_BOUNDARY: Final = b"\0"
+"""Replaces a terminal's colour code, and separates an unescaped letter or digit from a word after it."""
+_FOREIGN: Final = b"\x80"
+"""Replaces a character beyond Latin-1."""
+_SIMPLE: Final = bytes.maketrans(b"nrtbfvae0", b"\n\r\t\b\f\v\a\x1b\0")
+"""Table for the character after a backslash."""
+_NAMED: Final[Mapping[bytes, bytes]] = {
+    b"&quot;": b'"',
+    b"&apos;": b"'",
+    b"&lt;": b"<",
+    b"&gt;": b">",
+    b"&amp;": b"&",
+    b"&nbsp;": b" ",
+    b"^I": b"\t",
+    b"^M": b"\r",
+    b"^J": b"\n",
+}
+
+
+def _byte(value: int) -> bytes:
+    return bytes([value]) if value <= _MAX_BYTE else _FOREIGN
+
+
+def _decode_hex(text: bytes) -> bytes:
+    """Return the bytes that are written in hexadecimal, whatever separates them."""
+    digits = _SEPARATORS.sub(b"", text)
+    return binascii.unhexlify(digits[: len(digits) & ~1])
+
+
+_SEPARATORS: Final = re.compile(rb"0x|[^0-9A-Fa-f]")
+
+
+def _decode_unicode(run: bytes) -> bytes:
+    return b"".join(_byte(int(digits, 16)) for digits in run.split(rb"\u")[1:])
+
+
+def _decode_backslashes(run: bytes) -> bytes:
+    if run[2:3].isdigit():
+        return b"".join(_byte(int(digits, 8)) for digits in run.split(b"\\")[1:])
+    return run[1::2].translate(_SIMPLE)
+
+
+def _decode_entity(escape: bytes) -> bytes:
+    if not escape.startswith(b"&#"):
+        return _NAMED.get(escape, escape)
+    digits = escape[2:-1].lower()
+    return _byte(int(digits.strip(b"x"), 16) if digits.startswith(b"x") else int(digits))
+
+
+def _decode_syslog(escape: bytes) -> bytes:
+    """Decode an escape of rsyslog: `#012` is a line feed, but `#123` is a number and stays."""
+    value = int(escape[1:], 8)
+    return _byte(value) if value < _MAX_CONTROL or value == _DELETE else escape
+
+
+def _write_json(value: bytes) -> Iterator[bytes]:
+    r"""Yield the value as a JSON string. Go also escapes `<`, `>` and `&`, and PHP escapes `/`."""
+    text = value.decode(errors="surrogateescape")
+    for ascii_only in (False, True):
+        plain = json.dumps(text, ensure_ascii=ascii_only)[1:-1].encode(errors="surrogateescape")
+        yield plain
+        yield plain.replace(b"&", rb"\u0026").replace(b"<", rb"\u003c").replace(b">", rb"\u003e")
+        yield plain.replace(b"/", rb"\/")
+
+
+def _write_quoted(value: bytes) -> Iterator[bytes]:
+    """Yield the value as a shell (in both quotes and without), C, Python, YAML and SQL quote it."""
+    yield from (value.replace(b"'", quote) for quote in (rb"'\''", b"'\"'\"'", b"''"))
+    yield _BASH_SPECIAL.sub(rb"\\\g<0>", value)
+    yield from (_add_backslashes(value, special) for special in (b'"\\$`', b"\\", b"\\'"))
+    in_c = _add_backslashes(value, b'\\"').replace(b"\n", rb"\n").replace(b"\t", rb"\t")
+    yield from (in_c, in_c.replace(b"'", rb"\'"))
+
+
+def _write_hex_escapes(value: bytes) -> Iterator[bytes]:
+    r"""Yield the value with the `\x` escapes of C, of journald, and of the names of systemd's units."""
+    for plain in (_PRINTABLE - set(b"\\"), _PRINTABLE - set(b"\\\"'"), _ALPHANUMERIC | set(b":_.")):
+        yield b"".join(b"%c" % byte if byte in plain else rb"\x%02x" % byte for byte in value)
+
+
+_PRINTABLE: Final = frozenset(range(32, 127))
+_ALPHANUMERIC: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
+_BASH_SPECIAL: Final = re.compile(rb"(?![A-Za-z0-9%+./:=@_#~-])[ -~]|^[#~]|(?<=[:=])~")
+"""Matches what `printf %q` of bash escapes: `#` only as the first character, `~` where bash expands it."""
+
+
+def _add_backslashes(value: bytes, special: bytes) -> bytes:
+    return re.sub(b"[" + re.escape(special) + b"]", rb"\\\g<0>", value)
+
+
+def _write_percent(value: bytes) -> Iterator[bytes]:
+    """Yield the value percent-encoded: all but letters and digits, as in paths and queries, and as a form.
+
+    Hexadecimal digits are in upper and in lower case.
+    """
+    for safe in ("", "/", "/:@!$'()*,;=-._~", "/:@!$&'()*+,;=?"):
+        quoted = urllib.parse.quote_from_bytes(value, safe=safe).encode()
+        yield quoted
+        yield _PERCENT.sub(lambda escape: escape[0].lower(), quoted)
+    yield urllib.parse.quote_plus(value).encode()
+
+
+_PERCENT: Final = re.compile(rb"%..")
+
+
+_MAX_RUN: Final = 32
+"""The number of equal escapes that are decoded as one piece. The pieces are remembered, so it is small."""
+
+
+def _repeat(escape: bytes) -> bytes:
+    return b"%b(?:%b){0,%d}" % (escape, escape, _MAX_RUN - 1)
+
+
+_HEX: Final = b"[0-9A-Fa-f]"
+_PAIR: Final = 2 * _HEX
+JSON: Final = Escape(
+    "JSON",
+    _decode_unicode,
+    _write_json,
+    mark=rb"\u",
+    pattern=_repeat(rb"\\u" + 2 * _PAIR),
+    any_byte=(rb"\u%04x",),
+)
+QUOTES: Final = Escape(
+    "quotes",
+    _decode_backslashes,
+    _write_quoted,
+    mark=b"\\",
+    pattern=_repeat(rb"\\[0-3][0-7][0-7]") + b"|" + _repeat(rb"""\\(?:[nrtbfvae"'/\\$` ]|0(?![0-7][0-7]))"""),
+    any_byte=(rb"\%03o",),
+)
+PERCENT: Final = Escape(
+    "percent",
+    _decode_hex,
+    _write_percent,
+    mark=b"%",
+    pattern=_repeat(b"%" + _PAIR),
+    any_byte=(b"%%%02X", b"%%%02x"),
+)
+ESCAPES: Final = (
+    JSON,
+    QUOTES,
+    PERCENT,
+    Escape(
+        "\\x",
+        lambda run: binascii.unhexlify(run.replace(rb"\x", b"")),
+        _write_hex_escapes,
+        mark=rb"\x",
+        pattern=_repeat(rb"\\x" + _PAIR),
+        any_byte=(rb"\x%02x",),
+    ),
+    Escape(
+        "XML",
+        _decode_entity,
+        lambda value: (html.escape(value.decode("latin-1")).encode("latin-1"),),
+        mark=b"&",
+        pattern=rb"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[a-z]{2,5});",
+        any_byte=(b"&#%d;", b"&#x%x;"),
+    ),
+    Escape("syslog", _decode_syslog, mark=b"#", pattern=b"#[0-3][0-7][0-7]"),
+    Escape("colour", lambda _: _BOUNDARY, mark=b"\x1b", pattern=rb"\x1b\[[0-9;?]*[A-Za-z]"),
+    Escape("colour, cat -v", lambda _: _BOUNDARY, mark=b"^[", pattern=rb"\^\[\[[0-9;?]*[A-Za-z]"),
+)
+# Each alternative begins with one character, so that `re` skips other text fast.
+_ESCAPE: Final = re.compile(b"(" + b"|".join(each.pattern for each in ESCAPES) + b")")
+_QUOTED_ESCAPE: Final = re.compile(b"(" + JSON.pattern + b"|" + _repeat(rb"""\\[nrtbf"'/\\$`]""") + b")")
+_CARET: Final = Escape("cat -A", lambda escape: _NAMED[escape], mark=b"^", pattern=rb"\^[IMJ]")
+"""A password may contain the same two characters, so these are decoded only if there is no other escape."""
+_CARET_ESCAPE: Final = re.compile(b"(" + _CARET.pattern + b")")
+_BY_MARK: Final = {each.mark: each.decode for each in (*ESCAPES, _CARET)}
+_MAY_ESCAPE: Final = re.compile(rb"[\\%&#^\x1b]")
+ESCAPED: Final = (
+    rb"%(?:25)*(?:3[AaDd]|20)|\\u00(?:2[dD]|3[aAdD]|5[fF]|20)|\\x(?:3[aAdD]|20)|\\0(?:40|7[25])"
+    rb"|&#(?:32|58|61|[xX](?:20|3[aAdD]));"
+)
+"""Matches an escaped `=`, `:` or blank, as around names and values, and an escaped `-` or `_` in a name."""
+
+_MAX_LEVELS: Final = 4
+"""Enough for three levels of JSON with an escape in the innermost one."""
+_NULS: Final = re.compile(rb"\0+")
+_NULS_DIVISOR: Final = 3
+"""A text is read as UTF-16 if a third of its bytes are NUL. Nearly half are, in ASCII text."""
+
+
+def unescaped_views(text: bytes) -> list[UnescapedText]:
+    """Return the text itself, and a copy for each level of escapes removed."""
+    views = [UnescapedText(text, [], [])]
+    if _is_wide(text):
+        views.append(views[0].replace_spans((nuls.span() for nuls in _NULS.finditer(text)), b""))
+    while len(views) <= _MAX_LEVELS and (finer := unescape(views[-1])) is not None:
+        views.append(finer)
+    return views
+
+
+def _is_wide(text: bytes) -> bool:
+    """Return True if a text may be UTF-16 or UTF-32."""
+    return _NULS_DIVISOR * text.count(b"\0") >= len(text) > 0
+
+
+def unescape(below: UnescapedText, *, is_quoted: bool = False) -> UnescapedText | None:
+    """Return a text with one level of escapes replaced by their characters, or None if it has no escapes.
+
+    `is_quoted`: replace only the backslash escapes of quoted strings, as in JSON.
+    """
+    if not _MAY_ESCAPE.search(below.text):
+        return None
+    plain = decode_escapes(below.text, _QUOTED_ESCAPE if is_quoted else _ESCAPE)
+    if plain is None and not is_quoted:
+        plain = decode_escapes(below.text, _CARET_ESCAPE)
+    if plain is None:
+        return None
+    text, starts, places, widths = plain
+    return UnescapedText(text, starts, places, below, widths)
+
+
+@lru_cache(maxsize=4)
+def decode_escapes(
+    text: bytes, pattern: re.Pattern[bytes]
+) -> tuple[bytes, list[int], list[int], list[int]] | None:
+    """Return the unescaped text; None without escapes. `UnescapedText` describes the three lists.
+
+    Some texts have an escape for each character. So a run of equal escapes is one piece, and this function
+    works on whole lists and calls no Python function for each run, apart from the cached `_characters`.
+    """
+    plain, runs = (parts := pattern.split(text))[::2], parts[1::2]
+    characters = list(map(_characters, runs))
+    if characters == runs:
+        return None
+    # Text without escapes and runs take turns. A boundary separates a run from a word after it.
+    pieces = [b""] * len(parts)
+    pieces[::2] = plain
+    pieces[1::2] = [
+        decoded + _BOUNDARY if decoded[-1:] in _WORDS and behind[:1] in _WORDS and decoded != run else decoded
+        for run, decoded, behind in zip(runs, characters, plain[1:], strict=True)
+    ]
+    widths = [1] * len(parts)
+    widths[1::2] = map(floordiv, map(len, runs), map(len, characters))
+    starts, places = (list(accumulate(map(len, each), initial=0)) for each in (pieces, parts))
+    return b"".join(pieces), starts[:-1], places[:-1], widths
+
+
+_WORDS: Final = frozenset(bytes([byte]) for byte in range(256) if bytes([byte]).isalnum())
+
+
+@lru_cache(maxsize=1024)
+def _characters(run: bytes) -> bytes:
+    """Return the characters of a run of escapes, one byte each; the run itself if they are not escapes."""
+    return (_BY_MARK.get(run[:2]) or _BY_MARK[run[:1]])(run)
+
+
+# --- Runs ---
 
 _MAX_PLAIN_BYTES: Final = 1 << 20
 _GZIP: Final = b"\x1f\x8b"
-_AS_GZIP: Final = 31
-
-# Three bytes of ASCII in base64: their highest bits are zero. Only a tenth of all groups of four match.
-# `C` begins a group that begins with a tab or a line feed.
-_GROUP: Final = rb"[CI-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]"
-_BASE64_TEXT: Final = rb"(?:" + _GROUP + rb"){5}"
-_BASE64_GZIP: Final = rb"H4sI[A-Za-z0-9+/]{4}"
-_HEX_TEXT: Final = rb"(?:[2-7][0-9A-Fa-f]|0[09aAdD]){14}|=(?:[2-7][0-9A-F]|0[09AD]){6}"
-_DUMP: Final = rb"[0-9A-Fa-f]{6}:? {1,2}(?:[0-9A-Fa-f]{2} ){4}|[0-9A-Fa-f]{6}:? (?:[0-9A-Fa-f]{4} ){3}"
-TRIGGER: Final = b"|".join((_BASE64_TEXT, _BASE64_GZIP, _HEX_TEXT, _DUMP, rb"[^=\s]=\r?$", rb"type=EXECVE"))
-"""Matches wherever text may be in one of these encodings."""
-ESCAPED: Final = rb"%3[AaDd]|%20|\\u00(?:2[dD]|3[aAdD]|5[fF]|20)"
-"""Matches an escaped `=`, `:` or blank, as around names and values, and an escaped `-` or `_` in a name."""
-
-_BASE64: Final = re.compile(rb"[A-Za-z0-9+/_-]{16,}={0,2}")
-_LOOKS_BASE64: Final = types.Finder(_BASE64_TEXT + rb"|" + _BASE64_GZIP)
-_HEX: Final = re.compile(rb"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}){6,}(?![0-9A-Fa-f])")
-_HAS_HEX: Final = types.Finder(rb"[0-9A-Fa-f]{12}")
-"""Matches in each text with a match of `_HEX`, in a tenth of its time."""
-_LOOKS_HEX: Final = types.Finder(rb"^(?:[2-7][0-9A-Fa-f]|0[09aAdD])+$")
-_EXECVE: Final = b"type=EXECVE"
-_COUNT: Final = re.compile(rb"argc=\d+")
-_ARGUMENT: Final = re.compile(rb' a\d+(?:\[\d+\])?=(?:"([^"\n]*)"|((?:[0-9A-F]{2})+)(?![^ \n]))')
+_ZLIB: Final = (b"x\x9c", b"x\xda")
+_ANY_HEADER: Final = 47
+"""Lets zlib read its own format and gzip's."""
+_TEXT_BYTES: Final = b"\0\t\n\r\x1b" + bytes(range(0x20, 0x7F))
+_ODD_BYTES_DIVISOR: Final = 4
+"""Less than a quarter of a text may be bytes beyond printable ASCII. Of random bytes, three in five are."""
+_STANDARD: Final = bytes.maketrans(b"-_", b"+/")
+_DIGITS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_UU_DIGITS: Final = b"`" + bytes(range(0x21, 0x60))
 
 
-def decode_runs(text: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Yield start, end and decoded text of each run of hexadecimal and base64 in a line."""
-    for run in _HEX.finditer(text) if _HAS_HEX.find(text) is not None else ():
-        if _LOOKS_HEX.find(run[0]) is not None:
-            yield *run.span(), _split_arguments(binascii.unhexlify(run[0]))
-    for run in _BASE64.finditer(text):
-        looks = _LOOKS_BASE64.find(text, *run.span())
-        if looks is not None:
-            shift = (looks[0] - run.start()) % 4
-            yield *run.span(), _text_or_empty(inflate(from_base64(text[run.start() + shift : run.end()])))
+def from_base64(value: bytes, *, is_strict: bool = False) -> bytes:
+    """Decode base64 or base64url, with or without padding. Returns empty bytes if the value is not valid.
 
-
-def _split_arguments(data: bytes) -> bytes:
-    """Return the data; if it has NULs, return it as a command line, and with each argument on its own line.
-
-    audit(8) separates the arguments of a process with NULs.
+    `is_strict` rejects other characters, which are otherwise ignored.
     """
-    if b"\0" not in data:
-        return data
-    return data.translate(_UNBROKEN).replace(b"\0", b" ") + b"\n" + data.replace(b"\0", b"\n")
+    plain = value.translate(_STANDARD).rstrip(b"=")
+    try:
+        return base64.b64decode(plain + b"=" * (-len(plain) % 4), validate=is_strict)
+    except binascii.Error:
+        return b""
 
 
 def inflate(data: bytes, max_bytes: int = _MAX_PLAIN_BYTES) -> bytes:
-    """Decompress up to `max_bytes` of gzip data; empty if it is damaged. Other data is returned unchanged."""
-    if not data.startswith(_GZIP):
+    """Decompress up to `max_bytes` of gzip or zlib; empty if it is damaged. Returns other data unchanged."""
+    if not data.startswith((_GZIP, *_ZLIB)):
         return data
     try:
-        return zlib.decompressobj(_AS_GZIP).decompress(data, max_bytes)
+        return zlib.decompressobj(_ANY_HEADER).decompress(data, max_bytes)
     except zlib.error:
         return b""
 
 
-def _text_or_empty(data: bytes) -> bytes:
-    """Return the data if it looks like text, else empty bytes.
+def is_text(data: bytes) -> bool:
+    """Return True if the data looks like text.
 
     Digests, certificates and other random bytes would match shapes by chance.
     """
-    odd = len(data.translate(None, _TEXT_BYTES))
-    return data if _ODD_BYTES_DIVISOR * odd < len(data) else b""
+    return _ODD_BYTES_DIVISOR * len(data.translate(None, _TEXT_BYTES)) < len(data)
 
 
-_TEXT_BYTES: Final = b"\0\t\n\r\x1b" + bytes(range(0x20, 0x7F))
-_ODD_BYTES_DIVISOR: Final = 4
-"""Less than a quarter of a text may be bytes beyond printable ASCII. Of random bytes, three in five are."""
+def read_text(data: bytes) -> bytes:
+    """Return the text in decoded bytes, which may be compressed or UTF-16; empty if they are not text.
 
-
-def audit_command(view: UnescapedText) -> UnescapedText | None:
-    """Return the command line of an EXECVE record of audit(8), or None. Its arguments may be hexadecimal."""
-    begin, record = None, view.text.find(_EXECVE)
-    while record >= 0 and begin is None:
-        line_end = view.text.find(b"\n", record)
-        line_end = line_end if line_end >= 0 else len(view.text)
-        begin = _COUNT.search(view.text, record, line_end)
-        record = view.text.find(_EXECVE, line_end)
-    if begin is None:
-        return None
-    pieces: list[bytes] = []
-    places: list[int] = []
-    widths: list[int] = []
-    for argument in _ARGUMENT.finditer(view.text, begin.end()):
-        is_hex = argument[1] is None
-        word = (binascii.unhexlify(argument[2]) if is_hex else argument[1]).translate(_UNBROKEN)
-        pieces += [word, b" "]
-        places += argument.span(2 if is_hex else 1)
-        widths += [2 if is_hex else 1, 1]
-    if not pieces:
-        return None
-    starts = accumulate(map(len, pieces[:-1]), initial=0)
-    return UnescapedText(b"".join(pieces), list(starts), places, view, widths)
-
-
-def listed_commands(view: UnescapedText) -> Iterator[UnescapedText]:
-    """Yield each list of quoted words that is a command as a command line.
-
-    Programs print the arguments of a command as a list of Python or JSON: `['app', '-p', 'x']`. It has an
-    option or a pipe among its words, or a name that says what it is.
+    audit(8) separates the arguments of a process with NULs. They are returned as a command line, and each on
+    its own line.
     """
-    is_list = b"['" in view.text or b'["' in view.text
-    for each in _WORD_LIST.finditer(view.text) if is_list else ():
-        before = view.text[max(0, each.start() - _MAX_NAME_BYTES) : each.start()]
-        if _OPTION_IN_LIST.search(each[0]) is None and _COMMAND_NAME.search(before) is None:
-            continue
-        pieces: list[bytes] = []
-        places: list[int] = []
-        for word in _LISTED_WORD.finditer(view.text, *each.span()):
-            start, end = word.span(word.lastindex or 0)
-            pieces += [view.text[start:end].translate(_UNBROKEN), b" "]
-            places += [start, end]
-        starts = accumulate(map(len, pieces[:-1]), initial=0)
-        yield UnescapedText(b"".join(pieces), list(starts), places, view)
+    data = inflate(data)
+    if not is_text(data):
+        return b""
+    if _is_wide(data):
+        return WIDE.decode(data)
+    if b"\0" not in data:
+        return data
+    return data.translate(UNBROKEN).replace(b"\0", b" ") + b"\n" + data.replace(b"\0", b"\n")
 
 
-_UNTIL: Final = rb"([^%b\\\n]{0,512}(?:\\.[^%b\\\n]{0,512}){0,64})"
-_WORD_IN_QUOTES: Final = rb"(?:'" + _UNTIL % (b"'", b"'") + rb"'|\"" + _UNTIL % (b'"', b'"') + rb"\")"
-_LISTED_WORD: Final = re.compile(_WORD_IN_QUOTES)
-_OPTION_IN_LIST: Final = re.compile(rb"""["'], ?["'](?:-|\|["'])""")
-_COMMAND_NAME: Final = re.compile(rb"""\b(?i:command|cmd|args?|argv|exec|entrypoint)["']?[ \t:=]{1,3}\Z""")
-_MAX_NAME_BYTES: Final = 16
-_WORD_LIST: Final = re.compile(rb"\[" + _WORD_IN_QUOTES + rb"(?:, ?" + _WORD_IN_QUOTES + rb"){1,64}\]")
-"""Matches a list of two words or more. The counts bound the time for a list that never ends."""
-
-
-_UNBROKEN: Final = bytes.maketrans(b" \n", b"\x01\x01")
+UNBROKEN: Final = bytes.maketrans(b" \n", b"\x01\x01")
 """Table that replaces the blanks in an argument, so that the argument stays one word."""
 
 
-# --- Blocks of several lines ---
+def _decode_base32(text: bytes) -> bytes:
+    text = text.rstrip(b"=")
+    return base64.b32decode(text + b"A" * (-len(text) % 8))[: 5 * len(text) // 8]
 
-_SINGLE: Final = re.compile(
-    rb"[0-9A-Fa-f]{6,8}:? {1,2}((?:[0-9A-Fa-f]{2} {1,2}){0,31}[0-9A-Fa-f]{2})[ \r]*(?:\|.*)?\Z"
+
+# Three bytes of ASCII in base64: their highest bits are zero. Only a tenth of all groups of four match.
+# `C` begins a group that begins with a tab or a line feed.
+_GROUP: Final = rb"[CI-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghijklopstwx014589][A-Za-z0-9+/_-]"
+_WIDE_GROUPS: Final = rb"[I-Za-f][AQgw][AB][A-Za-z0-9+/]A[C-H][AEIMQUYcgkosw048]A"
+"""Matches three characters of ASCII in base64 of UTF-16, in which each second byte is a NUL."""
+_BASE32_GROUP: Final = (
+    rb"[BE-P][ABEFIJMNQRUVYZ45][A-Z2-7][A-HQ-X][ACEGIKMOQSUWY246][A-Z2-7][A-DI-LQ-TYZ23][A-Z2-7]"
 )
-_PAIRS: Final = re.compile(
-    rb"[0-9A-Fa-f]{6,8}: ((?:[0-9A-Fa-f]{4} ){0,15}(?:[0-9A-Fa-f]{4}|[0-9A-Fa-f]{2}))(?:  .*)?[ \r]*\Z"
+_BASE64: Final = rb"[A-Za-z0-9+/_-]{16,}={0,2}"
+_BASE64_OF_ZIP: Final = rb"(?:H4sI|eJ[w-z]|eN[o-r])"
+_BASE64_TEXT: Final = rb"(?:" + _GROUP + rb"){5}|(?:" + _WIDE_GROUPS + rb"){2}"
+_TEXT_PAIR: Final = rb"(?:[2-7][0-9A-Fa-f]|0[09aAdD])"
+_APART: Final = rb"[ :,-] ?(?:0x)?"
+WIDE: Final = Run(
+    "UTF-16",
+    lambda text: text.replace(b"\0", b""),
+    lambda value: (value.decode("latin-1").encode(each) for each in ("utf-16-le", "utf-16-be")),
+    pattern=rb"(?:\0[\t -~]){8,}|(?:[\t -~]\0){8,}",
+    sign=rb"(?:[ -~]\0){8}",
 )
-_SWAPPED: Final = re.compile(rb"[0-9A-Fa-f]{7} ((?:[0-9A-Fa-f]{4} ){0,15}[0-9A-Fa-f]{4})[ \r]*\Z")
-_PLAIN_HEX: Final = re.compile(rb"((?:[0-9A-Fa-f]{2}){8,})[ \r]*\Z")
-_BASE64_LINE: Final = re.compile(rb"""[ \t>|"'*#-]*([A-Za-z0-9+/]{40,}={0,2})["',\\ \t\r]*\Z""")
-_BASE64_END: Final = re.compile(rb"""[ \t>|"'*#-]*([A-Za-z0-9+/]{2,}={0,2})["',\\ \t\r]*\Z""")
+BASE64: Final = Run(
+    "base64",
+    from_base64,
+    lambda value: (base64.b64encode(value),),
+    pattern=_BASE64,
+    sign=_BASE64_TEXT,
+    group=4,
+    bits=6,
+)
+BASE64_URL: Final = Run("base64url", from_base64, lambda value: (base64.urlsafe_b64encode(value),), bits=6)
+HEXADECIMAL: Final = Run(
+    "hex",
+    _decode_hex,
+    lambda value: (value.hex().encode(), value.hex().upper().encode()),
+    pattern=rb"(?<!" + _HEX + rb")(?:" + _PAIR + rb"){6,}(?!" + _HEX + rb")",
+    sign=_TEXT_PAIR + rb"{6}",
+    trigger=_TEXT_PAIR + rb"{14}|=(?:[2-7][0-9A-F]|0[09AD]){6}",
+    group=2,
+)
+BYTES_APART: Final = Run(
+    "hex, bytes apart",
+    _decode_hex,
+    lambda value: (value.hex(":").encode(), value.hex(" ").encode(), value.hex(",").encode()),
+    pattern=rb"\b(?:0x)?" + _PAIR + rb"(?:" + _APART + _PAIR + rb"){7,}\b",
+    sign=_TEXT_PAIR + rb"(?:" + _APART + _TEXT_PAIR + rb"){7}",
+)
+RUNS: Final = (
+    WIDE,
+    HEXADECIMAL,
+    BYTES_APART,
+    BASE64,
+    BASE64_URL,
+    Run(
+        "compressed",
+        from_base64,
+        pattern=rb"(?<![A-Za-z0-9+/_-])" + _BASE64_OF_ZIP + _BASE64,
+        sign=_BASE64_OF_ZIP,
+        trigger=_BASE64_OF_ZIP + rb"[A-Za-z0-9+/]{4}",
+    ),
+    Run(
+        "base32",
+        _decode_base32,
+        lambda value: (base64.b32encode(value),),
+        pattern=rb"[A-Z2-7]{24,}={0,6}",
+        sign=rb"(?:" + _BASE32_GROUP + rb"){3}",
+        group=8,
+        bits=5,
+    ),
+    Run(
+        "uuencode",
+        lambda text: from_base64(text.translate(bytes.maketrans(_UU_DIGITS, _DIGITS))),
+        lambda value: (base64.b64encode(value).rstrip(b"=").translate(bytes.maketrans(_DIGITS, _UU_DIGITS)),),
+        bits=6,
+    ),
+    Run("base85", base64.b85decode, lambda value: (base64.b85encode(value),)),
+    Run("ascii85", base64.a85decode, lambda value: (base64.a85encode(value),)),
+)
+
+
+_RUNS: Final = [(re.compile(each.pattern), Finder(each.sign), each) for each in RUNS if each.sign]
+
+
+def decode_runs(text: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Yield start, end and decoded text of each encoded run in a line."""
+    for pattern, sign, encoding in _RUNS:
+        for run in pattern.finditer(text) if sign.find(text) is not None else ():
+            found = sign.find(text, *run.span())
+            if found is not None:
+                start = run.start() + (found[0] - run.start()) % encoding.group
+                yield *run.span(), read_text(encoding.decode(text[start : run.end()]))
+
+
+# --- Lines ---
+
+
+def _decode_swapped(digits: bytes) -> bytes:
+    data = _decode_hex(digits)
+    swapped = bytearray(data)
+    swapped[0::2], swapped[1::2] = data[1::2], data[0::2]
+    return bytes(swapped)
+
+
+def _decode_uu(line: bytes) -> bytes:
+    try:
+        return binascii.a2b_uu(line)
+    except binascii.Error:  # the line with `begin`
+        return b""
+
+
+_OFFSET: Final = rb"[0-9A-Fa-f]{6,8}"
+_BASE64_LINE: Final = rb"""[ \t>|"'*#-]*([A-Za-z0-9+/]{%d,}={0,2})["',\\ \t\r]*\Z"""
+_PAIRS: Final = rb"(?:" + _PAIR + _PAIR + rb" ){0,15}" + _PAIR
+BASE64_REST: Final = re.compile(_BASE64_LINE % 2)
+"""Matches a short line of base64, such as the last one."""
+BASE64_LINES: Final = Lines(
+    "base64 in lines",
+    lambda text: read_text(from_base64(text)),
+    line=re.compile(_BASE64_LINE % 40),
+    last=BASE64_REST,
+    is_joined=True,
+)
+LINES: Final = (
+    Lines(
+        "hexdump -C",
+        _decode_hex,
+        line=re.compile(
+            _OFFSET + rb":? {1,2}((?:" + _PAIR + rb" {1,2}){0,31}" + _PAIR + rb")[ \r]*(?:\|.*)?\Z"
+        ),
+        trigger=rb"[0-9A-Fa-f]{6}:? {1,2}(?:" + _PAIR + rb" ){4}",
+        is_dump=True,
+    ),
+    Lines(
+        "xxd",
+        _decode_hex,
+        line=re.compile(_OFFSET + rb": (" + _PAIRS + rb"(?:" + _PAIR + rb")?)(?:  .*)?[ \r]*\Z"),
+        trigger=rb"[0-9A-Fa-f]{6}:? (?:" + _PAIR + _PAIR + rb" ){3}",
+        is_dump=True,
+    ),
+    Lines(
+        "od -x",
+        _decode_swapped,
+        line=re.compile(rb"[0-9A-Fa-f]{7} (" + _PAIRS + _PAIR + rb")[ \r]*\Z"),
+        is_dump=True,
+    ),
+    Lines("xxd -p", _decode_hex, line=re.compile(rb"((?:" + _PAIR + rb"){8,})[ \r]*\Z")),
+    BASE64_LINES,
+    Lines(
+        "quoted-printable",
+        binascii.a2b_qp,
+        lambda value: (value.replace(b"=", b"=3D"),),
+        line=re.compile(rb"([\t\x20-\x7e]{60,75}=)\r?\Z"),
+        last=re.compile(rb"([\t\x20-\x7e]{0,76})\r?\Z"),
+        trigger=rb"[^=\s]=\r?$",
+    ),
+    Lines(
+        "uuencode in lines",
+        _decode_uu,
+        line=re.compile(rb"(begin [0-7]{3,4} [^\n]*|M[ -`]{60})\r?\Z"),
+        last=re.compile(rb"([!-M][ -`]{2,60})\r?\Z"),
+        trigger=rb"begin [0-7]{3} [A-Za-z0-9_.-]",
+    ),
+)
+"""A line has the first of these encodings that matches it."""
+
+ENCODINGS: Final[tuple[Encoding, ...]] = (*ESCAPES, *RUNS, *LINES)
+TRIGGER: Final = b"|".join(
+    [
+        *(each.trigger or each.sign for each in RUNS if each.sign),
+        *(each.trigger for each in LINES if each.trigger),
+    ]
+)
+"""Matches wherever text may be in a run or lines."""
+
 _ONLY_BASE64: Final = re.compile(
     # The blanks are bounded, and each lookahead stops at the first other character: a line of blanks would
     # take quadratic time.
@@ -169,111 +615,6 @@ _ONLY_BASE64: Final = re.compile(
     rb"[A-Za-z0-9+/]{40,}={0,2}[ \t\r]*"
 )
 """Words do not have digits and letters of both cases. In `USER/PASSWORD` the second one may be a password."""
-_CANDIDATE: Final = re.compile(
-    rb"""[ \t>|"'*#-]*(?:[0-9A-Fa-f]{6,8}:? |[A-Za-z0-9+/]{16})|[^\n]{60,75}=\r?(?:\n|\Z)"""
-)
-_QUOTED_LINE: Final = re.compile(rb"([\t\x20-\x7e]{60,75}=)\r?\Z")
-"""Matches a line of quoted-printable whose line break is not part of the text (RFC 2045, 6.7)."""
-_QUOTED_END: Final = re.compile(rb"([\t\x20-\x7e]{0,76})\r?\Z")
-
-
-def _from_digits(digits: bytes) -> bytes:
-    digits = digits.replace(b" ", b"")
-    return binascii.unhexlify(digits[: len(digits) & ~1])
-
-
-def _from_swapped(digits: bytes) -> bytes:
-    data = _from_digits(digits)
-    swapped = bytearray(data)
-    swapped[0::2], swapped[1::2] = data[1::2], data[0::2]
-    return bytes(swapped)
-
-
-@dataclass(frozen=True, slots=True)
-class _Encoding:
-    """One way to write bytes as lines."""
-
-    line: re.Pattern[bytes]
-    """Matches a line. The group has the encoded bytes."""
-    decode: Callable[[bytes], bytes]
-    """Decodes the bytes of a line; those of all lines together if `is_joined`."""
-    last: re.Pattern[bytes] | None = None
-    """Matches a last line of another form."""
-    is_joined: bool = False
-    is_dump: bool = False
-    """True if the lines have offsets and bytes, and nothing else."""
-
-
-_BASE64_LINES: Final = _Encoding(
-    _BASE64_LINE, lambda text: inflate(from_base64(text)), _BASE64_END, is_joined=True
-)
-ENCODINGS: Final = (
-    _Encoding(_SINGLE, _from_digits, is_dump=True),
-    _Encoding(_PAIRS, _from_digits, is_dump=True),
-    _Encoding(_SWAPPED, _from_swapped, is_dump=True),
-    _Encoding(_PLAIN_HEX, _from_digits),
-    _BASE64_LINES,
-    _Encoding(_QUOTED_LINE, binascii.a2b_qp, _QUOTED_END),
-)
-"""The encodings of blocks of lines. A line has the first one that matches it."""
-_ANY_LINE: Final = re.compile(b"|".join(each.line.pattern for each in ENCODINGS))
-_MAX_BACK_BYTES: Final = 1 << 16
-KEY_END: Final = re.compile(rb"-----END [A-Z0-9 ]*PRIVATE KEY")
-_MIN_BLOCK_LINES: Final = 2
-"""`decode_runs` decodes a single line of hexadecimal or base64."""
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Consecutive lines that together encode one text."""
-
-    start: int
-    end: int
-    """The start of the line after the block."""
-    spans: list[tuple[int, int]]
-    """The span of the encoded part of each line."""
-    starts: list[int]
-    """The offset of each line in the decoded text; empty for base64, whose lines are decoded together."""
-    plain: bytes
-    is_key: bool = False
-    """True if the next line ends a private key."""
-    is_dump: bool = False
-    """True if the lines are a dump: offsets and bytes, and nothing else."""
-
-    def encoded_spans(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Return the encoded spans for a span of the decoded text."""
-        if not self.starts:
-            return self.spans
-        first = bisect_right(self.starts, start) - 1
-        return [span for at, span in zip(self.starts[first:], self.spans[first:], strict=True) if at < end]
-
-
-def _match_line(text: bytes, start: int, form: re.Pattern[bytes]) -> tuple[int, int, int] | None:
-    """Return the span of a line's encoded part, and the line's end; None if the line has another form."""
-    end = line_end(text, start)
-    match = form.match(text, prefix_end(text, start), end)
-    return (*match.span(1), end) if match is not None and end - start < _MAX_BACK_BYTES else None
-
-
-def _width(text: bytes, start: int, form: re.Pattern[bytes]) -> int:
-    found = _match_line(text, start, form)
-    return found[1] - found[0] if found is not None else 0
-
-
-def _find_encoding(text: bytes, start: int) -> _Encoding | None:
-    first = prefix_end(text, start)
-    if _CANDIDATE.match(text, first) is None:
-        return None
-    end = line_end(text, start)
-    if end - start >= _MAX_BACK_BYTES:
-        return None
-    match = _ANY_LINE.match(text, first, end)
-    return ENCODINGS[(match.lastindex or 1) - 1] if match is not None else None
-
-
-def may_be_in_block(line: bytes) -> bool:
-    """Return True if the lines around a line decide whether it encodes a text or ends a private key."""
-    return ends_key(line) or _find_encoding(line, 0) is not None
 
 
 def only_base64(lines: Iterable[bytes]) -> set[bytes]:
@@ -281,78 +622,3 @@ def only_base64(lines: Iterable[bytes]) -> set[bytes]:
     # Few lines are without blanks, and seeing that takes a tenth of the time of the pattern.
     without_blanks = [line for line in lines if b" " not in line.strip()]
     return {line for line in without_blanks if _ONLY_BASE64.fullmatch(line) is not None}
-
-
-def find_block(text: bytes, start: int, floor: int) -> Block | None:
-    """Return the block around the line at `start`, or None. The block does not begin before `floor`."""
-    encoding = _find_encoding(text, start)
-    if encoding is None:
-        return None
-    form, is_joined = encoding.line, encoding.is_joined
-    begin = start
-    while begin > floor and begin > start - _MAX_BACK_BYTES:
-        before = text.rfind(b"\n", floor, begin - 1) + 1 or floor
-        found = _match_line(text, before, form)
-        if found is None or (is_joined and found[1] - found[0] < _width(text, begin, form)):
-            break
-        begin = before
-    lines: list[tuple[int, int, int]] = []
-    position = begin
-    width = 0
-    is_open = True
-    while is_open and position < len(text) and (found := _match_line(text, position, form)) is not None:
-        size = found[1] - found[0]
-        if is_joined and width and size > width:
-            break
-        lines.append(found)
-        position = found[2] + 1
-        is_open = not (is_joined and (size < width or text[found[1] - 1 : found[1]] == b"="))
-        width = size
-    if is_open and encoding.last is not None and position < len(text):
-        last = _match_line(text, position, encoding.last)
-        if last is not None and (
-            not is_joined or (last[1] - last[0] < width and (last[1] - last[0]) % 4 == 0)
-        ):
-            lines.append(last)
-            position = last[2] + 1
-    position = min(position, len(text))
-    is_key = encoding is _BASE64_LINES and ends_key(text[position : line_end(text, position)])
-    if not encoding.is_dump and len(lines) < _MIN_BLOCK_LINES and not is_key:
-        return None
-    spans = [(first, end if encoding.is_dump else after) for first, after, end in lines]
-    parts = [text[first:after] for first, after, _ in lines]
-    pieces = [encoding.decode(part) for part in ([b"".join(parts)] if is_joined else parts)]
-    starts = [] if is_joined else list(accumulate(map(len, pieces[:-1]), initial=0))
-    plain = b"".join(pieces)
-    if not encoding.is_dump:
-        plain = _text_or_empty(plain)
-    return Block(begin, position, spans, starts, plain, is_key, encoding.is_dump)
-
-
-def end_before_block(text: bytes, end: int) -> int:
-    """Return `end`; if the line before it may be part of a block, return the start of that block."""
-    begin = end
-    while begin > 0 and begin > end - _MAX_BACK_BYTES:
-        before = text.rfind(b"\n", 0, begin - 1) + 1
-        if _find_encoding(text, before) is None:
-            break
-        begin = before
-    return begin or end
-
-
-def key_lines_before(text: bytes, start: int, floor: int) -> list[tuple[int, int]]:
-    """Return the spans of base64 before the END line at `start`, for a key whose BEGIN line is missing."""
-    spans: list[tuple[int, int]] = []
-    while start > floor:
-        before = text.rfind(b"\n", floor, start - 1) + 1 or floor
-        found = _match_line(text, before, _BASE64_END)
-        if found is None or (spans and not _match_line(text, before, _BASE64_LINE)):
-            break
-        spans.append(found[:2])
-        start = before
-    has_begin = b"-----BEGIN" in text[text.rfind(b"\n", floor, max(start - 1, floor)) + 1 : start]
-    return [] if has_begin else spans[::-1]
-
-
-def ends_key(line: bytes) -> bool:
-    return b"-----END" in line and KEY_END.search(line) is not None

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from service_record.redaction import types
-from service_record.redaction.secrets import PEM_BODY_FAMILY, Form, forms, is_pem, is_searchable, pem_body
+from service_record.redaction.encodings import from_base64
+from service_record.redaction.secrets import Form, forms, is_pem, is_searchable, pem_body
 from service_record.redaction.types import (
     Found,
     MaskedSpan,
     Secret,
-    from_base64,
     merge_adjacent,
     merge_spans,
     split_at_newlines,
@@ -52,15 +52,14 @@ _LABEL: Final = b"PRIVATE KEY"
 def forms_with_needles(value: bytes, *, only_plain: bool) -> Iterator[tuple[bytes, list[bytes]]]:
     """Yield each form of a secret with its needles. A short form has none: it is searched for as a whole.
 
-    Forms of one family share needles if possible, because the total number of needles is limited.
+    Forms share needles if possible, because the total number of needles is limited.
     """
     value = value.strip()
-    families: dict[int, list[bytes]] = {}
+    shared: list[bytes] = []
     for form in forms(value, only_plain=only_plain):
         if len(form.text) < _SHORT_BYTES:
             yield form.text, []
             continue
-        shared = families.setdefault(form.family, [])
         needles = [needle for needle in shared if needle in form.text]
         if not needles or len(form.text) < LONG_BYTES:
             needles = _choose_needles(form, _private_parts(value, form))
@@ -109,7 +108,7 @@ def _private_parts(value: bytes, form: Form) -> list[tuple[int, int]]:
     if not body:
         return [(0, size)]
     first, last = _private_characters(value, body)
-    if form.family == PEM_BODY_FAMILY:
+    if form.is_body:
         return [(first * size // len(body), last * size // len(body))]
     begin, end, label = value.find(body[:_NEEDLE_BYTES]), value.rfind(b"-----END "), value.rfind(_LABEL)
     span = end - begin  # includes line breaks

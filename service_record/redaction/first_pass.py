@@ -13,7 +13,7 @@ from itertools import accumulate, compress, count
 from operator import add
 from typing import Any, Final, TypeAlias
 
-from service_record.redaction import commands, encodings, ordinary_words, random_words, types
+from service_record.redaction import argument_lists, commands, encodings, ordinary_words, random_words, types
 from service_record.redaction.over_lines import TRIGGER
 from service_record.redaction.secrets import SecretShape, expand_parts, shapes
 from service_record.redaction.syntax import SQL_TRIGGER
@@ -58,6 +58,7 @@ EXACT: Final = TOKENS | ENCODED
 _ANY_DIGIT: Final = re.compile(rb"0-9|\{[0-9,]+\}")
 _LITERAL_DIGIT: Final = re.compile(rb"[0-9]")
 _TOKEN_KINDS: Final = frozenset({"service-token", "private-key", "encoded-secret"})
+_ENCODED_TRIGGER: Final = encodings.TRIGGER + b"|" + argument_lists.TRIGGER
 _DIGIT_CHECKS: Final = (ordinary_words.is_credential, ordinary_words.is_registry_auth)
 """These checks decode base64, so each digit affects their result."""
 
@@ -80,7 +81,7 @@ class Patterns:
         self.scanner = types.Finder(expand_parts(b"(?i:(" + named + b"))<<IS>>"), groups=True)
         self._bare = [types.Finder(b"(?i:" + shape.named + b")$") for shape in self.names]
         others = {
-            ENCODED: encodings.TRIGGER,
+            ENCODED: _ENCODED_TRIGGER,
             WORDS: b"|".join((TRIGGER, SQL_TRIGGER, PROSE_TRIGGER, commands.make_trigger())),
             TOKENS: encodings.ESCAPED,
             RUNS: random_words.SCRAMBLED + rb"|" + random_words.SIGNED,
@@ -90,8 +91,7 @@ class Patterns:
             _join_triggers(shape.trigger for shape in every if shape.is_run),
         )
         certain = [shape for shape in every if shape.is_certain]
-        self._certain = _make_search(certain, {ENCODED: encodings.TRIGGER})
-        self.block_trigger = types.Finder(encodings.TRIGGER)
+        self._certain = _make_search(certain, {ENCODED: _ENCODED_TRIGGER})
 
     def groups_in(self, text: bytes, *, certain: bool = False) -> int:
         """Return the groups of shapes that a text may contain, as a bit mask."""

@@ -17,12 +17,12 @@ from typing import Any, Final
 
 from service_record.record.directory import open_inside
 from service_record.redaction import types
-from service_record.redaction.encodings import inflate
+from service_record.redaction.encodings import from_base64, inflate
 from service_record.redaction.place_parsers import INNER, Parser, anything, ini, secrets_among, urls
 from service_record.redaction.places import PLACES, Place
 from service_record.redaction.rules import Rules
 from service_record.redaction.secrets import PEM_BEGIN, is_searchable
-from service_record.redaction.types import Secret, from_base64
+from service_record.redaction.types import Secret
 
 _MAX_LAYERS: Final = 4
 """A MachineConfig contains data URLs, which contain manifests, which contain Secrets with base64 values."""

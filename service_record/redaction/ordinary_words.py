@@ -10,8 +10,9 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final
 
+from service_record.redaction.encodings import from_base64
 from service_record.redaction.randomness import random_bits
-from service_record.redaction.types import from_base64, mask_end
+from service_record.redaction.types import mask_end
 
 _TOKEN_BYTES: Final = 8
 _BODY_BYTES: Final = 12

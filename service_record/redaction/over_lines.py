@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from service_record.redaction import ordinary_words, types
+from service_record.redaction.encodings import from_base64
 from service_record.redaction.secrets import expand_parts
 from service_record.redaction.syntax import prefix_end, sql_columns, sql_rows
 from service_record.redaction.types import (
@@ -21,7 +22,6 @@ from service_record.redaction.types import (
     ZEROS_FOR_DIGITS,
     Found,
     UnescapedText,
-    from_base64,
     iterate_lines,
     line_end,
 )

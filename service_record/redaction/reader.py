@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final, TypeAlias
 
-from service_record.redaction import commands, encodings, ordinary_words, random_words, types
+from service_record.redaction import argument_lists, commands, encodings, ordinary_words, random_words, types
 from service_record.redaction.first_pass import (
     ENCODED,
     NAMES,
@@ -36,7 +36,6 @@ from service_record.redaction.types import (
     blank_out,
     is_in_mask,
     mask_end,
-    unescape,
 )
 
 MAX_DEPTH: Final = 6
@@ -89,7 +88,7 @@ def forget_texts() -> None:
     the next text would take the time to free them.
     """
     find_documents.cache_clear()
-    types.decode_escapes.cache_clear()
+    encodings.decode_escapes.cache_clear()
 
 
 class LineReader:
@@ -146,13 +145,13 @@ class LineReader:
         if start:
             view = view.part(start, len(text))
             text = view.text
-        command = encodings.audit_command(view) if groups & ENCODED and depth < MAX_DEPTH else None
+        command = argument_lists.audit_command(view) if groups & ENCODED and depth < MAX_DEPTH else None
         if command is not None:
             self._decode_runs(view, depth, found)
             self._explore(command, depth + 1, found, texts)
             return
         if groups & (NAMES | WORDS | RUNS) and depth < MAX_DEPTH:
-            for listed in encodings.listed_commands(view):
+            for listed in argument_lists.listed_commands(view):
                 self._explore(listed, depth + 1, found, texts)
         documents = find_documents(text)
         texts.append((view, documents, groups))
@@ -180,7 +179,7 @@ class LineReader:
                 self._decode_runs(view, depth, found)
             for inner in quoted_parts(view):
                 self._explore(inner, depth + 1, found, texts)
-            finer = unescape(view)
+            finer = encodings.unescape(view)
             if finer is not None:
                 self._find_known(finer, found)
                 self._explore(finer, depth + 1, found, texts)
@@ -208,7 +207,7 @@ class LineReader:
             if leaf.is_string and leaf.end - leaf.start >= _MIN_TEXT_BYTES and depth < MAX_DEPTH:
                 inside = view.part(leaf.start, leaf.end)
                 if hits and hits[-1][0] <= leaf.end:
-                    plain = unescape(inside, is_quoted=True)
+                    plain = encodings.unescape(inside, is_quoted=True)
                     if plain is not None:
                         self._find_known(plain, found)
                     is_evidence = b" " not in inside.text and random_words.is_evidence(leaf.name)
@@ -270,8 +269,6 @@ class LineReader:
 
     def _decode_runs(self, view: UnescapedText, depth: int, found: list[Found]) -> None:
         """Decode base64 and hexadecimal. If a run contains a secret, all of the run is masked."""
-        if self._patterns.block_trigger.find(view.text) is None:
-            return
         for start, end, plain in encodings.decode_runs(view.text):
             for _, _, kind in self._secrets_in(plain, depth + 1)[:1]:
                 found.append((view.place(start), view.place(end), kind))

@@ -8,7 +8,8 @@ from functools import partial
 from operator import itemgetter
 from typing import Final
 
-from service_record.redaction import encodings, types
+from service_record.redaction import blocks, types
+from service_record.redaction.encodings import unescaped_views
 from service_record.redaction.first_pass import EXACT, Suspect
 from service_record.redaction.masks import Mask, MaskedLine, clip_and_merge, make_masks, mask_lines
 from service_record.redaction.ordinary_words import is_random
@@ -28,7 +29,6 @@ from service_record.redaction.types import (
     Found,
     MaskedSpan,
     line_end,
-    unescaped_views,
 )
 
 BLOCK_BYTES: Final = 1 << 20
@@ -161,7 +161,7 @@ class Redactor:
         last = text.rfind(b"\n") + 1
         before = text.rfind(b"\n", 0, last - 1) + 1
         for end in (before, last):
-            outside = encodings.end_before_block(text, _end_outside_secret(text, spans, end))
+            outside = blocks.end_before_block(text, _end_outside_secret(text, spans, end))
             start = text.rfind(b"\n", 0, outside - 1) + 1
             if TRACED_OUTPUT.search(text[start:outside]):
                 outside = start  # the next line may be the other command of a pipeline
@@ -275,9 +275,9 @@ class Redactor:
         These are the lines up to the last secret; all lines of a dump, which hold nothing but encoded bytes.
         """
         line = text[start : line_end(text, start)]
-        if encodings.ends_key(line):
-            return _key_lines(encodings.key_lines_before(text, start, floor)), start, floor
-        block = encodings.find_block(text, start, floor)
+        if blocks.ends_key(line):
+            return _key_lines(blocks.key_lines_before(text, start, floor)), start, floor
+        block = blocks.find_block(text, start, floor)
         if block is None:
             return [], 0, floor
         if block.is_key:
@@ -329,7 +329,7 @@ class Redactor:
             self._body.follow(line, secrets[-1])
         below = self._values.name, self._body.open
         masks = make_masks(line, secrets, keeps_length=self._keeps_length)
-        depends = own or begins_command or (groups & EXACT and encodings.may_be_in_block(line))
+        depends = own or begins_command or (groups & EXACT and blocks.may_be_in_block(line))
         # The lines of a private key are not kept in memory.
         if not depends and len(line) <= _MAX_REMEMBERED_BYTES and not (masks and state[1]):
             is_form = not (groups & EXACT or over_lines) and _is_repeatable(form, secrets)

@@ -14,7 +14,8 @@ from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
 from service_record.redaction import types
-from service_record.redaction.types import UnescapedText, mask_end, unescape
+from service_record.redaction.encodings import unescape
+from service_record.redaction.types import UnescapedText, mask_end
 
 _PREFIX: Final = re.compile(
     rb"(?:<\d{1,3}>)?(?:"

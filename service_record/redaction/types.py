@@ -1,21 +1,15 @@
-"""Types that the modules of redaction share: RE2 patterns, secrets, spans to mask, and unescaped texts. Pure.
+"""Types that the modules of redaction share: RE2 patterns, secrets, spans to mask, and decoded texts. Pure.
 
 Patterns run in RE2, whose time is linear in the size of the text for every pattern and every text.
-
-JSON, Go, C, shells, syslog, URLs, XML, `cat -A` and terminals escape characters, and their escapes may be
-nested. Shapes are searched for in the text and in its unescaped copies, so no shape has to match escapes.
 """
 
-import base64
-import binascii
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache
 from itertools import accumulate
-from operator import floordiv
 from typing import Any, Final, Protocol, TypeAlias
 
 import re2
@@ -230,60 +224,6 @@ def merge_adjacent(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return spans
 
 
-_MAX_LEVELS: Final = 4
-"""Enough for three levels of JSON with an escape in the innermost one."""
-_BOUNDARY: Final = b"\0"
-"""Replaces a terminal's colour code, and separates an unescaped letter or digit from a word after it."""
-_FOREIGN: Final = b"\x80"
-"""Replaces a character beyond Latin-1."""
-_NUL: Final = b"\0"
-_NOT_NULS: Final = compile_pattern(rb"[^\x00]+", groups=False)
-_NULS_DIVISOR: Final = 3
-"""A text is read as UTF-16 if a third of its bytes are NUL. Nearly half are, in ASCII text."""
-_MAX_BYTE: Final = 0xFF
-_MAX_CONTROL: Final = 0x20
-_DELETE: Final = 0x7F
-
-_MAX_RUN: Final = 32
-"""The number of equal escapes that are decoded as one piece. The pieces are remembered, so it is small."""
-
-
-def _runs(escape: bytes) -> bytes:
-    return b"%b(?:%b){0,%d}" % (escape, escape, _MAX_RUN - 1)
-
-
-_HEX: Final = b"[0-9A-Fa-f]"
-_OF_UNICODE: Final = rb"\\u" + 4 * _HEX
-_RUNS: Final = (rb"%" + 2 * _HEX, rb"\\x" + 2 * _HEX, _OF_UNICODE, rb"\\[0-3][0-7][0-7]")
-"""Escapes whose runs are decoded at once."""
-_ESCAPE: Final = re.compile(
-    b"("
-    + b"|".join(map(_runs, _RUNS))
-    + b"|"
-    + _runs(rb"""\\(?:[nrtbfvae"'/\\$` ]|0(?![0-7][0-7]))""")
-    # Each alternative begins with one character, so that `re` skips other text fast.
-    + rb"|#[0-3][0-7][0-7]|&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[a-z]{2,5});"
-    rb"|\x1b\[[0-9;?]*[A-Za-z]|\^\[\[[0-9;?]*[A-Za-z])"
-)
-_CARET_ESCAPE: Final = re.compile(rb"(\^[IMJ])")
-"""Matches control characters as cat(1) writes them. A password may contain the same two characters."""
-_MAY_ESCAPE: Final = re.compile(rb"[\\%&#^\x1b]")
-_QUOTED_ESCAPE: Final = re.compile(b"(" + _runs(_OF_UNICODE) + b"|" + _runs(rb"""\\[nrtbf"'/\\$`]""") + b")")
-_SIMPLE: Final = bytes.maketrans(b"nrtbfvae0", b"\n\r\t\b\f\v\a\x1b\0")
-"""Table for the character after a backslash."""
-_NAMED: Final[Mapping[bytes, bytes]] = {
-    b"&quot;": b'"',
-    b"&apos;": b"'",
-    b"&lt;": b"<",
-    b"&gt;": b">",
-    b"&amp;": b"&",
-    b"&nbsp;": b" ",
-    b"^I": b"\t",
-    b"^M": b"\r",
-    b"^J": b"\n",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class UnescapedText:
     """A text without its escapes, with a map from its offsets to those of the original text."""
@@ -306,148 +246,30 @@ class UnescapedText:
         place = self._places[piece] + width * (position - self._starts[piece])
         return self._below.place(place) if self._below else place
 
-    def replace_spans(self, spans: list[tuple[int, int]], by: bytes) -> "UnescapedText":
-        """Return the text with each span replaced by the byte `by`."""
-        pieces: list[bytes] = []
-        places: list[int] = []
+    @classmethod
+    def join(
+        cls, below: "UnescapedText", pieces: Iterable[tuple[bytes, int]], widths: list[int] | None = None
+    ) -> "UnescapedText":
+        """Return the text of some pieces, each with its offset in the text below."""
+        texts, places = [], []
+        for text, place in pieces:
+            texts.append(text)
+            places.append(place)
+        starts = accumulate(map(len, texts), initial=0)
+        return cls(b"".join(texts), list(starts)[: len(texts)], places, below, widths)
+
+    def replace_spans(self, spans: Iterable[tuple[int, int]], by: bytes) -> "UnescapedText":
+        """Return the text with each span replaced by the bytes `by`."""
+        pieces: list[tuple[bytes, int]] = []
         position = 0
         for start, end in spans:
-            pieces += [self.text[position:start], by]
-            places += [position, start]
+            pieces += [(self.text[position:start], position), (by, start)]
             position = end
-        pieces.append(self.text[position:])
-        starts = [0, *accumulate(map(len, pieces))]
-        return UnescapedText(b"".join(pieces), starts[:-1], [*places, position], self)
+        return self.join(self, [*pieces, (self.text[position:], position)])
 
     def part(self, start: int, end: int) -> "UnescapedText":
         """Return a part of the text; its offsets still map to the original text."""
         return UnescapedText(self.text[start:end], [0], [start], self)
-
-
-def unescaped_views(text: bytes) -> list[UnescapedText]:
-    """Return the text itself, and a copy for each level of escapes removed."""
-    views = [UnescapedText(text, [], [])]
-    if _NULS_DIVISOR * text.count(_NUL) >= len(text) > 0:
-        views.append(_remove_nuls(views[0]))
-    while len(views) <= _MAX_LEVELS and (finer := unescape(views[-1])) is not None:
-        views.append(finer)
-    return views
-
-
-def _remove_nuls(below: UnescapedText) -> UnescapedText:
-    """Return UTF-16 or UTF-32 text with one byte for each character."""
-    runs = list(_NOT_NULS.finditer(below.text))
-    pieces = [run.group() for run in runs]
-    starts = [0, *accumulate(map(len, pieces))]
-    return UnescapedText(b"".join(pieces), starts, [*(run.start() for run in runs), len(below.text)], below)
-
-
-def unescape(below: UnescapedText, *, is_quoted: bool = False) -> UnescapedText | None:
-    """Return a text with one level of escapes replaced by their characters, or None if it has no escapes.
-
-    `is_quoted`: replace only the backslash escapes of quoted strings, as in JSON.
-    """
-    if not _MAY_ESCAPE.search(below.text):
-        return None
-    plain = decode_escapes(below.text, _QUOTED_ESCAPE if is_quoted else _ESCAPE)
-    if plain is None and not is_quoted:
-        plain = decode_escapes(below.text, _CARET_ESCAPE)
-    if plain is None:
-        return None
-    text, starts, places, widths = plain
-    return UnescapedText(text, starts, places, below, widths)
-
-
-@lru_cache(maxsize=4)
-def decode_escapes(
-    text: bytes, pattern: re.Pattern[bytes]
-) -> tuple[bytes, list[int], list[int], list[int]] | None:
-    """Return the unescaped text; None without escapes. `UnescapedText` describes the three lists.
-
-    Some texts have an escape for each character. So a run of equal escapes is one piece, and this function
-    works on whole lists and calls no Python function for each run, apart from the cached `_characters`.
-    """
-    plain, runs = (parts := pattern.split(text))[::2], parts[1::2]
-    characters = list(map(_characters, runs))
-    if characters == runs:
-        return None
-    # Text without escapes and runs take turns. A boundary separates a run from a word after it.
-    pieces = [b""] * len(parts)
-    pieces[::2] = plain
-    pieces[1::2] = [
-        decoded + _BOUNDARY if decoded[-1:] in _WORDS and behind[:1] in _WORDS and decoded != run else decoded
-        for run, decoded, behind in zip(runs, characters, plain[1:], strict=True)
-    ]
-    widths = [1] * len(parts)
-    widths[1::2] = map(floordiv, map(len, runs), map(len, characters))
-    starts, places = (list(accumulate(map(len, each), initial=0)) for each in (pieces, parts))
-    return b"".join(pieces), starts[:-1], places[:-1], widths
-
-
-_WORDS: Final = frozenset(bytes([byte]) for byte in range(256) if bytes([byte]).isalnum())
-
-
-@lru_cache(maxsize=1024)
-def _characters(run: bytes) -> bytes:
-    """Return the characters of a run of escapes, one byte each; the run itself if they are not escapes."""
-    return _READERS[run[:1]](run)
-
-
-def _decode_percent(run: bytes) -> bytes:
-    return binascii.unhexlify(run.replace(b"%", b""))
-
-
-def _decode_backslashes(run: bytes) -> bytes:
-    kind = run[1:2]
-    if kind == b"x":
-        return binascii.unhexlify(run.replace(rb"\x", b""))
-    if kind == b"u":
-        return b"".join(_byte(int(digits, 16)) for digits in run.split(rb"\u")[1:])
-    if run[2:3].isdigit():
-        return b"".join(_byte(int(digits, 8)) for digits in run.split(b"\\")[1:])
-    return run[1::2].translate(_SIMPLE)
-
-
-def _decode_entity(escape: bytes) -> bytes:
-    if not escape.startswith(b"&#"):
-        return _NAMED.get(escape, escape)
-    digits = escape[2:-1].lower()
-    return _byte(int(digits.strip(b"x"), 16) if digits.startswith(b"x") else int(digits))
-
-
-def _decode_syslog(escape: bytes) -> bytes:
-    """Decode an escape of rsyslog: `#012` is a line feed, but `#123` is a number and stays."""
-    value = int(escape[1:], 8)
-    return _byte(value) if value < _MAX_CONTROL or value == _DELETE else escape
-
-
-def _byte(value: int) -> bytes:
-    return bytes([value]) if value <= _MAX_BYTE else _FOREIGN
-
-
-_READERS: Final[Mapping[bytes, Callable[[bytes], bytes]]] = {
-    b"%": _decode_percent,
-    b"\\": _decode_backslashes,
-    b"#": _decode_syslog,
-    b"&": _decode_entity,
-    b"^": lambda escape: _NAMED.get(escape, _BOUNDARY),
-    b"\x1b": lambda _: _BOUNDARY,
-}
-
-
-_STANDARD: Final = bytes.maketrans(b"-_", b"+/")
-
-
-def from_base64(value: bytes, *, is_strict: bool = False) -> bytes:
-    """Decode base64 or base64url, with or without padding. Returns empty bytes if the value is not valid.
-
-    `is_strict` rejects other characters, which are otherwise ignored.
-    """
-    plain = value.translate(_STANDARD).rstrip(b"=")
-    try:
-        return base64.b64decode(plain + b"=" * (-len(plain) % 4), validate=is_strict)
-    except binascii.Error:
-        return b""
 
 
 def blank_out(text: bytes, spans: Iterable[tuple[int, int]]) -> bytes:

@@ -26,9 +26,9 @@ from service_record.redaction import (
     refuse_template_leaks,
     report,
 )
+from service_record.redaction.encodings import from_base64, unescaped_views
 from service_record.redaction.first_pass import RUNS, TOKENS, patterns
 from service_record.redaction.reader import LineReader
-from service_record.redaction.types import from_base64, unescaped_views
 from testing.clean_lines import clean_lines
 from testing.made_up import pem
 from tests.faults import Faults
