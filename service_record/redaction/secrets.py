@@ -23,7 +23,7 @@ from service_record.redaction.encodings import (
     JSON,
     PERCENT,
     QUOTES,
-    Escape,
+    Run,
     from_base64,
 )
 
@@ -72,9 +72,9 @@ def _iterate_forms(value: bytes, *, only_plain: bool) -> Iterator[Form]:
     body = pem_body(value) if is_pem(value) else value
     yield Form("raw", body, is_body=True)
     for encoding in (BASE64,) if only_plain else ENCODINGS:
-        is_escape = isinstance(encoding, Escape)
-        for text in encoding.write(body if is_escape else value):
-            yield Form(encoding.name, text, is_body=is_escape)
+        is_body = not isinstance(encoding, Run)  # other encodings keep most characters
+        for text in encoding.write(body if is_body else value):
+            yield Form(encoding.name, text, is_body=is_body)
     if not only_plain:
         yield from _key_forms(from_base64(body)) if is_pem(value) else ()
         yield from _nested_forms(value, body)
