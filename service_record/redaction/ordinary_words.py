@@ -539,9 +539,7 @@ def is_sole_value(value: bytes) -> bool:
     pieces = [piece for piece in _JOINTS.split(value) if piece]
     longest = max(pieces, key=len, default=b"")
     if longest.isalpha():
-        lowers = sum(len(run.group()) for run in _LOWER_RUN.finditer(longest))
-        is_camel_case = not longest.islower() and len(longest) <= _MOST_LOWERS * lowers
-        return len(longest) >= _DENSE_BYTES and not is_camel_case and is_credential_word(longest)
+        return len(longest) >= _DENSE_BYTES and is_credential_word(longest)
     if len(longest) < _DENSE_BYTES:
         return len(pieces) >= _MIN_GROUPS and all(
             len(piece) >= _GROUP_BYTES and piece.isalnum() and not piece.isalpha() for piece in pieces
