@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-from service_record.redaction.encodings import BASE64_LINES, BASE64_REST, LINES, Lines, is_text
+from service_record.redaction.encodings import BASE64_LINES, BASE64_REST, LINES, LineEncoding, is_text
 from service_record.redaction.syntax import prefix_end
 from service_record.redaction.types import line_end
 
@@ -59,7 +59,7 @@ def _width(text: bytes, start: int, form: re.Pattern[bytes]) -> int:
     return found[1] - found[0] if found is not None else 0
 
 
-def _find_encoding(text: bytes, start: int) -> Lines | None:
+def _find_encoding(text: bytes, start: int) -> LineEncoding | None:
     first = prefix_end(text, start)
     if _CANDIDATE.match(text, first) is None:
         return None

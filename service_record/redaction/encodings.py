@@ -64,7 +64,7 @@ class Escape(Encoding):
 
 
 @dataclass(frozen=True, slots=True)
-class Run(Encoding):
+class RunEncoding(Encoding):
     """A way to write a text as a word or a few."""
 
     bits: int = 0
@@ -95,7 +95,7 @@ class Run(Encoding):
 
 
 @dataclass(frozen=True, slots=True)
-class Lines(Encoding):
+class LineEncoding(Encoding):
     """A way to write a text as several lines."""
 
     line: re.Pattern[bytes] = re.compile(b"")
@@ -448,14 +448,14 @@ _BASE64_OF_ZIP: Final = rb"(?:H4sI|eJ[w-z]|eN[o-r])"
 _BASE64_TEXT: Final = rb"(?:" + _GROUP + rb"){5}|(?:" + _WIDE_GROUPS + rb"){2}"
 _TEXT_PAIR: Final = rb"(?:[2-7][0-9A-Fa-f]|0[09aAdD])"
 _APART: Final = rb"[ :,-] ?(?:0x)?"
-WIDE: Final = Run(
+WIDE: Final = RunEncoding(
     "UTF-16",
     lambda text: text.replace(b"\0", b""),
     lambda value: (value.decode("latin-1").encode(each) for each in ("utf-16-le", "utf-16-be")),
     pattern=rb"(?:\0[\t -~]){8,}|(?:[\t -~]\0){8,}",
     sign=rb"(?:[ -~]\0){8}",
 )
-BASE64: Final = Run(
+BASE64: Final = RunEncoding(
     "base64",
     from_base64,
     lambda value: (base64.b64encode(value),),
@@ -464,8 +464,10 @@ BASE64: Final = Run(
     group=4,
     bits=6,
 )
-BASE64_URL: Final = Run("base64url", from_base64, lambda value: (base64.urlsafe_b64encode(value),), bits=6)
-HEXADECIMAL: Final = Run(
+BASE64_URL: Final = RunEncoding(
+    "base64url", from_base64, lambda value: (base64.urlsafe_b64encode(value),), bits=6
+)
+HEXADECIMAL: Final = RunEncoding(
     "hex",
     _decode_hex,
     lambda value: (value.hex().encode(), value.hex().upper().encode()),
@@ -474,7 +476,7 @@ HEXADECIMAL: Final = Run(
     trigger=_TEXT_PAIR + rb"{14}|=(?:[2-7][0-9A-F]|0[09AD]){6}",
     group=2,
 )
-BYTES_APART: Final = Run(
+BYTES_APART: Final = RunEncoding(
     "hex, bytes apart",
     _decode_hex,
     lambda value: (value.hex(":").encode(), value.hex(" ").encode(), value.hex(",").encode()),
@@ -487,14 +489,14 @@ RUNS: Final = (
     BYTES_APART,
     BASE64,
     BASE64_URL,
-    Run(
+    RunEncoding(
         "compressed",
         from_base64,
         pattern=rb"(?<![A-Za-z0-9+/_-])" + _BASE64_OF_ZIP + _BASE64,
         sign=_BASE64_OF_ZIP,
         trigger=_BASE64_OF_ZIP + rb"[A-Za-z0-9+/]{4}",
     ),
-    Run(
+    RunEncoding(
         "base32",
         _decode_base32,
         lambda value: (base64.b32encode(value),),
@@ -503,14 +505,14 @@ RUNS: Final = (
         group=8,
         bits=5,
     ),
-    Run(
+    RunEncoding(
         "uuencode",
         lambda text: from_base64(text.translate(bytes.maketrans(_UU_DIGITS, _DIGITS))),
         lambda value: (base64.b64encode(value).rstrip(b"=").translate(bytes.maketrans(_DIGITS, _UU_DIGITS)),),
         bits=6,
     ),
-    Run("base85", base64.b85decode, lambda value: (base64.b85encode(value),)),
-    Run("ascii85", base64.a85decode, lambda value: (base64.a85encode(value),)),
+    RunEncoding("base85", base64.b85decode, lambda value: (base64.b85encode(value),)),
+    RunEncoding("ascii85", base64.a85decode, lambda value: (base64.a85encode(value),)),
 )
 
 
@@ -549,7 +551,7 @@ _BASE64_LINE: Final = rb"""[ \t>|"'*#-]*([A-Za-z0-9+/]{%d,}={0,2})["',\\ \t\r]*\
 _PAIRS: Final = rb"(?:" + _PAIR + _PAIR + rb" ){0,15}" + _PAIR
 BASE64_REST: Final = re.compile(_BASE64_LINE % 2)
 """Matches a short line of base64, such as the last one."""
-BASE64_LINES: Final = Lines(
+BASE64_LINES: Final = LineEncoding(
     "base64 in lines",
     lambda text: read_text(from_base64(text)),
     line=re.compile(_BASE64_LINE % 40),
@@ -557,7 +559,7 @@ BASE64_LINES: Final = Lines(
     is_joined=True,
 )
 LINES: Final = (
-    Lines(
+    LineEncoding(
         "hexdump -C",
         _decode_hex,
         line=re.compile(
@@ -566,22 +568,22 @@ LINES: Final = (
         trigger=rb"[0-9A-Fa-f]{6}:? {1,2}(?:" + _PAIR + rb" ){4}",
         is_dump=True,
     ),
-    Lines(
+    LineEncoding(
         "xxd",
         _decode_hex,
         line=re.compile(_OFFSET + rb": (" + _PAIRS + rb"(?:" + _PAIR + rb")?)(?:  .*)?[ \r]*\Z"),
         trigger=rb"[0-9A-Fa-f]{6}:? (?:" + _PAIR + _PAIR + rb" ){3}",
         is_dump=True,
     ),
-    Lines(
+    LineEncoding(
         "od -x",
         _decode_swapped,
         line=re.compile(rb"[0-9A-Fa-f]{7} (" + _PAIRS + _PAIR + rb")[ \r]*\Z"),
         is_dump=True,
     ),
-    Lines("xxd -p", _decode_hex, line=re.compile(rb"((?:" + _PAIR + rb"){8,})[ \r]*\Z")),
+    LineEncoding("xxd -p", _decode_hex, line=re.compile(rb"((?:" + _PAIR + rb"){8,})[ \r]*\Z")),
     BASE64_LINES,
-    Lines(
+    LineEncoding(
         "quoted-printable",
         binascii.a2b_qp,
         lambda value: (value.replace(b"=", b"=3D"),),
@@ -589,7 +591,7 @@ LINES: Final = (
         last=re.compile(rb"([\t\x20-\x7e]{0,76})\r?\Z"),
         trigger=rb"[^=\s]=\r?$",
     ),
-    Lines(
+    LineEncoding(
         "uuencode in lines",
         _decode_uu,
         line=re.compile(rb"(begin [0-7]{3,4} [^\n]*|M[ -`]{60})\r?\Z"),

@@ -539,7 +539,7 @@ def is_sole_value(value: bytes) -> bool:
     pieces = [piece for piece in _JOINTS.split(value) if piece]
     longest = max(pieces, key=len, default=b"")
     if longest.isalpha():
-        return len(longest) >= _DENSE_BYTES and is_credential_word(longest)
+        return len(longest) >= _DENSE_BYTES and is_password(longest) and _has_bits(longest, _BITS_AFTER_NAME)
     if len(longest) < _DENSE_BYTES:
         return len(pieces) >= _MIN_GROUPS and all(
             len(piece) >= _GROUP_BYTES and piece.isalnum() and not piece.isalpha() for piece in pieces

@@ -274,6 +274,7 @@ _PASSWORD_LIST: Final = types.Finder(
 
 _TABLE: Final = types.Finder(rb"(?m)" + _COLUMNS)
 _NAME_OF_COLUMN: Final = re.compile(rb"""["']?[A-Za-z_][A-Za-z0-9_.-]*["']?""")
+_TEXT: Final = re.compile(rb"[A-Za-z_].*")
 _TITLE_OF_COLUMN: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_.-]*(?: [A-Za-z0-9_.-]+){0,2}")
 _GAP: Final = re.compile(rb"\t[ \t]*| {2,}| +[/|] +")
 """Matches between the names of columns in a comment above lines whose columns have blanks between them."""
@@ -546,12 +547,15 @@ def _read_header(header: bytes) -> tuple[bytes, list[Callable[[bytes], bool] | N
     """
     text = header.strip(b" \t\r|#;")
     separators = b",;\t|"
-    if header.lstrip().startswith((b"#", b";")):
+    is_comment = header.lstrip().startswith((b"#", b";"))
+    if is_comment:
         separators = b"" if _GAP.search(text) else b",;:"
         text = text if not separators else text.split()[-1]  # other words may stand before the columns
     separator = next((bytes([each]) for each in separators if each in text), b"")
     names = [name.strip() for name in (text.split(separator) if separator else _GAP.split(text))]
-    name_of_column = _TITLE_OF_COLUMN if separator in (b"", b"|") else _NAME_OF_COLUMN
+    name_of_column = _NAME_OF_COLUMN
+    if separator in (b"", b"|"):
+        name_of_column = _TEXT if is_comment else _TITLE_OF_COLUMN
     if len(names) == 1 or not all(map(name_of_column.fullmatch, names)):
         return separator, []
     return separator, [_column_check(name.strip(b"\"'").replace(b" ", b"_")) for name in names]

@@ -20,8 +20,8 @@ from service_record.redaction.first_pass import (
 from service_record.redaction.secrets import SecretShape
 from service_record.redaction.syntax import (
     Document,
-    Place,
     Text,
+    ValuePlace,
     ValueSpan,
     break_end,
     find_documents,
@@ -197,7 +197,7 @@ class LineReader:
                 continue
             if leaf.name and (leaf.is_string or not leaf.is_item) and not self._certain:
                 value = text[leaf.start : leaf.end]
-                place = Place.MESSAGE if leaf.is_item else Place.SURE
+                place = ValuePlace.MESSAGE if leaf.is_item else ValuePlace.SURE
                 shapes_ = self._patterns.shapes_named(leaf.name)
                 shape = next((s for s in shapes_ if _is_secret(s, value, place, is_quoted=True)), None)
                 if shape is not None or random_words.is_credential(leaf.name, value):
@@ -251,7 +251,7 @@ class LineReader:
                 if is_path and not ordinary_words.is_shuffled(_value_head(text, value)):
                     continue
                 change = _CHANGE.match(text, value.end)
-                if change is not None and _is_secret(shape, change[1], Place.SURE, is_quoted=True):
+                if change is not None and _is_secret(shape, change[1], ValuePlace.SURE, is_quoted=True):
                     yield *change.span(1), shape.kind
                 if _is_value(shape, quotes, name, value):
                     yield start if first > start else value.start, value.end, shape.kind
@@ -303,13 +303,13 @@ def _is_value(shape: SecretShape, line: Text, name: int, value: ValueSpan) -> bo
     return place is not None and _is_secret(shape, secret, place, is_quoted=value.is_quoted)
 
 
-def _find_place(line: Text, name: int, value: ValueSpan) -> Place | None:
+def _find_place(line: Text, name: int, value: ValueSpan) -> ValuePlace | None:
     """Return how sure it is that a text after a name is its value; None if it is something else."""
     text = line.data
     if b":" not in text[max(0, value.start - _MAX_NAME_BYTES) : value.start].rstrip(b" \t")[-3:]:
-        return Place.SURE
+        return ValuePlace.SURE
     if value.is_quoted:
-        return Place.MESSAGE if _WORD_BEFORE.match(text, name) else Place.SURE
+        return ValuePlace.MESSAGE if _WORD_BEFORE.match(text, name) else ValuePlace.SURE
     is_failure = _FAILURE.search(text, max(0, name - _MAX_NAME_BYTES), name) is not None
     is_label = b":" in text[value.end - 1 : value.end + 1]
     if _NO_VALUE.match(text, value.start) or (is_failure and is_label):
@@ -317,10 +317,10 @@ def _find_place(line: Text, name: int, value: ValueSpan) -> Place | None:
     is_joined = text[value.start - 1 : value.start] == b":"
     is_setting = text.find(b".", name, value.start) >= 0 and value.end == len(text)
     if value.is_line or (is_joined and (line.has_structure(name) or is_setting)):
-        return Place.MESSAGE
+        return ValuePlace.MESSAGE
     # In a message, the text after a colon is more often prose than a value.
     is_prose = is_failure or is_label or is_joined or _WORD_AFTER.match(text, value.end) is not None
-    return Place.PROSE if is_prose else Place.MESSAGE
+    return ValuePlace.PROSE if is_prose else ValuePlace.MESSAGE
 
 
 def _is_scrambled(text: bytes, start: int) -> bool:
@@ -346,18 +346,18 @@ def _value_head(text: bytes, value: ValueSpan) -> bytes:
 _MAX_CHECKED_BYTES: Final = 512
 
 
-def _is_secret(shape: SecretShape, value: bytes, place: Place, *, is_quoted: bool) -> bool:
+def _is_secret(shape: SecretShape, value: bytes, place: ValuePlace, *, is_quoted: bool) -> bool:
     """Return True if a value of this place is a secret, given the shape of its name."""
     check = _IN_QUOTES.get(shape.check, shape.check) if is_quoted else shape.check
     if len(value) < shape.least or not check(value):
         return False
-    if place is Place.SURE:
+    if place is ValuePlace.SURE:
         return is_quoted or not ordinary_words.is_error(value)
     if ordinary_words.is_sentence(value):
         return False
-    if place is Place.PROSE and random_words.ADDRESS.fullmatch(value) is not None:
+    if place is ValuePlace.PROSE and random_words.ADDRESS.fullmatch(value) is not None:
         return False
-    return place is Place.MESSAGE or ordinary_words.is_password_without_separator(value)
+    return place is ValuePlace.MESSAGE or ordinary_words.is_password_without_separator(value)
 
 
 _IN_QUOTES: Final[Mapping[Callable[[bytes], bool], Callable[[bytes], bool]]] = {

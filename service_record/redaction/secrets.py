@@ -23,7 +23,7 @@ from service_record.redaction.encodings import (
     JSON,
     PERCENT,
     QUOTES,
-    Run,
+    RunEncoding,
     from_base64,
 )
 
@@ -72,7 +72,7 @@ def _iterate_forms(value: bytes, *, only_plain: bool) -> Iterator[Form]:
     body = pem_body(value) if is_pem(value) else value
     yield Form("raw", body, is_body=True)
     for encoding in (BASE64,) if only_plain else ENCODINGS:
-        is_body = not isinstance(encoding, Run)  # other encodings keep most characters
+        is_body = not isinstance(encoding, RunEncoding)  # other encodings keep most characters
         for text in encoding.write(body if is_body else value):
             yield Form(encoding.name, text, is_body=is_body)
     if not only_plain:

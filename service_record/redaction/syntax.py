@@ -356,7 +356,7 @@ def quoted_parts(view: UnescapedText) -> Iterator[UnescapedText]:  # noqa: C901,
 _DOUBLE_QUOTE: Final = ord('"')
 
 
-class Place(Enum):
+class ValuePlace(Enum):
     """How sure it is that the text in a place is the value of a name."""
 
     SURE = 1
@@ -367,7 +367,7 @@ class Place(Enum):
     """Other words are more likely than a value."""
 
 
-NamedValue: TypeAlias = tuple[bytes, int, int, Place]
+NamedValue: TypeAlias = tuple[bytes, int, int, ValuePlace]
 """A name, the span of its value, and the place of the value."""
 
 
@@ -415,7 +415,7 @@ def _xml_values(text: bytes) -> Iterator[NamedValue]:
             elif attribute[1].lower() == b"value":
                 value = span
         if value is not None:
-            yield name or element, *value, Place.MESSAGE
+            yield name or element, *value, ValuePlace.MESSAGE
         content = _XML_TEXT.match(text, tag.end())
         if content is None:
             if not tag[0].endswith(b"/>"):
@@ -428,7 +428,7 @@ def _xml_values(text: bytes) -> Iterator[NamedValue]:
             label = text[slice(*span)]
             continue
         name = name or ((label or outer) if element.lower() in _XML_VALUES else b"") or element
-        yield name, *span, Place.MESSAGE
+        yield name, *span, ValuePlace.MESSAGE
         label = b""
 
 
@@ -453,7 +453,7 @@ def _list_values(text: bytes) -> Iterator[NamedValue]:
         name = _FLOW_NAME.search(before[-_MAX_NAME_BYTES:])
         position, end = each.span(1)
         while name is not None and (item := _FLOW_ITEM.match(text, position, end)) is not None:
-            place = Place.PROSE if item[_WORD_ITEM] else Place.MESSAGE
+            place = ValuePlace.PROSE if item[_WORD_ITEM] else ValuePlace.MESSAGE
             yield _item_name(name[0]), *item.span(item.lastindex or 0), place
             position = item.end()
 
@@ -465,7 +465,7 @@ def _table_values(text: bytes) -> Iterator[NamedValue]:
     """Yield the name and the span of the value in a row of a table of two columns, as openstack(1) prints."""
     row = _TABLE_ROW.fullmatch(text)
     if row is not None:
-        yield row[1], *row.span(2), Place.MESSAGE
+        yield row[1], *row.span(2), ValuePlace.MESSAGE
 
 
 _ASSIGN: Final = rb"(?:(?:re)?set(?:ting)?|(?:chang|updat|replac)(?:ed|ing)|assign(?:ed|ing))"
@@ -496,11 +496,11 @@ def _prose_values(text: bytes) -> Iterator[NamedValue]:
         name = assignment if assignment[1] else _NAME_BEFORE_VERB.search(before)
         value = _LAST_WORD.match(text, assignment.end())
         if name is not None and value is not None:
-            yield name[1], *value.span(value.lastindex or 0), Place.MESSAGE
+            yield name[1], *value.span(value.lastindex or 0), ValuePlace.MESSAGE
     directive = _DIRECTIVE.groups(text)
     if directive is not None:
         start, end = next(span for span in directive[2:] if span[0] >= 0)
-        yield text[slice(*directive[1])], start, end, Place.MESSAGE
+        yield text[slice(*directive[1])], start, end, ValuePlace.MESSAGE
 
 
 _DIRECTIVE: Final = types.Finder(
@@ -530,7 +530,7 @@ _SQL_NEXT_ROW: Final = re.compile(rb"\s*,\s*\(")
 
 def _sql_values(text: bytes) -> Iterator[NamedValue]:
     """Yield each string in the rows of INSERT statements. Its name is the column."""
-    for pattern, place in ((_SQL_INSERT, Place.MESSAGE), (_SQL_ACCOUNTS, Place.PROSE)):
+    for pattern, place in ((_SQL_INSERT, ValuePlace.MESSAGE), (_SQL_ACCOUNTS, ValuePlace.PROSE)):
         end = 0
         for insert in pattern.finditer(text):
             if insert.start() < end:

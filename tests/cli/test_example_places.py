@@ -49,7 +49,7 @@ TRIED = {
     "install": "install --all-services --dry-run",
     "uninstall": "uninstall --dry-run",
     "ignition": "ignition --role worker -o worker.ign",
-    "snippet": "snippet bash --url https://collector.example.com",
+    "snippet": "snippet bash --url https://c.example",
     "doctor": "doctor",
     "bundle": "bundle --redact example:failed-stage",
     "report": "report --dry-run",

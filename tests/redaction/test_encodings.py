@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from service_record.redaction import Rules, Secret
-from service_record.redaction.encodings import ENCODINGS, Encoding, Escape, Lines, Run
+from service_record.redaction.encodings import ENCODINGS, Encoding, Escape, LineEncoding, RunEncoding
 from tests.redaction.measure import redact
 from tests.redaction.wrappings import _hexdump, _xxd
 
@@ -83,7 +83,7 @@ def test_known_secret_is_found(encoding: Encoding) -> None:
     alone = [b"it is " + text + b" there\n" for text in encoding.write(SECRET)]
     inside = [
         b"it is " + text + b" there\n"
-        for before in range(8 if isinstance(encoding, Run) and encoding.bits else 0)
+        for before in range(8 if isinstance(encoding, RunEncoding) and encoding.bits else 0)
         for text in encoding.encode(b"\x81" * before + SECRET + b"\x82\x83")
     ]
     whole = written(encoding, TEXT) if encoding.name not in UNREADABLE else []
@@ -95,13 +95,13 @@ def test_known_secret_is_found(encoding: Encoding) -> None:
 @pytest.mark.parametrize("encoding", ENCODINGS, ids=lambda encoding: encoding.name)
 def test_encoded_text_is_decoded(encoding: Encoding) -> None:
     """Both directions of a row agree."""
-    if isinstance(encoding, Run):
+    if isinstance(encoding, RunEncoding):
         for text in written(encoding, TEXT):
             assert TEXT in encoding.decode(text) or encoding.name == "compressed"
     elif isinstance(encoding, Escape):
         for form in encoding.any_byte:
             assert b"".join(encoding.decode(form % byte) for byte in TEXT) == TEXT
-    elif isinstance(encoding, Lines):
+    elif isinstance(encoding, LineEncoding):
         for text in encoding.encode(b"plain text"):
             assert encoding.decode(text)
 
