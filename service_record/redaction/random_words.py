@@ -1,6 +1,7 @@
-"""Find random words in the places of credentials. Pure.
+"""Find random words that may be credentials. Pure.
 
-No name says that these words are secret, only their letters and the text around them.
+No name says that these words are secret, only their letters. A random word is masked unless its place says
+that it is evidence.
 """
 
 import re
@@ -21,7 +22,7 @@ PUBLIC_NAME: Final = re.compile(
 ADDRESS: Final = re.compile(rb"[A-Za-z0-9_.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
 _MAX_NAME_BYTES: Final = 64
 CREDENTIAL: Final = "credential"
-"""The kind of a random word near a word about credentials."""
+"""The kind of a random word."""
 _MIX: Final = (
     rb"(?:[a-z][0-9]{1,4}[A-Z]|[A-Z][0-9]{1,4}[a-z]|[0-9][a-z]{1,4}[A-Z]|[0-9][A-Z]{1,4}[a-z]"
     rb"|[a-z][A-Z]{1,4}[0-9]|[A-Z][a-z]{1,4}[0-9])"
