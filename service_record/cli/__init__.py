@@ -313,7 +313,7 @@ def _log_to_journal(text: str) -> bool:
     help="Show the version and exit.",
 )
 def main() -> None:
-    """Record what services do, and show what came of it.
+    """Record what services do, and show which of them failed, and why.
 
     \b
     Examples:

@@ -70,8 +70,8 @@ def command(root: Path, *, closes: tuple[str, ...], replace: bool, is_trial: boo
     """Put the shim, drop-ins and the reporter's units onto a host.
 
     Without options that is the shim, or all that was installed before: run again, it brings that to this
-    version. A file that somebody edited, or that is not ours, stays as it is. Then ours is put beside it, as
-    NAME.new, and the exit code is 1.
+    version. A file that somebody edited, or that is not ours, stays as it is. Then our version is written
+    beside it, as NAME.new, and the exit code is 1.
 
     \b
     Examples:
