@@ -24,7 +24,7 @@ _SECRETS: Final[Mapping[str, tuple[str, _Check]]] = {
     "COOKIE": ("cookie", ordinary_words.is_cookie),
 }
 """The words for secrets in a usage, their kinds, and the checks of their values."""
-_WORD: Final = re.compile(rb"""(?:[^\s"'\\]|\\.|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|["'\\])++""")
+_WORD: Final = re.compile(rb"""(?:[^\s"'\\]|\\.|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|["'\\])+""")
 """Matches a word as a shell splits them. A quote without a second one is an ordinary character."""
 _OPENING: Final = b"\"'`[({,"
 _CLOSING: Final = b"\"'`])},;\\"
