@@ -46,7 +46,7 @@ def costs(words: Mapping[str, int]) -> dict[str, dict[str, dict[str, float]]]:
             kind = randomness.character_class(character)
             classes[randomness.character_class(before), kind] += weight
             if character.isalpha():
-                letters[randomness.letter_before(before, character), character.lower()] += weight
+                letters[randomness.find_letter_before(before, character), character.lower()] += weight
             elif kind == randomness.SIGN:
                 signs["", character] += weight
     return {

@@ -165,17 +165,19 @@ class _Usage:
         return None, 0
 
 
-def _split_option(word: bytes) -> Iterator[tuple[bytes, int]]:
-    """Yield the options that a word may be or begin with, and the offset of the value."""
-    yield word, len(word)
+@lru_cache(maxsize=1024)
+def _split_option(word: bytes) -> Sequence[tuple[bytes, int]]:
+    """Return the options that a word may be or begin with, each with the offset of the value."""
+    options = [(word, len(word))]
     option, separator, _ = word.partition(b"=")
     if separator:
-        yield option, len(option) + 1
+        options.append((option, len(option) + 1))
     if word.startswith(b"-") and not word.startswith(b"--"):
         if not _LONG_OPTION.fullmatch(word):
-            yield word[:_LETTER_OPTION_BYTES], _LETTER_OPTION_BYTES
+            options.append((word[:_LETTER_OPTION_BYTES], _LETTER_OPTION_BYTES))
         if _BUNDLE.fullmatch(word):
-            yield b"-" + word[-1:], len(word)
+            options.append((b"-" + word[-1:], len(word)))
+    return options
 
 
 @cache

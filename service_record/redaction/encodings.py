@@ -103,7 +103,7 @@ class LineEncoding(Encoding):
     last: re.Pattern[bytes] | None = None
     """Matches a last line of another form."""
     trigger: bytes = b""
-    """A pattern that some of these lines match, if no trigger of another row does."""
+    """A pattern that at least one of the lines matches; empty if the trigger of another row matches one."""
     is_joined: bool = False
     """True if the lines are decoded together."""
     is_dump: bool = False

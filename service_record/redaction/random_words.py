@@ -71,7 +71,7 @@ _MIN_BASE64_BYTES: Final = 24
 
 
 def may_have_random_word(line: bytes) -> bool:
-    """Return False if a line certainly has no random word that may be secret.
+    """Return True if a line may have a random word that is secret.
 
     Escapes and JSON contain texts of their own, which only reading the line finds.
     """

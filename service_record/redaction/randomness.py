@@ -1,7 +1,7 @@
 """Measure how random a word is. Pure.
 
-Ordinary words, names and numbers have usual pairs of characters: `er`, a capital before small letters, a
-digit after a digit. The model (word_model.toml) has the cost of each pair in bits.
+Some pairs of characters are common in ordinary words, names and numbers: `er`, a capital before small
+letters, a digit after a digit. The model (word_model.toml) has the cost of each pair in bits.
 `packages/word_model.py` makes it from public logs, documentation and source code.
 """
 
@@ -38,7 +38,7 @@ def character_class(character: str) -> str:
     return DIGIT if character.isdigit() else SIGN
 
 
-def letter_before(before: str, letter: str) -> str:
+def find_letter_before(before: str, letter: str) -> str:
     """Return the letter before a letter in the same part of a word, in lower case, or `START`.
 
     A capital after a small letter begins a part, as in `startTime`.
@@ -68,7 +68,7 @@ def _costs() -> Mapping[tuple[int, int], float]:
             kind = character_class(character)
             cost = classes[character_class(before), kind]
             if character.isalpha():
-                cost += letters[letter_before(before, character), character.lower()]
+                cost += letters[find_letter_before(before, character), character.lower()]
             else:
                 cost += math.log2(10) if kind == DIGIT else signs["", character]
             costs[ord(before), ord(character)] = cost

@@ -25,7 +25,7 @@ from service_record.redaction.syntax import (
     ValueSpan,
     break_end,
     find_documents,
-    named_values,
+    find_named_values,
     prefix_end,
     quoted_parts,
 )
@@ -215,7 +215,7 @@ class LineReader:
 
     def _find_apart(self, text: bytes) -> Iterator[Found]:
         """Yield the secret values whose names are not directly before them, as in XML and lists."""
-        for name, start, end, place in named_values(text):
+        for name, start, end, place in find_named_values(text):
             value = text[start:end]
             is_quoted = text[start - 1 : start] in _QUOTES
             if end - start >= _MIN_APART_BYTES:

@@ -358,7 +358,7 @@ def _key_lines(spans: Sequence[tuple[int, int]]) -> list[Found]:
 
 
 def _add_sorted(found: list[Found], secrets: Iterable[Found]) -> None:
-    """Add secrets to a list that is sorted by their starts, after those with the same start."""
+    """Insert secrets into a list that is sorted by start, after those that begin at the same offset."""
     for each in secrets:
         insort(found, each, key=_START)
 

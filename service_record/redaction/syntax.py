@@ -371,7 +371,7 @@ NamedValue: TypeAlias = tuple[bytes, int, int, ValuePlace]
 """A name, the span of its value, and the place of the value."""
 
 
-def named_values(text: bytes) -> Iterator[NamedValue]:
+def find_named_values(text: bytes) -> Iterator[NamedValue]:
     """Yield the values whose names are not directly before them: in XML, SQL, lists, tables and sentences."""
     if b"</" in text or b"/>" in text:
         yield from _xml_values(text)
