@@ -66,13 +66,15 @@ _RESULTS: Final = {
     "watchdog": "its watchdog ran out",
     "oom-kill": "it was killed because memory ran out",
     "start-limit-hit": "it was started too often, and systemd gave up",
-    "protocol": "it ended before systemd considered it ready",
+    "protocol": "it did not become ready as its unit requires",
     "resources": "systemd could not set it up",
     "service-start-limit-hit": "its service was started too often, and systemd gave up",
     "unit-start-limit-hit": "its unit was started too often, and systemd gave up",
     "trigger-limit-hit": "it was triggered too often, and systemd gave up",
 }
 """systemd's result of a unit -> its meaning; systemd.exec(5), org.freedesktop.systemd1(5)."""
+_MOUNT_RESULTS: Final = _RESULTS | {"protocol": "its mount program ended well, but nothing is mounted"}
+"""The same for mounts; src/core/mount.c."""
 
 
 def verdict_sentence(diagnosis: Diagnosis) -> str:
@@ -315,7 +317,8 @@ def _unit_exit(unit: Unit) -> str:
         return "systemd's reason is not known"
     if exit_words and result in {"exit-code", "signal", "core-dump"}:
         return exit_words
-    return _RESULTS.get(result, f"systemd says {visible(result)}")
+    results = _MOUNT_RESULTS if unit.name.endswith(".mount") else _RESULTS
+    return results.get(result, f"systemd says {visible(result)}")
 
 
 _HINDRANCES: Final = {

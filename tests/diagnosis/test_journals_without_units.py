@@ -271,6 +271,37 @@ Jan 03 10:00:02 node1 systemd[1]: quay-app.service: Failed with result 'exit-cod
     assert "points to" not in analyze(journal.replace("Quay", "Web"), tmp_path)
 
 
+def test_run_begins_before_systemd_considers_it_started(tmp_path: Path) -> None:
+    journal = """\
+Jan 03 10:00:00 node1 systemd[1]: Starting chat.service - Chat...
+Jan 03 10:00:01 node1 node[2032]: Listening on port 80
+Jan 03 10:00:01 node1 systemd[1]: Started chat.service - Chat.
+Jan 03 10:00:02 node1 node[2032]: Error: Cannot find module '/opt/main.js'
+Jan 03 10:00:02 node1 systemd[1]: chat.service: Main process exited, code=exited, status=1/FAILURE
+Jan 03 10:00:02 node1 systemd[1]: chat.service: Failed with result 'exit-code'.
+"""
+    assert "points to: node: Error: Cannot find module" in analyze(journal, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "ended",
+    ["", "Jan 03 10:00:02 node1 systemd[1]: mnt.mount: Mount process finished, but there is no mount.\n"],
+    ids=["no reason", "reason"],
+)
+def test_mount_without_result_does_not_wait_to_be_ready(ended: str, tmp_path: Path) -> None:
+    journal = f"""\
+Jan 03 10:00:00 node1 systemd[1]: Mounting mnt.mount - /mnt...
+Jan 03 10:00:01 node1 mount[2032]: Error: cannot connect to server gluster1
+{ended}\
+Jan 03 10:00:02 node1 systemd[1]: mnt.mount: Failed with result 'protocol'.
+Jan 03 10:00:02 node1 systemd[1]: Failed to mount mnt.mount - /mnt.
+"""
+    assert analyze(journal, tmp_path) == (
+        "✗ failed: mnt.mount: its mount program ended well, but nothing is mounted; points to: mount: "
+        "Error: cannot connect to server gluster1"
+    )
+
+
 @pytest.mark.parametrize(
     ("before", "is_likely"),
     [

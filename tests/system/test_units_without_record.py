@@ -14,7 +14,7 @@ UNITS = {
     "no-user": "[Service]\nUser=no-such-user\nExecStart=/bin/true\n",
     "no-directory": "[Service]\nWorkingDirectory=/no/such\nExecStart=/bin/true\n",
     "no-program": "[Service]\nExecStart=/no/such/program\n",
-    "no-namespace": "[Service]\nReadWritePaths=/no/such\nExecStart=/bin/true\n",
+    "no-namespace": "[Unit]\nDescription=Listing\n[Service]\nReadWritePaths=/no/such\nExecStart=/bin/true\n",
     "no-root": "[Service]\nRootDirectory=/no/such\nExecStart=/bin/true\n",
     "no-environment": "[Service]\nEnvironmentFile=/no/such\nExecStart=/bin/true\nExecStopPost=/bin/true\n",
     "no-pid-file": "[Service]\nType=forking\nPIDFile=/run/no-such.pid\nExecStart=/bin/true\n",

@@ -28,6 +28,7 @@ from service_record.diagnosis.evidence.log_lines import (
     program_names,
 )
 from service_record.diagnosis.evidence.text_times import TextTimes
+from service_record.diagnosis.evidence.unit_logs import find_start
 from service_record.history.from_installers import JOURNAL_PROGRAMS, InstallerLine
 from service_record.history.from_journal import JournalMessage, JournalMoment, JournalRuns
 from service_record.history.unit_events import UNIT
@@ -398,7 +399,6 @@ def _find_last_lines(before: bytes, unit: str, *, is_alone: bool) -> list[str]:
     own = rb" " + program + rb"\[\d{1,10}\]: ([^\n]*)"
     # systemd's child logs under another name until it executes the service's program.
     own += rb"| (?:\([^\s()]{1,32}\)|systemd)\[\d{2,10}\]: " + re.escape(unit).encode() + rb": ([^\n]*)"
-    begun = before.rfind(b": Starting " + unit.encode())
-    begun = max(begun, before.rfind(b": Started " + unit.encode()) if begun < 0 else begun)
-    last = deque(re.finditer(own, before[max(begun, 0) :]), maxlen=_MAX_TAIL)
+    begin = find_start(unit.encode(), before) or 0
+    last = deque(re.finditer(own, before[begin:]), maxlen=_MAX_TAIL)
     return [(match[1] or match[2] or b"").decode(errors="replace") for match in last]

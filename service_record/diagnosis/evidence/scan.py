@@ -42,7 +42,7 @@ from service_record.diagnosis.evidence.log_lines import (
 from service_record.diagnosis.evidence.named_things import list_working_patterns
 from service_record.diagnosis.evidence.stated_facts import StatedFacts, is_stated, list_stated_patterns
 from service_record.diagnosis.evidence.text_times import find_eras
-from service_record.diagnosis.evidence.unit_logs import LOGGED, read_logs
+from service_record.diagnosis.evidence.unit_logs import LOGGED, find_start, read_logs
 from service_record.record.recognition import HEAD_BYTES
 
 _BLOCK_BYTES: Final = 1 << 18
@@ -93,16 +93,15 @@ _NOT_STARTED: Final = (
     rb"systemd\[1\]: Failed to (?:start|mount|activate swap) (?P<description>[^\n]{1,200}?)\.?\r?$"
 )
 """The line with the description of a unit that systemd logs after a line in `_FAILED`."""
-_STARTED: Final = rb"systemd\[1\]: (?:Start(?:ing|ed)|Mount(?:ing|ed)|Activating swap) %b(?:\s|\.{3})"
 _DESCRIBED_START: Final = (
-    rb"(?i)systemd\[1\]: Start(?:ing|ed) (?!\S+\.\w+(?: - |\.{0,3}\r?\n))[^\n]*\b(?:%b)\b"
+    rb"(?i)systemd\[1\]: Start(?:ing|ed) (?!\S+\.\w+(?: - |\.{0,3}\r?\n))([^\n]*\b(?:%b))\b"
 )
 """A start of a service that systemd logs without the name of the unit."""
 _MAX_RUN_BYTES: Final = 1 << 14
 """The lines that other programs logged during a failed run are searched this far before its end."""
 _STARTED_SERVICE: Final = rb"systemd\[1\]: Start(?:ing|ed) ([\w:.\\@-]+)\.service\b"
 _SERVICE_NAME: Final = rb"([\w:.\\@-]+)\.service"
-_PROGRAM_LINE: Final = rb"(?m)^[^\n;]{0,80}? (?P<program>[A-Za-z(][\w.@()-]{0,40})\[(?P<pid>\d{1,10})\]: "
+_PROGRAM_LINE: Final = rb"(?m)^[^\n;]{0,80}? (?P<program>[A-Za-z][\w.@()-]{0,40})\[(?P<pid>\d{1,10})\]: "
 
 _Tag = TypeVar("_Tag")
 
@@ -326,7 +325,9 @@ class Scanner:
         in line `number`; `before` is the text before that line. A process is new if it logged nothing before
         the run started. In a journal without units, it probably belongs to the unit.
         """
-        begin = _find_start(unit, label, before)
+        begin = find_start(label, before)
+        if begin is None and (description := _find_description(unit, before)):
+            begin = find_start(description, before)
         if begin is None and _begins_within_run(unit, before, number):
             begin, before = 0, b"\n" + before
         if begin is None:
@@ -472,18 +473,15 @@ def _find_unit_before(before: bytes) -> bytes:
     return failed["unit"] if failed is not None else b""
 
 
-def _find_start(unit: bytes, label: bytes, before: bytes) -> int | None:
-    """Return where systemd logged the latest start of a unit in a text; None if it is not found.
+def _find_description(unit: bytes, before: bytes) -> bytes:
+    """Return the beginning of the description in the latest start of a unit; empty if it is not found.
 
     Before version 249, systemd logs the start with the description, which is not known for a simple service.
     Most descriptions have a word of the unit's name: `Started Quay Container.` for `quay-app.service`.
     """
-    starts = list(re.finditer(_STARTED % re.escape(label), before))
-    if not starts:
-        words = [re.escape(word) for word in re.findall(rb"[^\W\d_]{3,}", unit.rpartition(b".")[0])]
-        described = _DESCRIBED_START % b"|".join(words)
-        starts = list(re.finditer(described, before)) if words else []
-    return starts[-1].start() if starts else None
+    words = [re.escape(word) for word in re.findall(rb"[^\W\d_]{3,}", unit.rpartition(b".")[0])]
+    found = re.findall(_DESCRIBED_START % b"|".join(words), before) if words else []
+    return found[-1] if found else b""
 
 
 def _begins_within_run(unit: bytes, before: bytes, number: int) -> bool:

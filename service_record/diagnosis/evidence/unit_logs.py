@@ -113,6 +113,10 @@ LOGGED: Final = (
     rb"|(?m:^ +Main PID: \d+ \(code=)"
 )
 """RE2 pattern of the lines that `read_logs` needs, in a journal as text."""
+_START: Final = (
+    rb"(?:systemd(?:\[1\])?|init\.scope\[1\]): "
+    rb"(?:(?P<begin>Starting|Mounting|Activating swap)|Started|Mounted) %b(?=[\s.])"
+)
 _STATUS_UNIT: Final = rf"\W*(?P<unit>{UNIT})(?: - .*)?\n"
 _STATUS: Final = r"Active: [a-z()\s-]+ \(Result: (?P<result>[a-z-]+)\)"
 _STATUS_EXIT: Final = (
@@ -134,6 +138,17 @@ _AFTER_REASON: Final = r"Failed at step |Failed to (?:run|spawn) '[a-z-]+' task"
 
 
 _UpdateLog: TypeAlias = Callable[[UnitLog, re.Match[str]], UnitLog]
+
+
+def find_start(label: bytes, text: bytes) -> int | None:
+    """Return where systemd logged the latest start of a unit in a journal as text; None if it is not found.
+
+    `label` is the name of the unit, or its description. The start is the line `Starting …`: some services log
+    before systemd considers them started. A simple service has only the line `Started …`.
+    """
+    starts = list(re.finditer(_START % re.escape(label), text))
+    begins = [one for one in starts if one["begin"]]
+    return (begins or starts)[-1].start() if starts else None
 
 
 def _reset(_log: UnitLog, _match: re.Match[str]) -> UnitLog:
