@@ -60,7 +60,10 @@ def forms_with_needles(value: bytes, *, only_plain: bool) -> Iterator[tuple[byte
         if len(form.text) < _SHORT_BYTES:
             yield form.text, []
             continue
-        needles = [needle for needle in shared if needle in form.text]
+        bytes_in_form = bytes(set(form.text))  # a needle with another byte need not be searched for
+        needles = [
+            needle for needle in shared if not needle.translate(None, bytes_in_form) and needle in form.text
+        ]
         if not needles or len(form.text) < LONG_BYTES:
             needles = _choose_needles(form, _private_parts(value, form))
             shared.extend(needles)
