@@ -223,13 +223,11 @@ class _Search:
         passes = (
             (NAMES | WORDS, words),
             (NAMES | WORDS, counts),
-            (RUNS, triggers[RUNS]),
             (TOKENS, triggers[TOKENS]),
             (ENCODED, triggers[ENCODED]),
         )
-        self._passes = [
-            (numbers, types.Finder(_ignore_digits(_join_triggers(own)))) for numbers, own in passes if own
-        ]
+        self._passes = [(numbers, _make_form_trigger(own)) for numbers, own in passes if own]
+        self._runs = _make_form_trigger(triggers[RUNS])
         self._without: set[bytes] = set()
         """Remembered lines that contain no shape."""
         self._possible: dict[bytes, int] = {}
@@ -253,16 +251,19 @@ class _Search:
         return {form: possible[form] for form in possible.keys() & forms}
 
     def _search(self, forms: set[bytes]) -> dict[bytes, int]:
-        # The words in base64 are random, and lead RE2 to a new state at nearly every byte. Last, so that the
-        # text without these lines is the beginning of the text.
-        base64 = encodings.only_base64(forms)
-        lines = [*(forms - base64), *base64]
-        joined, starts = _join_lines(lines)
-        words = joined[: starts[len(lines) - len(base64)]]
-        found: dict[bytes, int] = {}
+        lines = list(forms)
+        joined = _join_lines(lines)
+        by_run = [lines[at] for at in _find_in_lines(self._runs, *joined)]
+        # The words in base64 are random, and lead RE2 to a new state at nearly every byte. A line of only
+        # base64 has a random run, so the others need no closer look.
+        base64 = set(filter(encodings.is_only_base64, by_run))
+        others = [line for line in lines if line not in base64] if base64 else lines
+        words = _join_lines(others) if base64 else joined
+        found = dict.fromkeys((line for line in by_run if line not in base64), RUNS)
         for numbers, trigger in self._passes:
-            for at in _find_in_lines(trigger, joined if numbers & EXACT else words, starts):
-                found[lines[at]] = found.get(lines[at], 0) | numbers
+            own, text = (lines, joined) if numbers & EXACT else (others, words)
+            for at in _find_in_lines(trigger, *text):
+                found[own[at]] = found.get(own[at], 0) | numbers
         return found
 
 
@@ -276,6 +277,10 @@ _DIGIT: Final = re.compile(rb"(\\x[0-9A-Fa-f]{2}|\\.|\{[0-9,]+\})|[0-9]")
 def _ignore_digits(pattern: bytes) -> bytes:
     """Return a pattern that matches wherever `pattern` does, in a text with zeros for its digits."""
     return _DIGIT.sub(lambda match: match[1] or b"0", pattern)
+
+
+def _make_form_trigger(triggers: Iterable[bytes]) -> types.Finder:
+    return types.Finder(_ignore_digits(_join_triggers(triggers)))
 
 
 def _make_search(every: Sequence[SecretShape], others: Mapping[int, bytes]) -> _Search:
