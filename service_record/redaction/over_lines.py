@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from service_record.redaction import ordinary_words, types
 from service_record.redaction.encodings import from_base64
+from service_record.redaction.masks import clip_and_merge
 from service_record.redaction.secrets import expand_parts
 from service_record.redaction.syntax import prefix_end, sql_columns, sql_rows
 from service_record.redaction.types import (
@@ -205,6 +206,7 @@ TRIGGER: Final = (
     rb"""|-[ \t]["']?--?[a-z0-9-]*(?:pass(?:word|wd|phrase)?|token|secret|psk|key)["']?(?:[\\&%#]|\r?$)"""
     rb"""|(?:stringD|(?:^|[^A-Za-z])d)ata["'\\]*(?:(?::|%3A)[ \t]*(?:\{|\\|&|%|$)|&)|form-data;"""
     rb"""|expect[ \t]+[^\n]*ssword|[fF]ollowing[ \t][^\n:=]*passwords[ \t]*:?[ \t]*(?:\\|\r?$)"""
+    rb"""|:[ \t][A-Z][a-z]+\((?:\\|\r?$)"""
     rb"""|(?i:command|cmd|args|argv|entrypoint)["'\\]*[ \t]*[:=][ \t]*\[?[ \t]*(?:\\|\r?$)"""
 )
 """Matches some texts after which a value may follow on another line: the start of a map as in a Kubernetes
@@ -213,66 +215,73 @@ of all other names.
 """
 _KIND: Final = "secret-value"
 _MAX_VALUE_LINES: Final = 200
+_MAX_FIELDS: Final = 3
+"""The limit of other fields between a name and its value."""
+_MAX_OPEN_BYTES: Final = 1 << 13
+"""The limit of lines that are searched for a name. Longer lines are not written by hand."""
 _MIN_TEXT_BYTES: Final = 4
 _MIN_BINARY_BYTES: Final = 24
 
-_NAME: Final = rb"""["']?[A-Za-z0-9_.-]*(?i:<<TOKENS>>|<<PASSWORDS>>)<<SUFFIX>>["']?"""
-_SCALAR_NAME: Final = types.Finder(
-    expand_parts(rb"""^([^\n]*?)(?:-[ \t]+)?""" + _NAME + rb"""[ \t]*[:=][ \t]*([|>][-+0-9]*)?[ \t\r]*$"""),
-    groups=True,
-)
-_XML_NAME: Final = types.Finder(
-    expand_parts(rb"""^([^\n]*?)<""" + _NAME + rb"""(?:[ \t][^<>\n]*)?>[ \t\r]*$"""), groups=True
-)
-_FORM_NAME: Final = types.Finder(
-    expand_parts(rb"""^([^\n]*?)(?i:content-disposition):[^\n]*;[ \t]*name=""" + _NAME + rb"""[ \t\r]*$"""),
-    groups=True,
-)
-_ENV_NAME: Final = types.Finder(
-    expand_parts(
-        rb"""^([^\n]*?)(?:(?:-[ \t]+)?\{?["']?(?:name|key)["']?[ \t]*:|<(?:name|key)>|variable)[ \t]*"""
-        + _NAME
-        + rb"""(?:[ \t]*,?|</(?:name|key)>|[ \t]*\{)[ \t\r]*$"""
-    ),
-    groups=True,
-)
-_ENV_VALUE: Final = types.Finder(
-    rb"""^[^\n]*?(?:["']?\b(?:[Vv]alue|default)["']?[ \t]*[:=][ \t]*"""
-    rb"""(?:"((?:[^"\\\n]|\\[^\n])+)|'([^'\n]+)|([^\s"'{\[|>][^\n]*?))[ \t\r,"'}]*"""
-    rb"""|<(?:value|string|data)>([^<\n]+)</[^\n]*)$""",
-    groups=True,
-)
-_XML_VALUE: Final = types.Finder(
-    rb"""^[ \t\r]*(?:<(?i:value|string|data)>([^<\n]+)</|([^\s"'{\[|>#<-][^\s"']*)[ \t\r]*$)""", groups=True
-)
-_MAP: Final = types.Finder(
-    rb"""^([^\n]*?)["']?(stringData|data)["']?[ \t]*:[ \t]*\{?[ \t\r]*$""", groups=True
-)
-_SECRETS: Final = types.Finder(rb"""^([^\n]*?)["']?\b[sS]ecrets["']?[ \t]*:[ \t]*\{?[ \t\r]*$""", groups=True)
-_ROWS: Final = types.Finder(
-    rb"""(?i)\binto[ \t]+[^\s()']{1,128}[ \t]*\(([^()'\n]{1,1000})\)[ \t]*values[ \t\r]*"""
-    rb"""(?:\([^\n]*,[ \t\r]*)?$""",
-    groups=True,
-)
-"""Matches an INSERT whose rows follow on later lines. The group has the columns."""
-_PAIR: Final = types.Finder(
-    rb"""^[^\n]*?["']?[A-Za-z0-9_.-]+["']?[ \t]*:[ \t]+"""
-    rb"""(?:"([^"\n]+)|'([^'\n]+)|([^\s"'{\[|>&*!][^\n]*?))[ \t\r,"']*$""",
-    groups=True,
-)
-_MAPS_IN_LINE: Final = types.compile_pattern(
-    rb'"(stringData|data)"[ \t]*:[ \t]*\{((?:[^{}"\n]|"[^"\n]*")*)\}'
-)
-_PAIRS_IN_LINE: Final = types.compile_pattern(rb'"[^"\\\n]+"[ \t]*:[ \t]*"([^"\\\n]+)"')
-_LIST_HEAD: Final = rb"""^([^\n]*?)(?:-[ \t]+)?["']?[A-Za-z0-9_.-]*"""
-_LIST_MARK: Final = rb"""["']?[ \t]*[:=][ \t]*\[?[ \t\r]*$"""
-_TOKEN_LIST: Final = types.Finder(expand_parts(_LIST_HEAD + rb"<<TOKEN_LIST>>" + _LIST_MARK), groups=True)
-_PASSWORD_LIST: Final = types.Finder(
-    expand_parts(_LIST_HEAD + rb"<<PASSWORD_LIST>>" + _LIST_MARK), groups=True
-)
+_PARTS: Final = {
+    b"name": expand_parts(rb"""[A-Za-z0-9_.-]*(?i:<<TOKENS>>|<<PASSWORDS>>)<<SUFFIX>>"""),
+    b"names": expand_parts(rb"""[A-Za-z0-9_.-]*(?:<<TOKEN_LIST>>|<<PASSWORD_LIST>>)"""),
+    b"is": rb"""["'\]]*[ \t]*(?::=|=>|[:=])[ \t]*""",
+    b"tag": rb"""(?:[!&][A-Za-z0-9_-]+[ \t]*)?""",
+    b"map": rb"""["']?[ \t]*:[ \t]*\{?""",
+    b"quoted": rb""""(?:[^"\\\n]|\\[^\n])+"|'[^'\n]+'""",
+    b"after": rb"""[ \t\r,;)}\]/>]*(?:</[^\n]*|[ \t]+#[^\n]*)?$""",
+}
+_OPEN: Final = {
+    "users": rb"""["']?chpasswd["']?:""",
+    "logins": rb"""(?i:\bfollowing\b[^\n:=]*passwords)[ \t]*:?""",
+    "stringData": rb"""["']?\bstringData%(map)b""",
+    "data": rb"""["']?\bdata%(map)b""",
+    "secrets": rb"""["']?\b[sS]ecrets%(map)b""",
+    "rows": rb"""(?i:\binto)[ \t]+[^\s()']{1,128}[ \t]*\(([^()'\n]{1,1000})\)[ \t]*(?i:values)[ \t\r]*"""
+    rb"""(?:\([^\n]*,)?""",
+    "table": _COLUMNS + rb"""[^\n]*""",
+    "part": rb"""(?i:content-disposition:)[^\n]*[ \t;]name=["']?(%(name)b)["']?"""
+    rb"""|["'\[]*(%(name)b)["'\]]*[ \t]*=>""",
+    "element": rb"""<(?:[A-Za-z][^<>\n]*[ \t](?:name|key)=["']?)?(%(name)b)["']?(?:[ \t][^<>\n]*)?>""",
+    "label": rb"""(?:-[ \t]+|\{|<[A-Za-z][A-Za-z0-9:_-]*[ \t]+)?"""
+    rb"""(?:["'\[]*[A-Za-z_-]*(?:[nN]ame|[kK]ey)(?:%(is)b|[ \t]+)|<(?:name|key)>|variable[ \t]+)"""
+    rb"""["']?(%(name)b)["']?(?:[ \t]*[,{]?|</(?:name|key)>)|["'\[]*(%(name)b)%(is)b\{""",
+    "list": rb"""(?:-[ \t]+)?["']?(%(names)b)%(is)b\[?""",
+    "block": rb"""(?:-[ \t]+)?["'\[]*(%(name)b)%(is)b%(tag)b[|>][-+0-9]*""",
+    "value": rb"""(?:-[ \t]+)?["'\[]*(%(name)b)%(is)b%(tag)b(?:[A-Z]?[a-z]*\()?""",
+    "prompt": rb"""\bexpect[ \t][^\n]*(?i:assword|assphrase|asscode)[^"\n]*["}][ \t]*\{?""",
+    "sentence": rb"""\b(?i:password|passphrase|passcode|token)[ \t][^\n:="]*:""",
+}
+"""Form -> the end of a line whose value is on a later line. The group is the name of the value.
 
-
-_TABLE: Final = types.Finder(rb"(?m)" + _COLUMNS)
+- users, logins: lines of users and passwords, as in cloud-init and as it prints random ones.
+- stringData, data, secrets: maps of which each value may be secret.
+- rows, table: columns. Their names are in an INSERT, or in a header.
+- label: a name whose value is in a field `value` or `default`, as in a list of environment variables.
+- part, element: a name whose value may be at any depth, in a form or a dump of PHP, or in XML.
+- prompt: what a script of expect(1) waits for.
+- sentence: a sentence that announces a value, `Use the following password to proceed:`.
+"""
+_PATTERNS: Final = {
+    form: types.Finder(b"(?:" + pattern % _PARTS + rb")[ \t\r]*$", groups=True)
+    for form, pattern in _OPEN.items()
+}
+_ANY_OPEN: Final = types.Finder(
+    rb"""(?m)(?:""" + b"|".join(_OPEN.values()) % _PARTS + rb""")[ \t\r]*$|ata"[ \t]*:[ \t]*\{"""
+)
+"""Matches each line with a name whose value may be on a later line, and a Secret in one line of JSON."""
+_VALUE: Final = types.Finder(
+    rb"""^[ \t]*(-[ \t]+)?(?:string\(\d+\)[ \t]+)?"""
+    rb"""(?:(%(quoted)b)|([^\s"'{\[|>&*!#<-][^\s"'<]*))%(after)b""" % _PARTS,
+    groups=True,
+)
+"""Matches a value that is alone in its line, or an item of a list in YAML, TOML or indented JSON."""
+_LABELLED: Final = types.Finder(
+    rb"""^[ \t]*(?:["'\[]*[A-Za-z_-]*(?:[vV]alue|default)(?:%(is)b|[ \t]+)|<(?i:value|string|data)>)"""
+    rb"""(?:(%(quoted)b)|([|>][-+0-9]*)|([^\s"'{\[|>][^<\n]*?))?%(after)b""" % _PARTS,
+    groups=True,
+)
+"""Matches a value behind a word that says so, as in a list of names and values."""
 _NAME_OF_COLUMN: Final = re.compile(rb"""["']?[A-Za-z_][A-Za-z0-9_.-]*["']?""")
 _TEXT: Final = re.compile(rb"[A-Za-z_].*")
 _TITLE_OF_COLUMN: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_.-]*(?: [A-Za-z0-9_.-]+){0,2}")
@@ -285,81 +294,61 @@ _CELL: Final = {
 }
 _REST: Final = re.compile(rb"(\S.*)\Z")
 """Matches the last column of a file in which a colon separates the columns. It may have further colons."""
-_ITEM: Final = types.Finder(
-    rb"""^[ \t]*(?:(?:-[ \t]+)?(?:"((?:[^"\\\n]|\\[^\n])+)"|'([^'\n]+)')"""
-    rb"""|-[ \t]+([^\s"'{\[|>&*!#][^\s"']*))[ \t]*,?(?:[ \t]+#[^\n]*)?[ \t\r]*$""",
+_PAIR: Final = types.Finder(
+    rb"""^[^\n]*?["']?[A-Za-z0-9_.-]+["']?[ \t]*:[ \t]+"""
+    rb"""(?:"([^"\n]+)|'([^'\n]+)|([^\s"'{\[|>&*!][^\n]*?))[ \t\r,"']*$""",
     groups=True,
 )
-"""Matches an item of a list in YAML, TOML or indented JSON."""
-_SENTENCE_END: Final = rb"""(?i:password|passphrase|passcode|token)[ \t][^\n:="]*:[ \t\r]*"""
-_SENTENCE: Final = types.Finder(rb"""^([^\n]*?)\b""" + _SENTENCE_END + rb"$", groups=True)
-"""Matches a sentence that announces a value: `Use the following password to proceed:`."""
-_LOGINS_END: Final = rb"""(?i:\bfollowing\b[^\n:=]*passwords)[ \t]*:?[ \t\r]*"""
-_LOGINS: Final = types.Finder(rb"^([^\n]*?)" + _LOGINS_END + rb"$", groups=True)
-"""Matches a sentence above lines of users and passwords, as cloud-init prints random ones."""
-_PROMPT_END: Final = rb"""expect[ \t][^\n]*(?i:assword|assphrase|asscode)[^"\n]*["}][ \t]*\{?[ \t\r]*$"""
-_PROMPT: Final = types.Finder(rb"^([^\n]*?)\b" + _PROMPT_END, groups=True)
-"""Matches a prompt that a script of expect(1) waits for."""
-_REPLY: Final = types.Finder(
-    rb"""^[ \t]*(?:exp_)?send(?:[ \t]+-[a-z-]+)*[ \t]+"([^"\n]+?)(?:\\[rn]|[\r\n])*(?:"[^\n]*)?$""",
-    groups=True,
-)
-_ANY_NAME: Final = types.Finder(
-    expand_parts(
-        rb"""(?m)"""
-        + _NAME
-        + rb"""[ \t]*(?:[:=][ \t]*(?:[|>][-+0-9]*)?|,|\{|>|[ \t][^<>\n]*>|</(?:name|key)>)?[ \t\r]*$"""
-        + rb"""|chpasswd["']?:"""
-        + rb"""|form-data;|[dD]ata["']?[ \t]*:[ \t]*(?:\{|\r?$)"""
-        + rb"""|(?:<<TOKEN_LIST>>|<<PASSWORD_LIST>>)"""
-        + _LIST_MARK
-        + rb"|"
-        + _COLUMNS
-        + rb"|"
-        + _SENTENCE_END
-        + rb"$|"
-        + _LOGINS_END
-        + rb"$"
-        + rb"""|[sS]ecrets["']?[ \t]*:[ \t]*\{?[ \t\r]*$|\)[ \t]*(?i:values)[ \t\r]*(?:$|\()|"""
-        + _PROMPT_END
-    ),
-)
-"""Matches every line that may have a name whose value is on a later line."""
-_SCALAR: Final = types.Finder(rb"""^[ \t\r]*["']?([^\s"'{\[|>#<-][^\s"']*)["']?[ \t\r,]*$""", groups=True)
-_USERS: Final = types.Finder(rb"""^([^\n]*?)["']?chpasswd["']?:[ \t\r]*$""", groups=True)
 _USER: Final = types.Finder(
     rb"""^[ \t]*(?:-[ \t]+)?["']?[A-Za-z_][A-Za-z0-9_.-]*:([^\s"'][^\n]*?)["']?(?:</[a-z][^\n]*)?[ \t\r]*$""",
     groups=True,
 )
-_BEGINNINGS: Final = {
-    "users": (_USERS, b"chpasswd"),
-    "map": (_MAP, b"ata"),
-    "secrets": (_SECRETS, b"ecrets"),
-    "rows": (_ROWS, b"("),
-    "table": (_TABLE, b""),
-    "tokens": (_TOKEN_LIST, b""),
-    "passwords": (_PASSWORD_LIST, b""),
-    "scalar": (_SCALAR_NAME, b""),
-    "xml": (_XML_NAME, b">"),
-    "env": (_ENV_NAME, b"e"),
-    "form": (_FORM_NAME, b"form-data"),
-    "prompt": (_PROMPT, b"expect"),
-    "logins": (_LOGINS, b"passwords"),
-    "sentence": (_SENTENCE, b":"),
-}
-"""Form -> the pattern of a line with a name, and letters that each such line contains."""
-_BLOCKS: Final = frozenset({"block", "stringData", "data", "secrets", "users"})
-_LISTS: Final = frozenset({"tokens", "passwords", "logins"})
-_SENTENCES: Final = frozenset({"sentence", "logins"})
-_TABLES: Final = frozenset({"table", "rows"})
-_AT_ANY_DEPTH: Final = frozenset({"xml", "env", "form", "sentence", "prompt"})
-"""Forms whose values may be no deeper than their names."""
-_MAX_FIELDS: Final = 2
-_VALUE_BELOW: Final = types.Finder(
-    rb"""^[ \t]*["']?value["']?[ \t]*:[ \t]*([|>][-+0-9]*)?[ \t\r]*$""", groups=True
+_FIELD: Final = types.Finder(
+    rb"""^[ \t]*(?:["']?([A-Za-z0-9_.-]+)["']?(?::(?:[ \t"']|$)|=[ \t"']|[ \t]+[:=])"""
+    rb"""|<([A-Za-z][A-Za-z0-9_.-]*)[ >][^\n]*</)""",
+    groups=True,
 )
-_FIELD: Final = types.Finder(rb"""^[ \t]+(?:type|description|sensitive)[ \t]*[:=]""")
-_KEY: Final = types.Finder(rb"^[A-Za-z0-9_.-]+:(?:[ \t]|$)")
+"""Matches another field between a name and its value, but no item of a list."""
+_NAMED_APART: Final = (b"name", b"key", b"Name", b"Key")
+_MAPS_IN_LINE: Final = types.compile_pattern(
+    rb'"(stringData|data)"[ \t]*:[ \t]*\{((?:[^{}"\n]|"[^"\n]*")*)\}'
+)
+_PAIRS_IN_LINE: Final = types.compile_pattern(rb'"[^"\\\n]+"[ \t]*:[ \t]*"([^"\\\n]+)"')
+_BLANKS: Final = re.compile(rb"[ \t]*")
+
+
+def _is_encoded(value: bytes) -> bool:
+    """Return True for base64 of text, or long base64 of bytes; False for plain values of a ConfigMap."""
+    decoded = from_base64(value)
+    if len(decoded) < _MIN_TEXT_BYTES or len(value) % 4:
+        return False
+    is_text = decoded.isascii() and decoded.decode().replace("\n", "").replace("\t", "").isprintable()
+    return is_text or (len(value) >= _MIN_BINARY_BYTES and ordinary_words.is_token(value))
+
+
+_MAPS: Final = {
+    "users": (_USER, ordinary_words.is_password),
+    "logins": (_USER, ordinary_words.is_password),
+    "stringData": (_PAIR, ordinary_words.is_value),
+    "data": (_PAIR, _is_encoded),
+    "secrets": (_PAIR, ordinary_words.is_no_name),
+}
+"""Form -> pattern and check of its values."""
+_BLOCKS: Final = frozenset({"block", *_MAPS})
+_LISTS: Final = frozenset({"list", "logins"})
+_TABLES: Final = frozenset({"table", "rows"})
+_AT_ANY_DEPTH: Final = frozenset({"label", "part", "element", "prompt", "sentence"})
+"""Forms whose values may be no deeper than their names."""
+_WHOLE_LINES: Final = frozenset({"table", "logins", "prompt", "sentence"})
+"""Forms that a whole line begins, not only a name."""
+_WITH_FIELDS: Final = frozenset({"label", "part", "element", "value"})
+"""Forms with other fields before the value."""
+_WITH_OTHER_NAMES: Final = frozenset({"data", "secrets", *_WITH_FIELDS})
+"""Forms below which another name may begin."""
+
+
+_JOINTS: Final = {"list": (b" = [", b"]"), "prompt": (b" ", b""), "sentence": (b" ", b"")}
+"""Form -> the texts before and after a value that is joined to its name. The others are assignments."""
 
 
 class OpenName(NamedTuple):
@@ -369,9 +358,11 @@ class OpenName(NamedTuple):
     """
 
     form: str
-    """A key of `_BEGINNINGS` except map, or `block`, or the name of a map: `data`, `stringData`."""
+    """A key of `_OPEN`."""
     head: bytes
-    """The text before the name, with zeros for digits; of `table` the header, of `rows` the columns."""
+    """The text before the name, with zeros for digits."""
+    text: bytes
+    """The name, or the text of the whole line; of `rows` the columns."""
     lines: int = 0
     """The number of lines below the name, if it is limited."""
 
@@ -380,23 +371,31 @@ class OpenName(NamedTuple):
         return len(self.head) - len(self.head.rstrip(b" \t"))
 
 
+_OPENING: Final = re.compile(rb"""(?:^|[\s=(:])(["'])""")
 _OPENINGS: Final = (b'"', b"'", b">")
 """The last character of a head that begins a text of several lines, whose other lines have no prefix."""
 
 
 class ValueFollower:
-    """Finds values that are on a later line than their names."""
+    """Finds values that are on a later line than their names.
+
+    The name and the value are joined to one text, `password = VALUE`, and read like any other.
+    """
 
     _is_within: bool
     """True if the name is in the same physical line, before an escaped line break."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, find_named: Callable[[bytes], Iterable[Found]], find_all: Callable[[bytes], Iterable[Found]]
+    ) -> None:
+        """Take two functions that find the secrets in a text of one line: the values of names, and all."""
+        self._find_named, self._find_all = find_named, find_all
         self.name: OpenName | None = None
         """The name whose value is expected next, or None."""
 
     def spans(self, view: UnescapedText) -> Iterator[Found]:
         """Yield the values in the next line whose names are on earlier lines; remember names without one."""
-        if self.name is None and _ANY_NAME.find(view.text) is None:
+        if self.name is None and _ANY_OPEN.find(view.text) is None:
             return
         self._is_within = False
         for place, line in iterate_lines(view.text, 0, len(view.text)):
@@ -405,47 +404,91 @@ class ValueFollower:
     def _values(self, line: bytes) -> Iterator[tuple[int, int]]:
         name = self.name
         if name is not None and line.strip():
-            find = self._find_in_row if name.form in _TABLES else self._find_expected
+            find = self._find_in_row if name.form in _TABLES else self._find_below
             spans = list(find(name, line))
             yield from spans
             if spans and self.name is None:
                 return
-        is_free = self.name is None or self.name.form in {"data", "secrets"}
-        # The search for each form is slow, and longer lines are not written by hand.
-        if is_free and len(line) <= _MAX_FRAMED_BYTES and _ANY_NAME.find(line) is not None:
+        is_free = self.name is None or self.name.form in _WITH_OTHER_NAMES
+        if is_free and len(line) <= _MAX_OPEN_BYTES and _ANY_OPEN.find(line) is not None:
             self._remember_name(line)
         yield from _values_in_json(line)
 
-    def _find_expected(self, name: OpenName, line: bytes) -> Iterator[tuple[int, int]]:
+    def _find_below(self, name: OpenName, line: bytes) -> Iterator[tuple[int, int]]:
+        """Yield the values in a line that may be below a name."""
         start, depth = self._skip_head(name, line)
         text = line[start:] if start is not None else b""
         if start is not None and not text.strip():
             return  # an empty line behind the prefix
-        is_deeper = start is not None and len(text) - len(text.lstrip(b" \t")) > depth
-        if name.form in _LISTS:
-            yield from self._find_item(name, text, start)
+        indent = len(text) - len(text.lstrip(b" \t"))
+        least = 0 if name.form in _AT_ANY_DEPTH else depth + (name.form not in _LISTS)
+        self.name = None
+        if start is None or indent < least:
             return
-        if name.form in _BLOCKS:
-            if not is_deeper or name.lines == _MAX_VALUE_LINES:
-                self.name = None
-                return
-            self.name = name._replace(lines=name.lines + 1)
-        elif name.form == "form" and _KEY.find(text) is not None:
+        find = self._find_in_block if name.form in _BLOCKS else self._find_value
+        for first, last in find(name, text, line[: start + indent]):
+            yield start + first, start + last
+
+    def _find_in_block(self, name: OpenName, text: bytes, _head: bytes) -> Iterator[tuple[int, int]]:
+        """Yield the value in a line of a block or a map. It ends with a line that is no deeper."""
+        if name.lines == _MAX_VALUE_LINES:
             return
-        elif name.form == "env" and name.lines < _MAX_FIELDS and _FIELD.find(text) is not None:
-            self.name = name._replace(lines=name.lines + 1)
-            return  # another field of the same item may precede the value
-        else:
+        self.name = name._replace(lines=name.lines + 1)
+        pattern, check = _MAPS.get(name.form, (None, None))
+        spans = pattern.groups(text) if pattern is not None else None
+        is_text = name.form == "stringData" and _FIELD.find(text) is None
+        if spans is not None and check is not None:
+            first, last = next(span for span in spans[1:] if span[0] >= 0)
+            if check(text[first:last]):
+                yield first, last
+        elif name.form == "logins":
             self.name = None
-            below = _VALUE_BELOW.groups(text) if name.form == "env" else None
-            if below is not None:
-                head = line[: len(line) - len(text.lstrip(b" \t"))].translate(ZEROS_FOR_DIGITS)
-                self.name = OpenName("block" if below[1][0] >= 0 else "scalar", head)
-        if start is None or not (is_deeper or name.form in _AT_ANY_DEPTH):
+        elif (name.form == "block" or is_text) and ordinary_words.is_value(text):
+            yield len(text) - len(text.lstrip(b" \t")), len(text.rstrip())
+
+    def _find_value(self, name: OpenName, text: bytes, head: bytes) -> Iterator[tuple[int, int]]:
+        """Yield the value in a line. Other fields may precede it; a list or an XML element has several."""
+        if name.form == "prompt":
+            yield from self._read_joined(name, text, 0, len(text))
             return
-        span = _find_value(name.form, text)
-        if span:
-            yield start + span[0], start + span[1]
+        if name.form not in _LISTS and (labelled := _LABELLED.groups(text)) is not None:
+            _, quoted, block, rest = labelled
+            if rest[0] < 0 and quoted[0] < 0:
+                form = "block" if block[0] >= 0 else "value"
+                self.name = OpenName(form, head.translate(ZEROS_FOR_DIGITS), name.text)
+                return
+            yield from self._read_joined(name, text, *max(quoted, rest))
+            return
+        value = _VALUE.groups(text) if name.form != "label" else None
+        if value is not None and _FIELD.find(text) is None:
+            _, item, quoted, word = value
+            if name.form == "list" and item[0] < 0 and quoted[0] < 0:
+                return
+            if name.form in _LISTS or name.form == "element":
+                self.name = name
+            yield from self._read_joined(name, text, *max(quoted, word))
+            return
+        field = _FIELD.groups(text)
+        if field is not None and name.form in _WITH_FIELDS and name.lines < _MAX_FIELDS:
+            key = text[slice(*max(field[1:]))]
+            if not (key.endswith(_NAMED_APART) or key.startswith(b"value")):
+                self.name = name._replace(lines=name.lines + 1)
+
+    def _read_joined(self, name: OpenName, text: bytes, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """Yield the secrets in a value, read behind its name."""
+        before, after = _JOINTS.get(name.form, (b" = ", b""))
+        if text[first:last].startswith((b'"', b"'")):
+            before, after = before + text[first : first + 1], text[last - 1 : last] + after
+            first, last = first + 1, last - 1
+        elif b" " in text[first:last] and name.form in _WITH_FIELDS:
+            before, after = before + b"`", b"`"  # without quotes, a value may end at a blank
+        before = name.text + before
+        joined = before + text[first:last] + after
+        find = self._find_all if name.form in _WHOLE_LINES else self._find_named
+        for start, end, _ in clip_and_merge(joined, find(joined)):
+            begin, stop = first + max(start - len(before), 0), min(first + end - len(before), last)
+            if begin < stop:
+                yield begin, stop
 
     def _skip_head(self, name: OpenName, line: bytes) -> tuple[int | None, int]:
         """Return the offset after the prefix of a line, or None, and the depth of the name in such lines."""
@@ -458,85 +501,45 @@ class ValueFollower:
         """Yield the secrets in a line of a table or in rows of an INSERT. Another line ends the table."""
         start = prefix_end(line)
         if name.form == "table":
-            spans = [] if _NO_ROW.match(line, start) else _secret_cells(name.head, line, start)
+            spans = [] if _NO_ROW.match(line, start) else _secret_cells(name.text, line, start)
             self.name = name if spans is not None else None
             yield from spans or ()
             return
         self.name = name if line.rstrip().endswith(b",") else None
-        for column, first, last in sql_rows(line, start, sql_columns(name.head)):
+        for column, first, last in sql_rows(line, start, sql_columns(name.text)):
             check = _column_check(column)
             if check is not None and check(line[first:last]):
                 yield first, last
 
-    def _find_item(self, name: OpenName, text: bytes, start: int | None) -> Iterator[tuple[int, int]]:
-        """Yield the item of a list in the text of the next line. A line without an item ends the list."""
-        is_inside = start is not None and len(text) - len(text.lstrip(b" \t")) >= name.depth
-        if start is None or not is_inside or _VALUES[name.form][0].find(text) is None:
-            self.name = None
-            return
-        span = _find_value(name.form, text)
-        if span:
-            yield start + span[0], start + span[1]
-
     def _remember_name(self, line: bytes) -> None:
-        for form, (pattern, letters) in _BEGINNINGS.items():
-            # Search for the letters first: that is fast, and most lines do not have them.
-            text = line[prefix_end(line) :] if form == "table" else line
-            spans = pattern.groups(text) if letters in line else None
-            if spans is not None:
-                head, *more = (text[max(start, 0) : max(end, 0)] for start, end in spans[1:] or spans)
-                if form in _SENTENCES:
-                    head = line[: prefix_end(line)]
-                elif form == "table" and not any(_read_header(head := text)[1]):
-                    continue
-                quote = line[len(head) : len(head) + 1]
-                if quote in _OPENINGS and line.count(quote) % 2:
-                    head += quote
-                is_block = form == "scalar" and more[0]
-                self.name = OpenName(
-                    more[0].decode() if form == "map" else "block" if is_block else form,
-                    head if form in _TABLES else head.translate(ZEROS_FOR_DIGITS),
-                )
-                self._is_within = True
-                return
+        start = prefix_end(line)
+        for form, pattern in _PATTERNS.items():
+            spans = pattern.groups(line)
+            if spans is None or (form == "table" and not any(_read_header(line[start:])[1])):
+                continue
+            is_whole = form in _WHOLE_LINES
+            head = line[: start if is_whole else spans[0][0]]
+            opening = _OPENING.search(line)
+            if opening is not None and line.count(opening[1]) % 2:
+                head += opening[1]
+            name = line[start:].strip() if is_whole else line[slice(*max(spans[1:], default=(0, 0)))]
+            self.name = OpenName(form, head.translate(ZEROS_FOR_DIGITS), name)
+            self._is_within = True
+            return
 
 
 def _skip_prefix(head: bytes, line: bytes) -> int | None:
     """Return the offset after the prefix `head`; None if this line has another prefix. Digits may differ."""
-    words = head.split()
-    if line.translate(ZEROS_FOR_DIGITS).split(None, len(words))[: len(words)] != words:
-        return None  # most lines, in a tenth of the time of the pattern
-    match = _words_pattern(len(words)).match(line)
-    if match is None:
-        return None
-    here = match[0].translate(ZEROS_FOR_DIGITS).split()
-    return match.end() if here == words else None
-
-
-@lru_cache(maxsize=64)
-def _words_pattern(number: int) -> re.Pattern[bytes]:
-    return re.compile(rb"(?:[ \t]*[^ \t]+(?![^ \t])){%d}" % min(number, _MAX_PREFIX_WORDS))
-
-
-_MAX_PREFIX_WORDS: Final = 64
-
-
-def _find_value(form: str, text: bytes) -> tuple[int, int] | None:
-    """Return the span of the value in a line, or None if it is not secret."""
-    if form == "block":
-        start = len(text) - len(text.lstrip(b" \t"))
-        return (start, len(text.rstrip())) if ordinary_words.is_value(text) else None
-    pattern, check = _VALUES.get(form, (_SCALAR, _is_scalar))
-    spans = pattern.groups(text)
-    if spans is None:  # each line of a multi-line text is secret
-        is_text = form == "stringData" and _KEY.find(text.lstrip()) is None
-        return _find_value("block", text) if is_text else None
-    start, end = next(span for span in spans[1:] if span[0] >= 0)
-    return (start, end) if check(text[start:end]) else None
-
-
-def _is_scalar(value: bytes) -> bool:
-    return ordinary_words.is_password(value) and _KEY.find(value) is None
+    here = line.translate(ZEROS_FOR_DIGITS)
+    position = 0
+    for word in head.split():
+        position = _BLANKS.match(here, position).end()  # type: ignore[union-attr]
+        if not here.startswith(word, position) or here[
+            position + len(word) : position + len(word) + 1
+        ] not in (b"", b" ", b"\t"):
+            return None
+        position += len(word)
+    return position
 
 
 @lru_cache(maxsize=64)
@@ -595,45 +598,6 @@ def _secret_cells(header: bytes, line: bytes, position: int) -> list[tuple[int, 
 
 _NO_ROW: Final = re.compile(rb"[ \t]*(?:[#;]|[-+|: \t]+\r?\Z)")
 """Matches a comment, or a line below the header of a table."""
-
-
-def _is_listed_token(value: bytes) -> bool:
-    return ordinary_words.is_token(value) and _KEY.find(value) is None
-
-
-def _is_listed_password(value: bytes) -> bool:
-    """Like `_is_scalar`, and reject plain words and prose: `passwords:` may also be above a list of hints."""
-    is_prose = ordinary_words.is_sentence(value) or not ordinary_words.is_not_plain_word(value)
-    return not is_prose and _is_scalar(value)
-
-
-def _is_announced(value: bytes) -> bool:
-    return ordinary_words.is_sole_value(value) or ordinary_words.is_disordered(value)
-
-
-def _is_encoded(value: bytes) -> bool:
-    """Return True for base64 of text, or long base64 of bytes; False for plain values of a ConfigMap."""
-    decoded = from_base64(value)
-    if len(decoded) < _MIN_TEXT_BYTES or len(value) % 4:
-        return False
-    is_text = decoded.isascii() and decoded.decode().replace("\n", "").replace("\t", "").isprintable()
-    return is_text or (len(value) >= _MIN_BINARY_BYTES and ordinary_words.is_token(value))
-
-
-_VALUES: Final = {
-    "tokens": (_ITEM, _is_listed_token),
-    "passwords": (_ITEM, _is_listed_password),
-    "users": (_USER, ordinary_words.is_password),
-    "logins": (_USER, ordinary_words.is_password),
-    "env": (_ENV_VALUE, ordinary_words.is_value),
-    "xml": (_XML_VALUE, ordinary_words.is_value),
-    "sentence": (_SCALAR, _is_announced),
-    "prompt": (_REPLY, ordinary_words.is_value),
-    "stringData": (_PAIR, ordinary_words.is_value),
-    "data": (_PAIR, _is_encoded),
-    "secrets": (_PAIR, ordinary_words.is_no_name),
-}
-"""Form -> pattern and check of its values. A value of any other form is a single word on its line."""
 
 
 def _values_in_json(line: bytes) -> Iterator[tuple[int, int]]:

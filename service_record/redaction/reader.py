@@ -6,7 +6,6 @@ docs/redaction.md, "How a line is read", describes the steps.
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Final, TypeAlias
 
 from service_record.redaction import argument_lists, commands, encodings, ordinary_words, random_words, types
@@ -117,6 +116,11 @@ class LineReader:
         self._find_shapes(texts, found)
         return found
 
+    def named_values(self, text: bytes) -> Iterator[Found]:
+        """Yield the secret values of the names in a text of one line that is neither JSON nor encoded."""
+        yield from self._find_apart(text)
+        yield from self._find_assigned(text)
+
     def _explore(  # noqa: C901, PLR0912 - the steps of reading a text, in order
         self,
         view: UnescapedText,
@@ -165,8 +169,7 @@ class LineReader:
                 return
             view = UnescapedText(text, [0], [0], view)
         if groups & (NAMES | WORDS) and not self._certain:
-            assigned = chain(self._find_apart(text), self._find_assigned(text))
-            for start, end, kind in _add_repeats(text, assigned):
+            for start, end, kind in _add_repeats(text, self.named_values(text)):
                 found.append((view.place(start), view.place(end), kind))
         if groups & WORDS and not self._certain:
             for start, end, kind in _add_repeats(text, commands.find_passwords(text)):

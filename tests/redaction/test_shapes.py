@@ -13,6 +13,7 @@ import pytest
 from service_record.redaction import Redactor, Rules, Secret
 from service_record.redaction.encodings import unescaped_views
 from service_record.redaction.over_lines import Body, ValueFollower
+from service_record.redaction.reader import LineReader
 from service_record.redaction.secrets import OURS, PUBLIC, SERVICES, rows, shapes
 from testing.made_up import pem
 from tests.key_wrappings import BYTES, WRAPPINGS, key_leaks, private_keys
@@ -26,6 +27,7 @@ from tests.shape_examples import (
 )
 
 RULES = Rules()
+READER = LineReader(RULES.known, lambda _text, _depth: [])
 EXAMPLES = list(shape_examples())
 COMMANDS = list(command_examples())
 FIRST_COMMANDS = list({example.near_miss: example for example in COMMANDS}.values())
@@ -371,13 +373,26 @@ def test_encoded_secret_ends_with_a_short_line(line: str, text: str) -> None:
         "data:\n  password: |\n    «correct horse»",
         '{"data":{"a":"«aHVudGVyMjI=»","b":"plain"},"stringData":{"c":"«plain»","d":"«{one two}»"}}',
         "stringData:\n  a: |\n    «one two»\n    user: «three»\n  b: >-\n    ${X}\nkind: x",
+        'array(1) {\n  ["password"]=>\n  string(9) "«Hunter2xx»"\n}',
+        'Config {\n    api_token: Secret(\n        "«9fk2l0dl2kq8xx»",\n    ),\n}',
+        'Config {\n    password: None,\n    command: Some(\n        "Hunter2xx",\n    ),\n}',
+        '"db_password": {\n  "type": "string",\n  "sensitive": true,\n  "value": "«Hunter2xx»"\n}',
+        "option_name: smtp_password\noption_value: «Hunter2xx»\noption_value: Hunter2xy",
+        '"ParameterKey": "DBPassword",\n"ParameterValue": "«Hunter2xx»"',
+        "password:\n  description: none\n  value: «Hunter2xx»",
+        "- name: DB_PASSWORD\n- value: Hunter2xx",
+        '<property name="password">\n  <value>«Hunter2xx»</value>\n</property>',
+        '<input name="password"\n  value="«Hunter2xx»">',
+        "<password>\n«Hunter2xx»\n«Hunter2xy»\n</password>\nHunter2xx",
+        "<secret>\n  <uuid>abc</uuid>\n  <value>«Hunter2xx»</value>\n</secret>",
+        "password: !vault\n  «Hunter2xx»",
     ],
 )  # fmt: skip
 def test_only_the_value_below_its_name_is_masked(text: str) -> None:
-    assert marked(ValueFollower(), bare(text)) == text
+    assert marked(ValueFollower(READER.named_values, READER.secrets), bare(text)) == text
 
 
 def test_value_behind_an_escaped_newline_is_masked() -> None:
     text = r'{"m":"password: |\n  correct horse\n  battery\nuser: root"}'
-    after = marked(ValueFollower(), text)
+    after = marked(ValueFollower(READER.named_values, READER.secrets), text)
     assert after == '{"m":"password: |\n  «correct horse»\n  «battery»\nuser: root"}'
