@@ -1,17 +1,18 @@
-"""Find the passwords in the command lines of programs whose usage is known. Pure.
+"""Find the passwords in command lines. Pure.
 
-commands.toml has the usages. A program is known by its name alone, so it does not matter what is before it: a
-path, `sudo`, `timeout 5`, or the words of a log.
+commands.toml has the usages of programs. A program is known by its name alone, so it does not matter what is
+before it: a path, `sudo`, `timeout 5`, or the words of a log. An option whose name says that its value is
+secret, such as `--admin-password`, is read for every program.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 from service_record.redaction import ordinary_words, types
-from service_record.redaction.secrets import COMMANDS, rows
+from service_record.redaction.secrets import COMMANDS, expand_parts, rows
 from service_record.redaction.syntax import Text
 from service_record.redaction.types import Found, is_in_mask
 
@@ -21,11 +22,15 @@ _SECRETS: Final[Mapping[str, tuple[str, _Check]]] = {
     "PASSWORD": (_KIND, ordinary_words.is_flag_value),
     "ARGUMENT": (_KIND, ordinary_words.is_argument),
     "TOKEN": (_KIND, ordinary_words.is_token),
+    "PHRASE": (_KIND, ordinary_words.is_disordered_or_phrase),
+    "RANDOM": (_KIND, ordinary_words.is_disordered),
     "COOKIE": ("cookie", ordinary_words.is_cookie),
 }
 """The words for secrets in a usage, their kinds, and the checks of their values."""
-_WORD: Final = re.compile(rb"""(?:[^\s"'\\]|\\.|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|["'\\])+""")
+_WORD: Final = re.compile(rb"""((?:[^\s"'\\]|\\.|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|["'\\])+)""")
 """Matches a word as a shell splits them. A quote without a second one is an ordinary character."""
+_LISTED_WORD: Final = re.compile(rb"""(?:,[ \t]*|[ \t]+)("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')""")
+"""Matches the next word of a list, as Python, JSON and Go write it."""
 _OPENING: Final = b"\"'`[({,"
 _CLOSING: Final = b"\"'`])},;\\"
 _QUOTES: Final = (b'"', b"'", b"`")
@@ -49,7 +54,21 @@ _MAX_PROGRAM_BYTES: Final = 128
 _NEW_COMMAND: Final = re.compile(rb"[;&](?=[\s;&])")
 _FIRST_LINE: Final = rb"[ \t]\\\r?$"
 """Matches the first line of a command of several lines, whose options may be in the next ones."""
+_ANY_PROGRAM: Final = "*"
+_SECRET_NAME: Final = expand_parts(
+    rb"[a-z0-9._-]*(?:<<PASSWORDS>>|token|secret|credentials?|[_-]pass|[a-z]pw|(?:\b|_)(?:pwd?|pin|puk|otp)"
+    rb"|(?:api|access|auth|certificate|secret|setup)[_-]?key)[0-9]?"
+)
+"""Matches the name of an option whose value is secret."""
+_FLAG: Final = re.compile(
+    rb"--?(?:allow|ask|change|check|clear|copy|delete|disabled?|dont?|dump|empty|enable|force|gen|generate|init"
+    rb"|initialize|install|load|no|null|offline|preserve|prompt|remove|require|retain|same|show|stdin|store|test"
+    rb"|unblock|unlock|update|use|verify|with|[a-z-]*-prompt-for)-.*"
+)
+"""Matches an option that begins with a verb, such as `--ask-password`. The next word is not its value."""
 _ECHO: Final = (b"echo", b"printf")
+_ECHO_TRIGGER: Final = rb"(?:echo|printf)[ \t]"
+_HERE_STRING_TRIGGER: Final = rb"(?:^|[^<])<<<[ \t]*[^\s<]|&lt;&lt;&lt;|%3C%3C%3C|u003c"
 _ECHO_OPTION: Final = re.compile(rb"-[neE]+|%s(?:\\+n)?")
 
 
@@ -68,15 +87,22 @@ class _Template:
     kind: str = ""
     check: _Check = ordinary_words.is_value
 
-    def secret(self, word: _Word, offset: int = 0) -> tuple[int, int] | None:
-        """Return the span of the secret in a value, which begins at an offset in a word.
-
-        The end is 0 if the secret ends with the word.
-        """
-        match = self.pattern.fullmatch(word.text, offset) if self.pattern.groups else None
-        if match is None:
-            return None
-        return word.start + match.start(1), word.start + match.end(1) if match.end(1) < match.end() else 0
+    def find(self, value: _Word, lines: Text) -> Iterator[Found]:
+        """Yield the span of the secret in a value, if the check accepts it."""
+        match = self.pattern.fullmatch(value.text) if self.pattern.groups else None
+        text, start = lines.data, value.start + (match.start(1) if match is not None else 0)
+        if match is None or text.startswith((b'\\"', b"\\'"), start):
+            return  # the text without its escapes is read as well
+        while text[start : start + 1] in _QUOTES:
+            start += 1
+        is_quoted = text[start - 1 : start] in _QUOTES
+        is_whole = match.end(1) == match.end()
+        end = lines.word(start - is_quoted).end if is_whole else value.start + match.end(1)
+        check = self.check
+        if is_quoted and check is ordinary_words.is_flag_value:
+            check = ordinary_words.is_quoted_flag_value
+        if start < end and not is_in_mask(text, start) and check(text[start:end]):
+            yield start, end, self.kind
 
 
 def _make_template(text: str) -> _Template:
@@ -101,13 +127,16 @@ def _make_literal(text: str) -> str:
     return re.escape(text).replace(r"\[", "(?:").replace(r"\]", ")?").replace(r"\*", ".*").replace(r"\|", "|")
 
 
+_PASSWORD: Final = _make_template("PASSWORD")
+
+
 @dataclass(slots=True)
 class _Usage:
     """One way to call a program."""
 
     subcommands: list[re.Pattern[bytes]] = field(default_factory=list)
-    flags: list[bytes] = field(default_factory=list)
-    """Options without which this usage does not apply."""
+    flags: frozenset[bytes] = frozenset()
+    """Options of which one must be there, or else this usage does not apply."""
     options: dict[bytes, _Template] = field(default_factory=dict)
     """Options and their values, in the same word or in the next one."""
     words: list[_Template] = field(default_factory=list)
@@ -118,22 +147,22 @@ class _Usage:
     is_prefix: bool = False
     """True if another command follows the options."""
 
-    def secrets(self, words: Sequence[_Word], fed: _Word | None) -> Iterator[tuple[int, int, _Template]]:
-        """Yield the spans of the possible secrets, as `_Template.secret` returns them, with their templates.
+    def values(self, words: Sequence[_Word], fed: _Word | None) -> Iterator[tuple[_Word, _Template]]:
+        """Yield the values that have a template.
 
         Take the words after the program, and the word that is its standard input.
         """
         names, arguments = iter(self.subcommands), iter(self.arguments)
         name = next(names, None)
-        flags = set(self.flags)
+        has_flag = not self.flags
         following = iter(words)
         for word in following:
             value: _Word | None = word
             template, offset = self._option(word.text) if name is None else (None, 0)
-            if flags:
-                flags.difference_update(option for option, _ in _split_option(word.text))
+            has_flag = has_flag or not self.flags.isdisjoint(_split_flags(word.text))
             if template is not None:
-                value = next(following, None) if offset == len(word.text) else word
+                is_last = offset == len(word.text)
+                value = next(following, None) if is_last else _Word(word.start + offset, word.text[offset:])
             elif word.text.startswith(b"-"):
                 continue
             elif name is not None:
@@ -143,16 +172,10 @@ class _Usage:
                 return
             else:
                 template = next(arguments, None)
-            if template is not None and value is not None:
-                yield from self._read(template, value, offset if value is word else 0)
-        if self.standard_input is not None and fed is not None and name is None and not flags:
-            yield from self._read(self.standard_input, fed, 0)
-
-    @staticmethod
-    def _read(template: _Template, value: _Word, offset: int) -> Iterator[tuple[int, int, _Template]]:
-        span = template.secret(value, offset)
-        if span is not None:
-            yield *span, template
+            if template is not None and value is not None and has_flag:
+                yield value, template
+        if self.standard_input is not None and fed is not None and name is None and has_flag:
+            yield fed, self.standard_input
 
     def _option(self, word: bytes) -> tuple[_Template | None, int]:
         """Return the template of an option's value and its offset in the word, which may be its end."""
@@ -180,6 +203,12 @@ def _split_option(word: bytes) -> Sequence[tuple[bytes, int]]:
     return options
 
 
+def _split_flags(word: bytes) -> Sequence[bytes]:
+    """Return the options that a word may consist of."""
+    letters = (b"-%c" % letter for letter in word[1:]) if _BUNDLE.fullmatch(word) else ()
+    return (word, *letters)
+
+
 @cache
 def _parse_usage(text: str) -> _Usage:
     """Parse a usage of commands.toml."""
@@ -194,8 +223,8 @@ def _parse_usage(text: str) -> _Usage:
             usage.is_prefix = True
         elif word == _ANY_ARGUMENTS:
             pass  # only the trigger differs
-        elif is_option and standard_input:
-            usage.flags.append(word.encode())
+        elif word.startswith("("):
+            usage.flags = frozenset(word[1:-1].encode().split(b"|"))
         elif word.startswith("[-"):
             usage.options[word[1:].encode()] = _make_template(next(words)[:-1])
         elif is_option and not _PLACEHOLDER.search(word):
@@ -227,11 +256,25 @@ class _Table:
         for row in rows(COMMANDS, "command"):
             for program in row["programs"]:
                 self._usages.setdefault(program, []).extend(row["usage"])
+        usages = [_parse_usage(usage) for usage in self._usages.pop(_ANY_PROGRAM)]
+        self._options = [
+            (re.compile(_glob_pattern(name.decode())), template, usage.flags)
+            for usage in usages
+            for name, template in usage.options.items()
+        ]
+        self._any_input = next(usage.standard_input for usage in usages if usage.standard_input is not None)
         families = [program for program in self._usages if "*" in program]
-        self._families = [(re.compile(_program_pattern(program)), program) for program in families]
-        programs = b"|".join((*map(_program_pattern, self._usages), *_ECHO))
+        self._families = [(re.compile(_glob_pattern(program)), program) for program in families]
+        programs = b"|".join((*map(_glob_pattern, self._usages), *_ECHO))
         self._scanner = types.Finder(
             rb"(?:^|[^A-Za-z0-9])(" + programs + b")(" + _EXTENSION + rb")(?:[\s\0\"',]|$)", groups=True
+        )
+        any_option = b"|".join(
+            (*(pattern.pattern for pattern, *_ in self._options), b"(?i:--?" + _SECRET_NAME + b")")
+        )
+        self._option_scanner = types.Finder(
+            rb"(?:^|[^A-Za-z0-9_.<-])(?:(" + any_option + rb")[\"']?(?:=|,[ \t]*|[ \t]+)|<<<[ \t]*)",
+            groups=True,
         )
 
     @lru_cache(maxsize=1024)  # noqa: B019 - `_table` makes one object for the process
@@ -247,6 +290,11 @@ class _Table:
     def secrets(self, text: bytes) -> Iterator[Found]:
         """Yield the secrets in the commands of a text of one line."""
         lines = Text(text)
+        yield from self._known_programs(lines)
+        yield from self._any_program(lines)
+
+    def _known_programs(self, lines: Text) -> Iterator[Found]:
+        text = lines.data
         echoed: _Word | None = None
         position = 0
         while (match := self._scanner.groups(text, position)) is not None:
@@ -254,32 +302,55 @@ class _Table:
             start, end = match[1][0], match[2][1]
             if echoed is not None and _NEW_COMMAND.search(text, position, start):
                 echoed = None
-            limit = lines.bounds(start)[1]
-            # The quotes around the name alone are those of a list of words.
-            command = self._split(text, end, limit if limit > end else len(text))
+            command = self._split(_split_words(lines, start, end), end)
             position = max(command.next, end)
             if name in _ECHO:
                 echoed = next((word for word in command.words if not _ECHO_OPTION.fullmatch(word.text)), None)
+                if echoed is not None and command.is_piped and b" " not in echoed.text:
+                    yield from self._any_input.find(echoed, lines)
             else:
                 for usage in self._find_usages(name):
-                    for first, last, template in usage.secrets(command.words, command.here_string or echoed):
-                        yield from _check_secret(lines, first, last, template)
+                    for value, template in usage.values(command.words, command.here_string or echoed):
+                        yield from template.find(value, lines)
             if not command.is_piped:
                 echoed = None
 
-    def _split(self, text: bytes, start: int, limit: int) -> _Command:
-        """Split a text into the words after a program."""
+    def _any_program(self, lines: Text) -> Iterator[Found]:
+        """Yield the values of the options of any program, and its here strings."""
+        text = lines.data
+        names: set[bytes] = set()
+        position = 0
+        while (match := self._option_scanner.groups(text, position)) is not None:
+            start = position = match[0][1]
+            name = text[slice(*match[1])]
+            template, flags = self._find_option(name) if name else (self._any_input, None)
+            is_joined = text[start - 1 : start] == b"="
+            word = _WORD.match(text, start, lines.bounds(start)[1])
+            if word is not None and (is_joined or not _FLAG.fullmatch(name)) and (not flags or names & flags):
+                yield from template.find(_strip_word(word), lines)
+            names.add(name)
+
+    def _find_option(self, name: bytes) -> tuple[_Template, frozenset[bytes]]:
+        """Return the template of the value of an option of any program, and the flags of its usage."""
+        for pattern, template, flags in self._options:
+            if pattern.fullmatch(name):
+                return template, flags
+        return _PASSWORD, frozenset()
+
+    def _split(self, matches: Iterable[re.Match[bytes]], start: int) -> _Command:
+        """Return the command whose words are matched after its program, which ends at `start`."""
         words: list[_Word] = []
         here_string: _Word | None = None
         end, inner = start, 0
         is_piped = False
-        for match in _WORD.finditer(text, start, limit):
-            raw, end = match[0], match.end()
-            if raw[0] in _ENDS:
-                is_piped = raw[:1] == b"|" and raw != b"||"
+        for match in matches:
+            raw, end = match[1], match.end()
+            word = _strip_word(match)
+            if raw == b",":
+                continue
+            if raw[0] in _ENDS or word.text == b"|":
+                is_piped = word.text[:1] == b"|" and raw != b"||"
                 break
-            bare = raw.lstrip(_OPENING)
-            word = _Word(end - len(bare), bare.rstrip(_CLOSING))
             program = _PROGRAM.fullmatch(word.text[-_MAX_PROGRAM_BYTES:])
             if program is not None and self._find_usages(program[1]):
                 if inner:
@@ -296,25 +367,31 @@ class _Table:
         return _Command(words, here_string, inner or end, is_piped or inner > 0)
 
 
-def _program_pattern(program: str) -> bytes:
-    """Return the pattern of a program's name, in which `*` is any part of the name."""
-    return re.escape(program).replace(r"\*", "[A-Za-z0-9_.-]*").encode()
+def _split_words(lines: Text, start: int, end: int) -> Iterator[re.Match[bytes]]:
+    """Yield the words after a program, as a shell splits them.
 
-
-def _check_secret(lines: Text, start: int, end: int, template: _Template) -> Iterator[Found]:
-    """Yield the span of a secret if the check accepts its value. `end`: 0 for the end of the word."""
+    If the name of the program alone is in quotes, it is the first word of a list: `["app", "-p", "x"]`.
+    """
     text = lines.data
-    if text.startswith((b'\\"', b"\\'"), start):
-        return  # the text without its escapes is read as well
-    while text[start : start + 1] in _QUOTES:
-        start += 1
-    is_quoted = text[start - 1 : start] in _QUOTES
-    end = end or lines.word(start - is_quoted).end
-    check = template.check
-    if is_quoted and check is ordinary_words.is_flag_value:
-        check = ordinary_words.is_quoted_flag_value
-    if start < end and not is_in_mask(text, start) and check(text[start:end]):
-        yield start, end, template.kind
+    _, limit, is_quoted = lines.bounds(start)
+    if not is_quoted or limit > end:
+        yield from _WORD.finditer(text, end, limit)
+        return
+    end = limit + 1
+    while (word := _LISTED_WORD.match(text, end)) is not None:
+        yield word
+        end = word.end()
+
+
+def _strip_word(word: re.Match[bytes]) -> _Word:
+    """Return a word without the quotes and brackets around it."""
+    bare = word[1].lstrip(_OPENING)
+    return _Word(word.end() - len(bare), bare.rstrip(_CLOSING))
+
+
+def _glob_pattern(name: str) -> bytes:
+    """Return the pattern of the name of a program or an option, in which `*` is any part of the name."""
+    return re.escape(name).replace(r"\*", "[A-Za-z0-9_.-]*").encode()
 
 
 @cache
@@ -330,14 +407,15 @@ def find_passwords(text: bytes) -> Iterator[Found]:
 def make_trigger() -> bytes:
     """Return a pattern that matches wherever `find_passwords` finds something.
 
-    Nearly all usages have an option of one letter, which is rare in logs. Standard input has its own shapes.
+    Nearly all usages have an option of one letter, which is rare in logs.
     """
-    triggers = {_FIRST_LINE, _ANY_LETTER_OPTION}
+    triggers = {_FIRST_LINE, _ANY_LETTER_OPTION, _ECHO_TRIGGER, _HERE_STRING_TRIGGER}
+    triggers.add(b"(?i:--" + _SECRET_NAME + rb")(?:[ \t]|\\*[\"']?[=,%&\\ ])")
     for row in rows(COMMANDS, "command"):
         for usage in row["usage"]:
             options = set(_OPTIONS.findall(usage))
             long_options = (option.encode() for option in options if option.startswith("--"))
-            triggers |= {option + rb"(?:[ \t]|=|%3D)" for option in long_options}
+            triggers |= {option + rb"(?:[ \t]|[=,]|%3D)" for option in long_options}
             if not options and "<" not in usage:
                 triggers |= {_program_trigger(program, usage) for program in row["programs"]}
     return b"|".join(sorted(triggers))
@@ -347,4 +425,4 @@ def _program_trigger(program: str, usage: str) -> bytes:
     first, *_ = usage.split()
     is_subcommand = first.islower() and first != _ANY_ARGUMENTS
     after = rb"[ \t]+(?:" + first.encode() + b")" if is_subcommand else rb"(?:\.py)?[ \t]"
-    return _program_pattern(program) + after
+    return _glob_pattern(program) + after

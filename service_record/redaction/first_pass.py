@@ -324,7 +324,7 @@ def _join_triggers(triggers: Iterable[bytes]) -> bytes:
     return b"(?m)" + b"|".join(sorted(alternatives))
 
 
-_SPACE: Final = rb"(?:[ \t+]|%(?:20|09)|\\+(?:(?:u00|x)(?:20|09)|t)|\\*[\"'], ?\\*[\"'])"
+_SPACE: Final = rb"(?:[ \t+]|%(?:20|09)|\\+(?:(?:u00|x)(?:20|09)|t)|\\*[\"'](?:, ?| )\\*[\"'])"
 """A blank in a trigger also matches an escaped blank, and what separates the words of a list."""
 
 

@@ -154,11 +154,13 @@ class LineReader:
             self._decode_runs(view, depth, found)
             self._explore(command, depth + 1, found, texts)
             return
-        if groups & (NAMES | WORDS | RUNS) and depth < MAX_DEPTH:
-            for listed in argument_lists.listed_commands(view):
-                self._explore(listed, depth + 1, found, texts)
         documents = find_documents(text)
         texts.append((view, documents, groups))
+        if groups & WORDS and not self._certain:
+            for start, end, kind in _add_repeats(text, commands.find_passwords(text)):
+                last = _end_in_leaf(documents, start, end)
+                if start < last:
+                    found.append((view.place(start), view.place(last), kind))
         if documents:
             for document in documents:
                 self._read_document(view, document, depth, found, texts)
@@ -170,9 +172,6 @@ class LineReader:
             view = UnescapedText(text, [0], [0], view)
         if groups & (NAMES | WORDS) and not self._certain:
             for start, end, kind in _add_repeats(text, self.named_values(text)):
-                found.append((view.place(start), view.place(end), kind))
-        if groups & WORDS and not self._certain:
-            for start, end, kind in _add_repeats(text, commands.find_passwords(text)):
                 found.append((view.place(start), view.place(end), kind))
         if groups & RUNS and not self._certain and not is_evidence:
             for start, end, kind in _add_repeats(text, random_words.find_random_words(text)):
