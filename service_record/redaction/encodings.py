@@ -16,7 +16,6 @@ import binascii
 import html
 import json
 import re
-import urllib.parse
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -229,16 +228,17 @@ def _write_percent(value: bytes) -> Iterator[bytes]:
 
     Hexadecimal digits are in upper and in lower case.
     """
-    yield from (_replace_bytes(value, table) for table in _percent_tables())
+    used = set(value) - _ALPHANUMERIC - set(b"_.-~")
+    for safe in (b"/:@!$&'()*+,;=?", b"/:@!$'()*,;=-._~", b"/", b""):
+        upper = lower = value
+        for byte in sorted(used.difference(safe), key=_PERCENT_SIGN.__ne__):  # this sign first: others add it
+            upper = upper.replace(b"%c" % byte, b"%%%02X" % byte)
+            lower = lower.replace(b"%c" % byte, b"%%%02x" % byte)
+        yield from (upper, lower)
+    yield upper.replace(b"%20", b"+")
 
 
-@cache
-def _percent_tables() -> Sequence[Sequence[bytes]]:
-    tables: list[Sequence[bytes]] = []
-    for safe in ("", "/", "/:@!$'()*,;=-._~", "/:@!$&'()*+,;=?"):
-        upper = [urllib.parse.quote_from_bytes(byte, safe).encode() for byte in _ALL_BYTES]
-        tables += [upper, [each.lower() if len(each) > 1 else each for each in upper]]
-    return [*tables, [urllib.parse.quote_plus(byte).encode() for byte in _ALL_BYTES]]
+_PERCENT_SIGN: Final = ord("%")
 
 
 _MAX_RUN: Final = 32
