@@ -216,13 +216,12 @@ class _Search:
 
     def __init__(self, groups: Mapping[int, _Group], triggers: Mapping[int, Sequence[bytes]]) -> None:
         self.groups = groups
-        counts = [each for each in triggers[WORDS] if _COUNTS_LETTERS.search(each)]
-        words = [*triggers[NAMES], *(each for each in triggers[WORDS] if each not in counts)]
         # RE2 builds a state for each combination of partial matches, which takes far longer than a step. A
-        # trigger that counts letters has many partial matches, and shares a pass only with similar ones.
+        # trigger with many partial matches shares a pass only with similar ones.
+        many = [each for each in triggers[WORDS] if _has_many_matches(each)]
         passes = (
-            (NAMES | WORDS, words),
-            (NAMES | WORDS, counts),
+            (NAMES | WORDS, [*triggers[NAMES], *(each for each in triggers[WORDS] if each not in many)]),
+            (NAMES | WORDS, many),
             (TOKENS, triggers[TOKENS]),
             (ENCODED, triggers[ENCODED]),
         )
@@ -267,8 +266,24 @@ class _Search:
         return found
 
 
+_CLASS: Final = re.compile(rb"\[[^\]]*\]")
+_REPEATED_CLASS: Final = re.compile(rb"\[\][*+{]")
 _COUNTS_LETTERS: Final = re.compile(rb"a-z[^\]]*\]\{")
-"""Matches a trigger that counts the letters of a value."""
+_WORD: Final = re.compile(rb"[A-Za-z]{3,}")
+
+
+def _has_many_matches(trigger: bytes) -> bool:
+    """Return True if ordinary lines have many partial matches of a trigger, or long ones.
+
+    Such a trigger counts the letters of a value, or repeats a class of characters before its first word and
+    has no other one: `/[^/]+ password `.
+    """
+    before, *others = _WORD.split(_CLASS.sub(b"[]", trigger))
+    return _COUNTS_LETTERS.search(trigger) is not None or (
+        len(others) <= 1 and _REPEATED_CLASS.search(before) is not None
+    )
+
+
 _MAX_REMEMBERED_BYTES: Final = 1 << 22
 _DIGIT: Final = re.compile(rb"(\\x[0-9A-Fa-f]{2}|\\.|\{[0-9,]+\})|[0-9]")
 """Matches a digit. Its group matches escapes and counts, whose digits stand for something else."""
