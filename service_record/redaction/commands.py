@@ -63,9 +63,9 @@ _SECRET_NAME: Final = expand_parts(
 _FLAG: Final = re.compile(
     rb"--?(?:allow|ask|change|check|clear|copy|delete|disabled?|dont?|dump|empty|enable|force|gen|generate|init"
     rb"|initialize|install|load|no|null|offline|preserve|prompt|remove|require|retain|same|show|stdin|store|test"
-    rb"|unblock|unlock|update|use|verify|with|[a-z-]*-prompt-for)-.*"
+    rb"|unblock|unlock|update|use|verify|with|[a-z-]*-prompt-for)-.*|--?(?:ask|no|read|stdin|use)p.*"
 )
-"""Matches an option that begins with a verb, such as `--ask-password`. The next word is not its value."""
+"""Matches an option that begins with a verb, such as `--ask-password`. The next word is not a secret."""
 _ECHO: Final = (b"echo", b"printf")
 _ECHO_TRIGGER: Final = rb"(?:echo|printf)[ \t]"
 _HERE_STRING_TRIGGER: Final = rb"(?:^|[^<])<<<[ \t]*[^\s<]|&lt;&lt;&lt;|%3C%3C%3C|u003c"
