@@ -33,6 +33,7 @@ _NESTED: Final = frozenset(b"([")
 PROSE_TRIGGER: Final = expand_parts(
     rb"(?i:<<PASSWORDS>>|<<TOKENS>>)<<SUFFIX>>\\*[\"'`]?[ \t]+"
     rb"(?:to|from|is|was|has|now|set|reset|changed|updated)[ \t]"
+    rb"|(?i:<<PASSWORDS>>|<<KEYS>>)<<SUFFIX>>[ \t]+\\*[\"'][^\s\"'\\]"
     rb"|(?:[_.-](?i:pass(?:word|wd|phrase)?|pw|psk|authtok|token|secret|api_?key)|[A-Z]PASS(?:WORD|WD|PHRASE)?"
     rb"|[a-z](?:Pass(?:word|phrase)?|Token|Secret|ApiKey)"
     rb"|requirepass|bindpw|masterauth)[ \t]+[^\s\"'\\]+;?[ \t]*(?:\r?$|[\\\"'`<])"

@@ -193,6 +193,30 @@ def is_credential_word(value: bytes) -> bool:
     return value.isalpha() and is_password(value) and _has_bits(value, _BITS_AFTER_NAME_OF_KEY)
 
 
+def is_credential_word_or_words(value: bytes) -> bool:
+    """Like `is_credential_word`, and accept `is_small_words`. For names that have no other values."""
+    return is_credential_word(value) or is_small_words(value)
+
+
+def is_token_or_words(value: bytes) -> bool:
+    """Like `is_token`, and accept `is_small_words`."""
+    return is_token(value) or is_small_words(value)
+
+
+def is_small_words(value: bytes) -> bool:
+    """Accept small letters and hyphens: `ribbon-pencil`. Reject names of objects and variables.
+
+    Such a name mostly says what it is: `next_token`, `kubernetes-ca-bundle`.
+    """
+    return _SMALL_WORDS.fullmatch(value) is not None and is_password(value) and not _NAMED_THING.search(value)
+
+
+_SMALL_WORDS: Final = re.compile(rb"[a-z][a-z-]{7,}")
+_NAMED_THING: Final = re.compile(
+    rb"secret|token|key|cred|auth|pass|cert|bundle|config|tls|admin|service|name|store|value|file|string|valid"
+)
+
+
 def _has_bits(word: bytes, least: float) -> bool:
     """Return True if a word is long enough to be judged, and at least so much more likely to be random."""
     return len(word) >= _TOKEN_BYTES and random_bits(word) >= least

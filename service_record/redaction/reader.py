@@ -55,14 +55,9 @@ _FAILURE: Final = re.compile(
 """Matches the text before a name in an error message. The reason follows the colon there, not a value."""
 _LABEL: Final = re.compile(rb"[A-Za-z][A-Za-z0-9_.@\[\]-]*:")
 _SETTING: Final = re.compile(
-    rb"[ \t+]*[A-Za-z0-9_.-]+(?<!auth)(?<!AUTH)[ \t]+=[ \t]+([\"']?)"
-    rb"(?![^\s]*(?:secret|token|key|cred|auth|pass|cert|bundle|config|tls|admin|service|name|store))"
-    rb"[a-z][a-z-]{7,}\1;?[ \t\r]*"
+    rb"[ \t+]*[A-Za-z0-9_.-]+(?<!auth)(?<!AUTH)[ \t]+=[ \t]+([\"']?)[^\s\"']+\1;?[ \t\r]*"
 )
-"""Matches a line of a file of settings whose value is in small letters: `secret = "ribbon-pencil"`.
-
-The name of an object or of a variable mostly says what it is: `token = next_token`, `kubernetes-ca-bundle`.
-"""
+"""Matches a line of a file of settings: `secret = "ribbon-pencil"`."""
 _NO_VALUE: Final = re.compile(
     rb"[a-z][a-z0-9+.-]*://|[a-z][a-z_]{2,}=(?![=>])|[A-Za-z_][A-Za-z0-9_.-]*=\""  # a URL, or the next field
     rb"|[A-Za-z0-9_./-]*[a-z]:\d+(?::\d+)?[\]:]*(?:\s|\Z)"  # a position in a file
@@ -299,8 +294,9 @@ def _is_value(shape: SecretShape, line: Text, name: int, value: ValueSpan) -> bo
         return False
     if shape.kind == "token" and random_words.PUBLIC_NAME.search(text[max(0, name - 16) : value.start]):
         return False
-    if name <= _MAX_NAME_BYTES and shape.check is ordinary_words.is_token and _SETTING.fullmatch(text):
-        return ordinary_words.is_password(secret)
+    is_setting = name <= _MAX_NAME_BYTES and shape.check is ordinary_words.is_token
+    if is_setting and ordinary_words.is_small_words(secret) and _SETTING.fullmatch(text):
+        return True
     place = _find_place(line, name, value)
     return place is not None and _is_secret(shape, secret, place, is_quoted=value.is_quoted)
 

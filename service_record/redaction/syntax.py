@@ -497,12 +497,22 @@ def _prose_values(text: bytes) -> Iterator[NamedValue]:
         value = _LAST_WORD.match(text, assignment.end())
         if name is not None and value is not None:
             yield name[1], *value.span(value.lastindex or 0), ValuePlace.MESSAGE
+    for quoted in _QUOTED_AFTER_NAME.finditer(text) if b'"' in text or b"'" in text else ():
+        yield quoted[1], *quoted.span(quoted.lastindex or 0), ValuePlace.MESSAGE
     directive = _DIRECTIVE.groups(text)
     if directive is not None:
         start, end = next(span for span in directive[2:] if span[0] >= 0)
         yield text[slice(*directive[1])], start, end, ValuePlace.MESSAGE
 
 
+_QUOTED_AFTER_NAME: Final = re.compile(
+    rb"\b([A-Za-z][A-Za-z0-9_.-]{0,63})(?:[ \t]+(?:(?:is|was|to)[ \t]+)?[\"']([^\"'\n]{8,256})[\"']"
+    rb"|(?=[\"'],[ \t]*[\"'](?![a-z]+_)([^\"'\n]{8,256})[\"'][ \t]*\)))"
+)
+"""Matches `password 'VALUE'`, `password to "VALUE"`, and the last two arguments in `("password", "VALUE")`.
+
+The last name of a list of names is an identifier: `"password", "created_at"`.
+"""
 _DIRECTIVE: Final = types.Finder(
     rb"(?:^[+-]?|[\"'`])[ \t]*([A-Za-z][A-Za-z0-9]*(?:[_.-][A-Za-z0-9]+)+|[A-Z]{3,}"
     rb"|[A-Z]?[a-z]+[A-Z][A-Za-z]+|requirepass|bindpw|masterauth)[ \t]+" + _LAST_WORD.pattern,
