@@ -8,7 +8,7 @@ from typing import Final
 
 from service_record.redaction.encodings import BASE64_LINES, BASE64_REST, LINES, LineEncoding, is_text
 from service_record.redaction.syntax import prefix_end
-from service_record.redaction.types import line_end
+from service_record.redaction.types import ZEROS_FOR_DIGITS, line_end
 
 _CANDIDATE: Final = re.compile(
     rb"""[ \t>|"'*#-]*(?:[0-9A-Fa-f]{6,8}:? |[A-Za-z0-9+/]{16})|[^\n]{60,75}=\r?(?:\n|\Z)"""
@@ -16,6 +16,12 @@ _CANDIDATE: Final = re.compile(
 )
 """Matches at the beginning of each line of `LINES`, in less time than all of their patterns."""
 _ANY_LINE: Final = re.compile(b"|".join(each.line.pattern for each in LINES))
+_LAST_RUN: Final = re.compile(
+    rb"""(?<![A-Za-z0-9+/])(?=[a-z0-9+/]*[A-Z])(?=[A-Z0-9+/]*[a-z])"""
+    rb"""([A-Za-z0-9+/]{40,}={0,2})["',\\ \t\r]*\Z"""
+)
+"""Matches base64 at the end of a line, and no digest in hexadecimal."""
+_MAX_HEAD_BYTES: Final = 1 << 10
 _MAX_BACK_BYTES: Final = 1 << 16
 KEY_END: Final = re.compile(rb"-----END [A-Z0-9 ]*PRIVATE KEY")
 _MIN_BLOCK_LINES: Final = 2
@@ -34,6 +40,8 @@ class Block:
     starts: list[int]
     """The offset of each line in the decoded text; empty for base64, whose lines are decoded together."""
     plain: bytes
+    word: bytes = b""
+    """The encoded text, if all lines are decoded together."""
     is_key: bool = False
     """True if the next line ends a private key."""
     is_dump: bool = False
@@ -47,61 +55,100 @@ class Block:
         return [span for at, span in zip(self.starts[first:], self.spans[first:], strict=True) if at < end]
 
 
-def _match_line(text: bytes, start: int, form: re.Pattern[bytes]) -> tuple[int, int, int] | None:
-    """Return the span of a line's encoded part, and the line's end; None if the line has another form."""
-    end = line_end(text, start)
-    match = form.match(text, prefix_end(text, start), end)
-    return (*match.span(1), end) if match is not None and end - start < _MAX_BACK_BYTES else None
+def _match_line(
+    text: bytes, start: int, form: re.Pattern[bytes], head: bytes = b""
+) -> tuple[int, int, int] | None:
+    """Return the span of a line's encoded part, and the line's end; None if the line has another form.
 
-
-def _width(text: bytes, start: int, form: re.Pattern[bytes]) -> int:
-    found = _match_line(text, start, form)
-    return found[1] - found[0] if found is not None else 0
-
-
-def _find_encoding(text: bytes, start: int) -> LineEncoding | None:
-    first = prefix_end(text, start)
-    if _CANDIDATE.match(text, first) is None:
-        return None
+    `head` is the text before the encoded part, with zeros for digits, unless the prefix is known.
+    """
     end = line_end(text, start)
     if end - start >= _MAX_BACK_BYTES:
         return None
-    match = _ANY_LINE.match(text, first, end)
-    return LINES[(match.lastindex or 1) - 1] if match is not None else None
+    if not head:
+        first = prefix_end(text, start)
+    elif text[start : start + len(head)].translate(ZEROS_FOR_DIGITS) == head:
+        first = start + len(head)
+    else:
+        return None
+    match = form.match(text, first, end)
+    return (*match.span(1), end) if match is not None else None
+
+
+def _find_encoding(text: bytes, start: int) -> tuple[LineEncoding, bytes] | None:
+    """Return the encoding of a line and the unknown text before it, or None.
+
+    Base64 may be behind any text that a neighbouring line of base64 has, too.
+    """
+    first = prefix_end(text, start)
+    end = line_end(text, start)
+    if end - start >= _MAX_BACK_BYTES:
+        return None
+    if _CANDIDATE.match(text, first) is not None:
+        match = _ANY_LINE.match(text, first, end)
+        if match is not None:
+            return LINES[(match.lastindex or 1) - 1], b""
+    run = _LAST_RUN.search(text, first, end)
+    if run is None or not 0 < run.start() - start <= _MAX_HEAD_BYTES:
+        return None
+    head = text[start : run.start()].translate(ZEROS_FOR_DIGITS)
+    before = text.rfind(b"\n", 0, max(start - 1, 0)) + 1
+    below = end + 1
+    is_alone = (before == start or _match_line(text, before, BASE64_LINES.line, head) is None) and (
+        below >= len(text) or _match_line(text, below, BASE64_REST, head) is None
+    )
+    return None if is_alone else (BASE64_LINES, head)
+
+
+def _width(text: bytes, start: int, form: re.Pattern[bytes], head: bytes) -> int:
+    found = _match_line(text, start, form, head)
+    return found[1] - found[0] if found is not None else 0
 
 
 def may_be_in_block(line: bytes) -> bool:
     """Return True if the lines around a line decide whether it encodes a text or ends a private key."""
-    return ends_key(line) or _find_encoding(line, 0) is not None
+    return ends_key(line) or _find_encoding(line, 0) is not None or _LAST_RUN.search(line) is not None
 
 
-def find_block(text: bytes, start: int, floor: int) -> Block | None:
-    """Return the block around the line at `start`, or None. The block does not begin before `floor`."""
-    encoding = _find_encoding(text, start)
-    if encoding is None:
+def find_block(text: bytes, start: int, floor: int) -> Block | None:  # noqa: C901 - the steps in order
+    """Return the block around the line at `start`, or None. The block does not begin before `floor`.
+
+    The first line of base64 may have another text before it: `content: H4sI…`.
+    """
+    below = line_end(text, start) + 1
+    found = _find_encoding(text, start)
+    if found is None and _LAST_RUN.search(text, start, below - 1) and below < len(text):
+        start = below
+        found = _find_encoding(text, start)
+    if found is None:
         return None
+    encoding, head = found
     form, is_joined = encoding.line, encoding.is_joined
     begin = start
+    lines: list[tuple[int, int, int]] = []
     while begin > floor and begin > start - _MAX_BACK_BYTES:
         before = text.rfind(b"\n", floor, begin - 1) + 1 or floor
-        found = _match_line(text, before, form)
-        if found is None or (is_joined and found[1] - found[0] < _width(text, begin, form)):
+        line = _match_line(text, before, form, head)
+        if line is None or (is_joined and line[1] - line[0] < _width(text, begin, form, head)):
+            run = _LAST_RUN.search(text, before, begin - 1) if is_joined and line is None else None
+            if run is not None and not run[1].endswith(b"="):
+                lines.append((*run.span(1), begin - 1))
             break
         begin = before
-    lines: list[tuple[int, int, int]] = []
     position = begin
+    begin = text.rfind(b"\n", floor, begin - 1) + 1 or floor if lines else begin
     width = 0
     is_open = True
-    while is_open and position < len(text) and (found := _match_line(text, position, form)) is not None:
-        size = found[1] - found[0]
+    while is_open and position < len(text) and (line := _match_line(text, position, form, head)) is not None:
+        size = line[1] - line[0]
         if is_joined and width and size > width:
             break
-        lines.append(found)
-        position = found[2] + 1
-        is_open = not (is_joined and (size < width or text[found[1] - 1 : found[1]] == b"="))
+        lines.append(line)
+        position = line[2] + 1
+        is_open = not (is_joined and (size < width or text[line[1] - 1 : line[1]] == b"="))
         width = size
     if is_open and encoding.last is not None and position < len(text):
-        last = _match_line(text, position, encoding.last)
+        last = _match_line(text, position, encoding.last, head)
         if last is not None and (
             not is_joined or (last[1] - last[0] < width and (last[1] - last[0]) % 4 == 0)
         ):
@@ -113,12 +160,13 @@ def find_block(text: bytes, start: int, floor: int) -> Block | None:
         return None
     spans = [(first, end if encoding.is_dump else after) for first, after, end in lines]
     parts = [text[first:after] for first, after, _ in lines]
-    pieces = [encoding.decode(part) for part in ([b"".join(parts)] if is_joined else parts)]
+    word = b"".join(parts) if is_joined else b""
+    pieces = [encoding.decode(part) for part in ([word] if is_joined else parts)]
     starts = [] if is_joined else list(accumulate(map(len, pieces[:-1]), initial=0))
     plain = b"".join(pieces)
     if not encoding.is_dump:
         plain = plain if is_text(plain) else b""
-    return Block(begin, position, spans, starts, plain, is_key, encoding.is_dump)
+    return Block(begin, position, spans, starts, plain, word, is_key, encoding.is_dump)
 
 
 def end_before_block(text: bytes, end: int) -> int:

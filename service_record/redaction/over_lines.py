@@ -1,6 +1,6 @@
 """Find secrets that span several lines. Pure.
 
-`Body` finds the lines of a private key below its BEGIN line, and other wrapped base64. `ValueFollower` finds
+`Body` finds the lines of a private key below its BEGIN line. `ValueFollower` finds
 values that are on another line than their names: in YAML, indented JSON, XML and forms.
 
 Each line is masked as it is read, so nothing has to be kept until a secret ends. A program may add a prefix
@@ -28,12 +28,9 @@ from service_record.redaction.types import (
 )
 
 PRIVATE_KEY: Final = "private-key"
-_ENCODED: Final = "encoded-secret"
 _MAX_LINES: Final = 4000
 _MAX_FOREIGN_LINES: Final = 160
 """The limit of other lines between two lines of a key: of other programs, or fields of a journal."""
-_WRAPPED_AT: Final = 57
-"""Programs wrap base64 at 60, 64, 72 or 76 columns. A line with fewer than 57 is the last one."""
 _SURE_BYTES: Final = 40
 """Inside a private key, base64 of this size or more is recognised anywhere in a line."""
 _MAX_FRAMED_BYTES: Final = 1 << 13
@@ -58,7 +55,6 @@ _SIGNS: Final = (b"PRIVATE", b"Static", b"Private-Lines")
 """Every text that `_BEGIN` matches contains one of these, which are faster to find."""
 _MASK: Final = MASK_BEGIN + rb"[a-z0-9-]*>"
 _RUN: Final = re.compile(_MASK + rb"|[A-Za-z0-9+/]+={0,2}")
-_URL_RUN: Final = re.compile(_MASK + rb"|[A-Za-z0-9+/][A-Za-z0-9+/_-]*={0,2}")
 _VARYING: Final = re.compile(rb"[0-9A-Fa-f]+")
 _SEVERAL_BLANKS: Final = re.compile(rb"[ \t]{2,}|\t")
 _CLOSING: Final = re.compile(rb"""[\s\0"'`\\,;$)}\]|+&<>*]*""")
@@ -80,9 +76,8 @@ class _Frame(NamedTuple):
 
 
 class OpenBody(NamedTuple):
-    """A private key or other base64 that may continue in the next line."""
+    """A private key that may continue in the next line."""
 
-    kind: str
     frames: tuple[_Frame, ...] = ()
     lines: int = 0
     foreign: int = 0
@@ -96,7 +91,7 @@ class OpenBody(NamedTuple):
 
 
 class Body:
-    """Finds the lines of a private key or of other base64, from one line to the next."""
+    """Finds the lines of a private key, from one line to the next."""
 
     def __init__(self) -> None:
         self.open: OpenBody | None = None
@@ -112,34 +107,23 @@ class Body:
                 if begin.start() > position:
                     yield from self._find_pieces(place, line, position, begin.start())
                 position = begin.end()
-                self.open = OpenBody(PRIVATE_KEY).with_frame(line, begin.start(), position)
+                self.open = OpenBody().with_frame(line, begin.start(), position)
             yield from self._find_pieces(place, line, position, len(line))
-
-    def follow(self, line: bytes, secret: Found) -> None:
-        """Expect more base64 in the next line if `secret` is base64 that extends to the end of this line."""
-        start, end, kind = secret
-        if self.open is not None or kind != _ENCODED or line[end:].strip(b" \t\r\"',\\$}"):
-            return
-        runs = [run for run in _URL_RUN.finditer(line, start, end) if run.end() - run.start() >= _WRAPPED_AT]
-        if runs:
-            self.open = OpenBody(_ENCODED).with_frame(line, *runs[-1].span())
 
     def _find_pieces(self, place: int, line: bytes, start: int, end: int) -> Iterator[Found]:
         """Yield the pieces of the current secret in a part of a line."""
         if self.open is None:
             return
-        kind = self.open.kind
-        closing = _END.search(line, start, end) if kind == PRIVATE_KEY else None
+        closing = _END.search(line, start, end)
         limit = closing.start() if closing else end
         runs, body = _find_runs(self.open, line, start, limit)
-        yield from ((place + a, place + b, kind) for a, b in runs)
+        yield from ((place + a, place + b, PRIVATE_KEY) for a, b in runs)
         is_over = closing is not None or body.lines == _MAX_LINES
         body = body._replace(lines=body.lines + 1)
         if runs:
             body = body._replace(foreign=0, has_begun=True)
-            is_over |= kind == _ENCODED and runs[-1][1] - runs[-1][0] < _WRAPPED_AT
         elif limit > start and line.find(MASK_BEGIN, start, end) < 0:
-            is_over |= kind == _ENCODED or body.foreign == _MAX_FOREIGN_LINES
+            is_over |= body.foreign == _MAX_FOREIGN_LINES
             body = body._replace(foreign=body.foreign + 1)
         self.open = None if is_over else body
 
@@ -148,7 +132,7 @@ def _find_runs(body: OpenBody, line: bytes, start: int, end: int) -> tuple[list[
     """Return the base64 of the secret in a part of a line, and the secret with the frames of this line."""
     runs: list[tuple[int, int]] = []
     previous = 0
-    for run in (_URL_RUN if body.kind == _ENCODED else _RUN).finditer(line, start, end):
+    for run in _RUN.finditer(line, start, end):
         first, last = run.span()
         if line.startswith(MASK_BEGIN, first):
             previous = last
@@ -163,7 +147,7 @@ def _find_runs(body: OpenBody, line: bytes, start: int, end: int) -> tuple[list[
 
 
 def _is_part(body: OpenBody, line: bytes, start: int, end: int, *, goes_on: bool) -> bool:
-    if body.kind == PRIVATE_KEY and end - start >= _SURE_BYTES and ordinary_words.is_random(line[start:end]):
+    if end - start >= _SURE_BYTES and ordinary_words.is_random(line[start:end]):
         return True
     # A plus at the start may be part of the base64, or mark an added line in a diff.
     fits = _is_long_enough(body, end - start) or (
@@ -185,7 +169,7 @@ def _has_known_frame(body: OpenBody, line: bytes, start: int, end: int) -> bool:
 
 def _is_long_enough(body: OpenBody, size: int) -> bool:
     """Return True if a run is long enough to be a line of the base64 and not a word."""
-    if body.kind == _ENCODED or size >= _LONG:
+    if size >= _LONG:
         return True
     return size % _PEM_UNIT == 0 and (body.has_begun or size >= _SHORT)
 
@@ -205,8 +189,9 @@ TRIGGER: Final = (
     rb"""|[sS]ecrets["'\\]*:[ \t]*\{?[ \t]*(?:\\|\r?$)|\)[ \t]*(?i:values)[ \t]*(?:\\|\r?$)"""
     rb"""|-[ \t]["']?--?[a-z0-9-]*(?:pass(?:word|wd|phrase)?|token|secret|psk|key)["']?(?:[\\&%#]|\r?$)"""
     rb"""|(?:stringD|(?:^|[^A-Za-z])d)ata["'\\]*(?:(?::|%3A)[ \t]*(?:\{|\\|&|%|$)|&)|form-data;"""
-    rb"""|expect[ \t]+[^\n]*ssword|[fF]ollowing[ \t][^\n:=]*passwords[ \t]*:?[ \t]*(?:\\|\r?$)"""
-    rb"""|:[ \t][A-Z][a-z]+\((?:\\|\r?$)"""
+    rb"""|expect[ \t]+[^\n]*ssword|[fF]ollowing[ \t][^\n:=]*passwords[ \t]*:?[ \t]*(?:\\|\r?$)|"""
+    + _COLUMN_END
+    + rb""": [A-Z][a-z]*\((?:\\|\r?$)"""
     rb"""|(?i:command|cmd|args|argv|entrypoint)["'\\]*[ \t]*[:=][ \t]*\[?[ \t]*(?:\\|\r?$)"""
 )
 """Matches some texts after which a value may follow on another line: the start of a map as in a Kubernetes
@@ -216,7 +201,7 @@ of all other names.
 _KIND: Final = "secret-value"
 _MAX_VALUE_LINES: Final = 200
 _MAX_FIELDS: Final = 3
-"""The limit of other fields between a name and its value."""
+"""The limit of other fields between a name and its value, and of further lines in an XML element."""
 _MAX_OPEN_BYTES: Final = 1 << 13
 """The limit of lines that are searched for a name. Longer lines are not written by hand."""
 _MIN_TEXT_BYTES: Final = 4
@@ -451,7 +436,7 @@ class ValueFollower:
         if name.form == "prompt":
             yield from self._read_joined(name, text, 0, len(text))
             return
-        if name.form not in _LISTS and (labelled := _LABELLED.groups(text)) is not None:
+        if name.form != "list" and (labelled := _LABELLED.groups(text)) is not None:
             _, quoted, block, rest = labelled
             if rest[0] < 0 and quoted[0] < 0:
                 form = "block" if block[0] >= 0 else "value"
@@ -464,8 +449,10 @@ class ValueFollower:
             _, item, quoted, word = value
             if name.form == "list" and item[0] < 0 and quoted[0] < 0:
                 return
-            if name.form in _LISTS or name.form == "element":
+            if name.form == "list":
                 self.name = name
+            elif name.form == "element" and name.lines < _MAX_FIELDS:
+                self.name = name._replace(lines=name.lines + 1)
             yield from self._read_joined(name, text, *max(quoted, word))
             return
         field = _FIELD.groups(text)

@@ -286,6 +286,9 @@ class Redactor:
         for first, last, kind in self._secrets_in(block.plain, self._depth + 1):
             for at, span in enumerate(block.encoded_spans(first, last)):
                 found.setdefault(span, "+" * bool(at) + kind)
+        if not found and self._rules.is_suspect(block.word, certain=True):
+            kinds = [kind for _, _, kind in self._reader.secrets(block.word, self._depth)]
+            found = {span: "+" * bool(at) + kinds[0] for at, span in enumerate(block.spans) if kinds}
         secrets = [(*span, kind) for span, kind in sorted(found.items())]
         if block.is_dump:
             return secrets, block.end, block.end
@@ -325,8 +328,6 @@ class Redactor:
             secrets += self._reader.secrets(line, self._depth)
         if secrets:
             secrets = clip_and_merge(line, secrets)
-        if secrets and not over_lines:
-            self._body.follow(line, secrets[-1])
         below = self._values.name, self._body.open
         masks = make_masks(line, secrets, keeps_length=self._keeps_length)
         depends = own or begins_command or (groups & EXACT and blocks.may_be_in_block(line))

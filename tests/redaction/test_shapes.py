@@ -1,11 +1,13 @@
 """Every shape in every surroundings, and private keys in every wrapping."""
 
 import base64
+import gzip
 import hashlib
 import quopri
 import random
 import shutil
 import subprocess
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -322,20 +324,23 @@ def test_mask_covers_exactly_the_key(text: str) -> None:
     assert marked(Body(), bare(text)) == text
 
 
+@pytest.mark.parametrize("columns", [64, 76])
 @pytest.mark.parametrize(
-    ("line", "text"),
-    [
-        (f"x: «{A[:57]}»", f"x: «{B}»\nx: «{C[:57]}»\nx: «{A[:54]}»\nx: {B}"),
-        (f'x: «{A[:57]}»\\",', f"x: «{B}-_»\nall is well\nx: {B}"),
-        (f"x: «{A[:57]}» and more", f"x: {B}"),
-        (f"x: «{A[:56]}»", f"x: {B}"),
-        (f"{A} x: «{B}»", f"{A} x: «{C}»"),
-    ],
+    ("first", "prefix"),
+    [("x: ", "x: "), ("[app.12] out | ", "[app.12] out | "), ("content: ", "  "), ("a/b got: ", "a/b ")],
 )
-def test_encoded_secret_ends_with_a_short_line(line: str, text: str) -> None:
-    body = Body()
-    body.follow(bare(line).encode(), (line.index("«"), line.index("»") - 1, "encoded-secret"))
-    assert marked(body, bare(text)) == text
+@pytest.mark.parametrize("kind", ["key", "text", "compressed"])
+def test_base64_behind_equal_unknown_text_is_masked(kind: str, first: str, prefix: str, columns: int) -> None:
+    texts = {
+        "key": f"{BEGIN}\n{A}\n{B}\n{C}\n{END}\n".encode(),
+        "text": b"user: joe\npassword: Hunter2xx!\nhost: node7\n" * 4,
+        "compressed": gzip.compress(bytes(random.Random(1).randbytes(300)), mtime=0),
+    }
+    lines = textwrap.wrap(base64.b64encode(texts[kind]).decode(), columns)
+    text = "\n".join((prefix if at else first) + line for at, line in enumerate(lines))
+    after = redact(RULES, f"all is well\n{text}\nall is well".encode()).decode().split("\n")
+    assert (after[0], after[-1], len(after)) == ("all is well", "all is well", len(lines) + 2)
+    assert [line for line in lines if any(line[:32] in masked for masked in after)] == []
 
 
 @pytest.mark.parametrize(
@@ -384,6 +389,7 @@ def test_encoded_secret_ends_with_a_short_line(line: str, text: str) -> None:
         '<property name="password">\n  <value>«Hunter2xx»</value>\n</property>',
         '<input name="password"\n  value="«Hunter2xx»">',
         "<password>\n«Hunter2xx»\n«Hunter2xy»\n</password>\nHunter2xx",
+        "<password>\n" + "«Hunter2xx»\n" * 4 + "Hunter2xx",
         "<secret>\n  <uuid>abc</uuid>\n  <value>«Hunter2xx»</value>\n</secret>",
         "password: !vault\n  «Hunter2xx»",
     ],
