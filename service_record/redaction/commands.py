@@ -6,6 +6,7 @@ secret, such as `--admin-password`, is read for every program.
 """
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -142,7 +143,7 @@ class _Usage:
     words: list[_Template] = field(default_factory=list)
     """Words with a password after a fixed beginning: `-pPASSWORD`."""
     arguments: list[_Template] = field(default_factory=list)
-    """The arguments after the subcommands, without options."""
+    """The arguments after the subcommands, without options. Others may be between them."""
     standard_input: _Template | None = None
     is_prefix: bool = False
     """True if another command follows the options."""
@@ -152,7 +153,7 @@ class _Usage:
 
         Take the words after the program, and the word that is its standard input.
         """
-        names, arguments = iter(self.subcommands), iter(self.arguments)
+        names, arguments = iter(self.subcommands), deque(self.arguments)
         name = next(names, None)
         has_flag = not self.flags
         following = iter(words)
@@ -170,8 +171,8 @@ class _Usage:
                 continue
             elif self.is_prefix:
                 return
-            else:
-                template = next(arguments, None)
+            elif arguments and arguments[0].pattern.fullmatch(word.text):
+                template = arguments.popleft()
             if template is not None and value is not None and has_flag:
                 yield value, template
         if self.standard_input is not None and fed is not None and name is None and has_flag:
@@ -423,6 +424,6 @@ def make_trigger() -> bytes:
 
 def _program_trigger(program: str, usage: str) -> bytes:
     first, *_ = usage.split()
-    is_subcommand = first.islower() and first != _ANY_ARGUMENTS
+    is_subcommand = first[0].islower()
     after = rb"[ \t]+(?:" + first.encode() + b")" if is_subcommand else rb"(?:\.py)?[ \t]"
     return _glob_pattern(program) + after
