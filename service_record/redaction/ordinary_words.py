@@ -25,10 +25,6 @@ _DIGITS: Final = 10
 _RANDOM_LETTERS: Final = 14
 _DENSE_BYTES: Final = 16
 _DENSE_DIGITS: Final = 2
-_DENSE_CHANGES: Final = 4
-_PREFIXED_CHANGES: Final = 2.5
-_MOST_LOWERS: Final = 2
-"""Random letters and digits change their class at every second byte; `ValidateRFC4281Id` at every third."""
 _UPPER: Final = re.compile(rb"[A-Z]")
 _LOWER: Final = re.compile(rb"[a-z]")
 _DIGIT: Final = re.compile(rb"[0-9+]")
@@ -37,7 +33,6 @@ _ANY_LETTER: Final = re.compile(rb"[A-Za-z\xaa\xb5\xba\xc0-\xd6\xd8-\xf6\xf8-\xf
 _HEX_NUMBER: Final = re.compile(rb"0[xX][0-9A-Fa-f]+,?|[^=]+=0[xX][0-9A-Fa-f]+.*")
 _UUID: Final = re.compile(rb"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}.*")
 _TIME: Final = re.compile(rb"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d.*)?,?")
-_LOWER_RUN: Final = re.compile(rb"[a-z]{3,}")
 _HEX: Final = re.compile(rb"[0-9A-Fa-f]+")
 _PUBLIC: Final = re.compile(
     rb"(?:MII|LS0tLS1CRUdJTi|AAAA[BCEI]|ssh-|ecdsa-|(?i:(?:sha|md)[0-9]+|crio|docker|libpod|overlay|img)[-:_~]).*"
@@ -422,9 +417,7 @@ def is_dense(value: bytes) -> bool:
     digits = len(_ANY_DIGIT.findall(longest))
     if len(longest) < _DENSE_BYTES or not _DENSE_DIGITS <= digits < len(longest):
         return False
-    if _HEX.fullmatch(longest):
-        return True
-    return _DENSE_CHANGES * _changes(longest) >= len(longest)
+    return _HEX.fullmatch(longest) is not None or random_bits(longest) >= _BITS_AFTER_NAME
 
 
 def is_dense_or_letters(value: bytes) -> bool:
@@ -448,10 +441,7 @@ def is_prefixed(value: bytes) -> bool:
 
 def is_shuffled(value: bytes) -> bool:
     """Accept random letters and digits. Reject names such as `DataSourceEc2`."""
-    longest = max(_JOINTS.split(value), key=len)
-    lowers = sum(len(run) for run in _LOWER_RUN.findall(longest))
-    is_mix = _PREFIXED_CHANGES * _changes(longest) >= len(longest) > _MOST_LOWERS * lowers
-    return is_mix and is_random(longest)
+    return _is_mixed_up(max(_JOINTS.split(value), key=len))
 
 
 def is_scrambled(value: bytes) -> bool:
@@ -587,14 +577,6 @@ def is_sole_value_or_uuid(value: bytes) -> bool:
 def is_registry_auth(value: bytes) -> bool:
     """Accept base64 of `user:password`, and other random tokens."""
     return is_credential(value) or is_dense(value)
-
-
-def _changes(value: bytes) -> int:
-    """Count the changes between lower case letters, digits, and other bytes."""
-    return len(_SAME_CLASS.findall(value)) - 1
-
-
-_SAME_CLASS: Final = re.compile(rb"[0-9]+|[a-z]+|[^0-9a-z]+")
 
 
 def _is_name(value: bytes) -> bool:

@@ -428,7 +428,7 @@ def test_first_pass_is_about_as_fast_as_later_ones() -> None:
                 "a1b2c3d4e5f6g7h|a1bcdefghijklmnop|abcdefghijklm1op2|abcdefghijklmnopq2r3|"
                 "0123456789012345|MIIa1b2c3d4e5f6g7h8|sha256:a1b2c3d4e5f6g7h8|"
                 "123e4567-e89b-12d3-a456-426614174000|a1b2c3d4-e5f6g7h8|/etc/a1b2c3d4e5f6g7h8|"
-                "abcd1efghijklmn2|aBcDeFgHiJkLmNoP1"
+                "openshift4controller5plane|aBcDeFgHiJkLmNoP1"
             ),
         ),
         (
