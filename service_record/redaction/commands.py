@@ -100,8 +100,9 @@ class _Template:
         is_whole = match.end(1) == match.end()
         end = lines.word(start - is_quoted).end if is_whole else value.start + match.end(1)
         check = self.check
-        if is_quoted and check is ordinary_words.is_flag_value:
-            check = ordinary_words.is_quoted_flag_value
+        if check is ordinary_words.is_flag_value and text[start - 1 : start].strip():
+            # In quotes, or behind the beginning of its word, a value is no option.
+            check = ordinary_words.is_quoted_flag_value if is_quoted else ordinary_words.is_value
         if start < end and not is_in_mask(text, start) and check(text[start:end]):
             yield start, end, self.kind
 

@@ -447,7 +447,7 @@ def read_text(data: bytes) -> bytes:
     return data.translate(UNBROKEN).replace(b"\0", b" ") + b"\n" + data.replace(b"\0", b"\n")
 
 
-UNBROKEN: Final = bytes.maketrans(b" \n", b"\x01\x01")
+UNBROKEN: Final = bytes.maketrans(b" \t\n", b"\x01\x01\x01")
 """Table that replaces the blanks in an argument, so that the argument stays one word."""
 
 

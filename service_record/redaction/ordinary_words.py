@@ -98,7 +98,7 @@ def is_value(value: bytes) -> bool:
     if not bare.strip(b"[{|>") or mask_end(bare):
         return False
     if _PLACEHOLDER.fullmatch(bare.rstrip(b",;")):
-        is_random_in_marks = bare.startswith(b"<") and is_shuffled(bare.strip(b"<>"))
+        is_random_in_marks = bare.startswith((b"<", b"$")) and is_shuffled(bare.strip(b"<>$"))
         return is_random_in_marks or _HEX_NAME.fullmatch(bare) is not None
     return not _PATH.fullmatch(bare)
 
@@ -180,7 +180,9 @@ _MAX_CODE_BYTES: Final = 5
 
 def is_password_and_no_path(value: bytes) -> bool:
     """Like `is_password`, and reject all paths, for names that passwords and directories share."""
-    return is_password(value) and not value.startswith((b"/", b"~"))
+    if value.startswith((b"/", b"~")) and not _has_signs(value[1:]):
+        return is_shuffled(value) and value.rfind(b"/") <= 0
+    return is_password(value)
 
 
 def is_credential_word(value: bytes) -> bool:
@@ -227,12 +229,13 @@ _BITS_WITHOUT_NAME: Final = 10
 def is_not_plain_word(value: bytes) -> bool:
     """Like `is_password`, and reject plain words. For passwords in sentences."""
     word = value.rstrip(b".,;:!?)")
-    return is_password(value) and not (word.isalpha() and (word.islower() or word.istitle()))
+    is_plain = word.isalpha() and (word.islower() or word.istitle())
+    return is_password(value) and not is_plain
 
 
 def is_flag_value(value: bytes) -> bool:
-    """Like `is_password`, and reject values with a hyphen first, which are the next option of a command."""
-    return is_password(value) and not value.startswith(b"-")
+    """Like `is_password`, and reject the next option of a command."""
+    return is_password(value) and not _is_option(value)
 
 
 def is_argument(value: bytes) -> bool:
@@ -242,10 +245,14 @@ def is_argument(value: bytes) -> bool:
 
 def is_quoted_flag_value(value: bytes) -> bool:
     """Like `is_flag_value`, for quoted values: they are not prose, and may begin with a hyphen."""
-    return is_value(value) and not _OPTION.fullmatch(value)
+    return is_value(value) and not _is_option(value)
 
 
-_OPTION: Final = re.compile(rb"--?[A-Za-z0-9][A-Za-z0-9_.-]*(?:=.*)?|-")
+def _is_option(value: bytes) -> bool:
+    return _OPTION.fullmatch(value) is not None and not is_scrambled(value)
+
+
+_OPTION: Final = re.compile(rb"--?[A-Za-z0-9][A-Za-z0-9_.-]*(?:[=|,:].*)?|-+")
 
 
 def is_userinfo(value: bytes) -> bool:
@@ -324,15 +331,13 @@ def is_password_without_separator(value: bytes) -> bool:
     """
     if _NO_SECRET_WORD.search(value):
         return False
-    if is_random_value(value):
-        return True
+    return is_random_value(value) or (_has_signs(value) and is_password(value))
+
+
+def _has_signs(value: bytes) -> bool:
+    """Return True for a sign that names and paths do not have, and two other classes of characters."""
     classes = sum(pattern.search(value) is not None for pattern in (_UPPER, _LOWER, _ANY_DIGIT, _SIGN))
-    return (
-        len(value) >= _TOKEN_BYTES
-        and classes >= _MIN_CLASSES
-        and _SIGN.search(value) is not None
-        and is_password(value)
-    )
+    return len(value) >= _TOKEN_BYTES and classes >= _MIN_CLASSES and _SIGN.search(value) is not None
 
 
 def is_disordered(value: bytes) -> bool:

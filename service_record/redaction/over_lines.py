@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from service_record.redaction import ordinary_words, types
+from service_record.redaction.argument_lists import write_word
 from service_record.redaction.encodings import from_base64
 from service_record.redaction.masks import clip_and_merge
 from service_record.redaction.secrets import expand_parts
@@ -673,7 +674,7 @@ class CommandFollower:
                     self.is_open = False
                     break
                 first, last = part
-                word = line[first:last] if self._depth is None else line[first:last].translate(_UNBROKEN)
+                word = line[first:last] if self._depth is None else write_word(line[first:last])
                 parts.append((size + 1, position + first, last - first))
                 pieces += (b" ", word)
                 size += 1 + len(word)
@@ -695,7 +696,8 @@ class CommandFollower:
         item = _ARGUMENT.groups(line[start:])
         if item is None:
             return None
-        (_, depth), (mark, _), (first, last) = item[1:]
+        (_, depth), (mark, _), *values = item[1:]
+        first, last = max(values)
         is_inside = depth > self._depth or (depth == self._depth and mark >= 0)
         return (start + first, start + last) if is_inside else None
 
@@ -728,10 +730,8 @@ _ARGUMENTS: Final = re.compile(
 )
 """Matches a name of arguments, or an argument that is an option, with the indentation before it."""
 _ARGUMENT: Final = types.Finder(
-    rb"""^([ \t]*)(-[ \t]+)*["']?([^\s"'\]}][^\n]*?)["']?,?[ \t\r]*$""", groups=True
+    rb"""^([ \t]*)(-[ \t]+)*(?:"([^\n]*)"|'([^\n]*)'|([^\s"'\]}][^\n]*?)),?[ \t\r]*$""", groups=True
 )
-_UNBROKEN: Final = bytes.maketrans(b" \t", b"\x01\x01")
-"""Table that replaces the blanks in an argument, so that the argument stays one word."""
 _MAX_ARGUMENTS: Final = 200
 _MAX_JOINED_BYTES: Final = 1 << 12
 _MAX_COMMAND_BYTES: Final = 1 << 8

@@ -68,7 +68,7 @@ _NO_VALUE: Final = re.compile(
 """Matches the text after a colon that is not a value."""
 _CHANGE: Final = re.compile(rb"[\"']?[ \t]+[-=]>[ \t]+[\"']([^\"'\n]+)[\"']")
 """Matches the new value after an old one, as a plan of terraform has it: `password = "old" -> "new"`."""
-_BLANKS: Final = re.compile(rb"[ \t]*(?:(?:&[A-Za-z][A-Za-z0-9_-]*|!!?[a-z]+)[ \t]+(?=\S))?")
+_BLANKS: Final = re.compile(rb"[ \t]*(?:(?<=:[ \t])(?:&[A-Za-z][A-Za-z0-9_-]*|!!?[a-z]+)[ \t]+(?=\S))?")
 """Matches blanks, and an anchor or a tag of YAML."""
 _WORD: Final = re.compile(rb"""[^\s"'\\,;]+""")
 _ReadText: TypeAlias = tuple[UnescapedText, Sequence[Document], int]
@@ -379,10 +379,12 @@ def _find_matches(shape: SecretShape, pattern: types.Finder, text: bytes) -> Ite
             if start < 0:
                 continue
             check = shape.check
+            quotes = quotes or Text(text)
             if shape.is_word:
-                quotes = quotes or Text(text)
                 value = quotes.word(start - (text[start - 1 : start] in _QUOTES))
                 start, end = value.start, max(value.end, value.start)
+            else:
+                end = quotes.clip(start, end)
             if text[start - 1 : start] in _QUOTES:
                 check = _IN_QUOTES.get(check, check)
             if end - start < shape.least or is_in_mask(text, start):

@@ -252,12 +252,12 @@ def _extend_to_escapes(text: bytes, leaf: Leaf, first: int, last: int) -> tuple[
 _QUOTED: Final = re.compile(
     # Each alternative begins with its quote, so that `re` skips other text fast.
     rb"""\"(?<![A-Za-z0-9\\"']")[^"\\\n]*(?:\\.[^"\\\n]*)*\""""
-    rb"""|'(?<![A-Za-z0-9\\"']')[^'\n]*(?:'(?:\\'|"'")'[^'\n]*)*'""",
+    rb"""|'(?<![A-Za-z0-9\\"']')[^'\n]*(?:'(?:\\'|"'")?'[^'\n]*)*'""",
     re.DOTALL,
 )
 _DOUBLE_QUOTED: Final = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
-_SHELL_QUOTED: Final = re.compile(rb"""'([^']*(?:'(?:\\'|"'")'[^']*){0,64})'""")
-_BACK_QUOTED: Final = re.compile(rb"`([^`\n]*)`")
+_SHELL_QUOTED: Final = re.compile(rb"""'([^']*(?:'(?:\\'|"'")?'[^']*){0,64})'""")
+_BACK_QUOTED: Final = re.compile(rb"`([^`\n]+)`(?=[\s)}\]]|[,;:.]\s|\Z)")
 _IN_QUOTES: Final = rb"([^'\\]*(?:\\.[^'\\]*)*)'"
 _ESCAPE_QUOTED: Final = re.compile(b"'" + _IN_QUOTES, re.DOTALL)
 _ESCAPE_QUOTED_PART: Final = re.compile(rb"'(?<![A-Za-z0-9\\\"'$]')" + _IN_QUOTES, re.DOTALL)
@@ -281,6 +281,8 @@ _DOTTED_ITEM: Final = re.compile(
 )
 """Also matches a name with dots, after a name with dots: `auth.password=x,auth.user=y`."""
 _ESCAPED_BREAK: Final = re.compile(rb"""\\+(?:[nrt]|u00|x[0-2]|["'])""")
+_ESCAPED_QUOTE: Final = re.compile(rb"""\\+(?:u00|x[0-2]|["'])""")
+_QUOTES: Final = (b'"', b"'", b"`")
 _INNER_BREAK: Final = re.compile(rb"(?<!\\)" + _ESCAPED_BREAK.pattern)
 """Matches inside a value. Without the lookbehind, a long run of backslashes would take quadratic time."""
 _STRUCTURE: Final = re.compile(rb"[{\[]")
@@ -307,7 +309,8 @@ _ESCAPED_PART: Final = re.compile(
 
 A pattern that requires `%` in the data would read to their end again from each further `data:`.
 """
-_JOINED_QUOTES: Final = re.compile(rb"""'(?:\\'|"'")'""")
+_JOINED_QUOTES: Final = re.compile(rb"""'(?:\\'|"'")?'""")
+"""Matches a quote within single quotes, as shells, YAML and SQL write it."""
 _ANSI_QUOTED: Final = re.compile(rb"\$'" + _IN_QUOTES, re.DOTALL)
 _MIN_PART_BYTES: Final = 8
 
@@ -669,6 +672,16 @@ class Text:
             return ValueSpan(start, end, is_line=True)
         return self._word_value(item, start, first, limit)
 
+    def clip(self, start: int, end: int) -> int:
+        """Return the end of the part of a span that is in the same quotes as its beginning.
+
+        The rest of a value with escapes is found in the text without its escapes.
+        """
+        first, limit, is_quoted = self.bounds(start - (self.data[start - 1 : start] in _QUOTES))
+        if is_quoted and self.data[first - 1] == _DOUBLE_QUOTE:
+            return self._find_next(_INNER_BREAK, start, min(end, limit))
+        return min(end, limit)
+
     def word(self, start: int) -> ValueSpan:
         """Return the word of a command line that begins at `start`."""
         first, limit, _ = self.bounds(start)
@@ -724,7 +737,9 @@ class Text:
             if position >= limit or sign not in (b"\\", b'"', b"'"):
                 return position
             if sign == b"\\":
-                if _ESCAPED_BREAK.match(self.data, position, limit):
+                # In double quotes a line break is escaped. Elsewhere these may be characters of a password.
+                is_bounded = limit < len(self.data)
+                if (_ESCAPED_BREAK if is_bounded else _ESCAPED_QUOTE).match(self.data, position, limit):
                     return position
                 position = min(position + 2, limit)
             else:

@@ -3,6 +3,7 @@
 import base64
 import json
 import random
+import re
 import shlex
 import string
 from collections.abc import Callable, Iterator
@@ -116,6 +117,53 @@ PUNCTUATION: Final = tuple(
     )
 )
 """Random passwords with punctuation in the forms whose limit is 0.1 %."""
+
+
+def _written(write: Callable[[str], str], **forms: str) -> Iterator[Kind]:
+    """Yield kinds with any printable character, of which the written secret stands in place of `@@`."""
+    for name, form in forms.items():
+        yield Kind(name.replace("_", " "), random_text(16, PRINTABLE), partial(_fill_in, form, write))
+
+
+def _fill_in(form: str, write: Callable[[str], str], secret: str) -> str:
+    return form.replace("@@", write(secret))
+
+
+ANY_PUNCTUATION: Final = (
+    *_written(
+        str,
+        chrony_key="25 SHA1 @@",
+        chrony_ASCII="25 SHA256 ASCII:@@",
+        rootpw_plaintext="rootpw --plaintext @@",
+        SQL_bare="ALTER USER app IDENTIFIED BY @@",
+        pwd_bare="pwd=@@",
+        password_bare="password=@@",
+        netrc_machine="machine git.example.com login me password @@",
+        netrc_line="password @@",
+        auth_pass="    auth_pass @@",
+        stats_auth="stats auth admin:@@",
+        grub_password="password root @@",
+        wpa_psk="wpa-psk @@",
+        switch="username admin password 0 @@",
+        luks="luks-key: @@",
+    ),
+    *_written(lambda s: re.sub(r"([\\:])", r"\\\1", s), pgpass="db.example.com:5432:app:app:@@"),
+    *_written(
+        lambda s: s.replace("'", "''"),
+        YAML_single="password: '@@'",
+        YAML_list="args:\n- --password\n- '@@'\n- --verbose",
+        YAML_option="args:\n- '--password=@@'",
+        SQL_string="ALTER ROLE app PASSWORD '@@';",
+    ),
+    *_written(
+        lambda s: s.replace("\\", "\\\\").replace('"', '\\"'),
+        YAML_double='password: "@@"',
+        YAML_list_double='args:\n- --password\n- "@@"\n- --verbose',
+        unit_environment='Environment="DB_PASSWORD=@@"',
+        chap_secrets='bob * "@@" *',
+    ),
+)
+"""The same with every printable character, as each syntax escapes it."""
 
 _PASSWORDS: Final = (
     Kind(

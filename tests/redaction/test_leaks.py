@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from service_record.redaction import Rules, Secret
-from tests.redaction.kinds import KINDS, PUNCTUATION, Kind
+from tests.redaction.kinds import ANY_PUNCTUATION, KINDS, PUNCTUATION, Kind
 from tests.redaction.measure import leaks, measure, redact
 from tests.redaction.pending import case
 from tests.redaction.wrappings import LIMITED, WRAPPINGS, Wrapping
@@ -61,8 +61,12 @@ def test_unknown_secrets_seldom_leak(wrapping: Wrapping, samples: int) -> None:
     ("kind", "wrapping", "samples"),
     [
         each
-        for kind in PUNCTUATION
-        for name in ("plain", "journal short")
+        for kind in (*PUNCTUATION, *ANY_PUNCTUATION)
+        for name in (
+            "plain",
+            "journal short",
+            *(() if kind in PUNCTUATION else ("CRI", "journal JSON", "set -x")),
+        )
         for each in sizes(f"punctuation in {name}", kind.name, 200, 2000, kind, BY_NAME[name])
     ],
 )

@@ -73,7 +73,7 @@ PREFIX = "Nov 29 00:00:01 node7 app[1]: "
         "[('user', 'root'), ('password', 'a;B'), ('password', '«a;B#cd,E9»')]",
         '{password,<<"«a;B#cd,E9»">>}',
         '  password "«a;B#cd,E9»"',
-        "CREATE LOGIN a WITH PASSWORD = N'«a;B#c''d,E9'»",
+        "CREATE LOGIN a WITH PASSWORD = N'«a;B#c''d,E9»'",
         "define('DB_PASSWORD', '«a;B\\'#c9dE»');",
         "Error: {'cmd': 'PGPASSWORD=\\'«\"5W;KF,Y5j&t»\\' psql -h db'}",
         "password: &pw «aB3dE9fG5iJ»",
