@@ -300,7 +300,7 @@ _MAPS_IN_LINE: Final = types.compile_pattern(
     rb'"(stringData|data)"[ \t]*:[ \t]*\{((?:[^{}"\n]|"[^"\n]*")*)\}'
 )
 _PAIRS_IN_LINE: Final = types.compile_pattern(rb'"[^"\\\n]+"[ \t]*:[ \t]*"([^"\\\n]+)"')
-_BLANKS: Final = re.compile(rb"[ \t]*")
+_PREFIX_WORD: Final = re.compile(rb"[ \t]*([^ \t]+)")
 
 
 def _is_encoded(value: bytes) -> bool:
@@ -521,12 +521,10 @@ def _skip_prefix(head: bytes, line: bytes) -> int | None:
     here = line.translate(ZEROS_FOR_DIGITS)
     position = 0
     for word in head.split():
-        position = _BLANKS.match(here, position).end()  # type: ignore[union-attr]
-        if not here.startswith(word, position) or here[
-            position + len(word) : position + len(word) + 1
-        ] not in (b"", b" ", b"\t"):
+        here_word = _PREFIX_WORD.match(here, position)
+        if here_word is None or here_word[1] != word:
             return None
-        position += len(word)
+        position = here_word.end()
     return position
 
 
