@@ -150,6 +150,12 @@ def test_text_that_resembles_a_secret_stays(text: bytes) -> None:
 @pytest.mark.parametrize(
     ("text", "secret"),
     [
+        ("> Proxy-Authorization: Basic YWRtaW46aHVudGVyMjI=", "YWRtaW46aHVudGVyMjI"),
+        ('{"kty":"EC","d":"Qka4K8fBb04tK_DsGKcTA65oxXeVmlzwZ1LDjLnBEeV"}', "Qka4K8fBb04tK"),
+        ("invalid token 'btWF1ciKFb28QmedaHKCU7hlj36gQbE3'", "btWF1ciKFb28"),
+        ("Server=db;Uid=sa;Pwd=correcthorse;Database=x", "correcthorse"),
+        ('exec: ["rabbitmqctl" "add_user" "app" "correcthorse"]', "correcthorse"),
+        ("run('podman', 'login', '-p', 'correcthorse', 'quay.io')", "correcthorse"),
         ("- name: DB_PASSWORD\n  value: correcthorse\n", "correcthorse"),
         ('{\n  "name": "DB_PASSWORD",\n  "value": "correcthorse"\n}', "correcthorse"),
         ("password:\n  correcthorse\nuser: root\n", "correcthorse"),
