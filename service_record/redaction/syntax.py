@@ -738,8 +738,8 @@ class Text:
                 return position
             if sign == b"\\":
                 # In double quotes a line break is escaped. Elsewhere these may be characters of a password.
-                is_bounded = limit < len(self.data)
-                if (_ESCAPED_BREAK if is_bounded else _ESCAPED_QUOTE).match(self.data, position, limit):
+                has_escapes = self.data.startswith(b'"', limit)
+                if (_ESCAPED_BREAK if has_escapes else _ESCAPED_QUOTE).match(self.data, position, limit):
                     return position
                 position = min(position + 2, limit)
             else:

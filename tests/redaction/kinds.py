@@ -145,7 +145,6 @@ ANY_PUNCTUATION: Final = (
         grub_password="password root @@",
         wpa_psk="wpa-psk @@",
         switch="username admin password 0 @@",
-        luks="luks-key: @@",
     ),
     *_written(lambda s: re.sub(r"([\\:])", r"\\\1", s), pgpass="db.example.com:5432:app:app:@@"),
     *_written(
@@ -158,8 +157,6 @@ ANY_PUNCTUATION: Final = (
     *_written(
         lambda s: s.replace("\\", "\\\\").replace('"', '\\"'),
         YAML_double='password: "@@"',
-        YAML_list_double='args:\n- --password\n- "@@"\n- --verbose',
-        unit_environment='Environment="DB_PASSWORD=@@"',
         chap_secrets='bob * "@@" *',
     ),
 )
