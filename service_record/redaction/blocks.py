@@ -75,6 +75,11 @@ def _match_line(
     return (*match.span(1), end) if match is not None else None
 
 
+def _find_last_run(text: bytes, start: int, end: int) -> re.Match[bytes] | None:
+    """Return the base64 at the end of a line that is not too long for a block, or None."""
+    return _LAST_RUN.search(text, start, end) if end - start < _MAX_BACK_BYTES else None
+
+
 def _find_encoding(text: bytes, start: int) -> tuple[LineEncoding, bytes] | None:
     """Return the encoding of a line and the unknown text before it, or None.
 
@@ -88,7 +93,7 @@ def _find_encoding(text: bytes, start: int) -> tuple[LineEncoding, bytes] | None
         match = _ANY_LINE.match(text, first, end)
         if match is not None:
             return LINES[(match.lastindex or 1) - 1], b""
-    run = _LAST_RUN.search(text, first, end)
+    run = _find_last_run(text, first, end)
     if run is None or not 0 < run.start() - start <= _MAX_HEAD_BYTES:
         return None
     head = text[start : run.start()].translate(ZEROS_FOR_DIGITS)
@@ -107,7 +112,8 @@ def _width(text: bytes, start: int, form: re.Pattern[bytes], head: bytes) -> int
 
 def may_be_in_block(line: bytes) -> bool:
     """Return True if the lines around a line decide whether it encodes a text or ends a private key."""
-    return ends_key(line) or _find_encoding(line, 0) is not None or _LAST_RUN.search(line) is not None
+    run = _find_last_run(line, 0, len(line))
+    return run is not None or ends_key(line) or _find_encoding(line, 0) is not None
 
 
 def find_block(text: bytes, start: int, floor: int) -> Block | None:  # noqa: C901 - the steps in order
@@ -117,7 +123,7 @@ def find_block(text: bytes, start: int, floor: int) -> Block | None:  # noqa: C9
     """
     below = line_end(text, start) + 1
     found = _find_encoding(text, start)
-    if found is None and _LAST_RUN.search(text, start, below - 1) and below < len(text):
+    if found is None and _find_last_run(text, start, below - 1) and below < len(text):
         start = below
         found = _find_encoding(text, start)
     if found is None:
@@ -130,7 +136,7 @@ def find_block(text: bytes, start: int, floor: int) -> Block | None:  # noqa: C9
         before = text.rfind(b"\n", floor, begin - 1) + 1 or floor
         line = _match_line(text, before, form, head)
         if line is None or (is_joined and line[1] - line[0] < _width(text, begin, form, head)):
-            run = _LAST_RUN.search(text, before, begin - 1) if is_joined and line is None else None
+            run = _find_last_run(text, before, begin - 1) if is_joined and line is None else None
             if run is not None and not run[1].endswith(b"="):
                 lines.append((*run.span(1), begin - 1))
             break
