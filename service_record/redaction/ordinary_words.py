@@ -1,6 +1,6 @@
 """Checks that distinguish secrets from placeholders, paths, names, digests and prose. Pure.
 
-Each check takes a candidate value and returns True if it is a secret. shapes.toml names the check of each
+Each check takes a candidate value and returns True if it is a secret. shapes.toml names the checks of each
 shape. The limits are heuristics; the tests run them on known secrets and on ordinary log lines.
 """
 
@@ -46,9 +46,9 @@ _WORD: Final = re.compile(rb"[A-Z]?[a-z]{3,}(?:[A-Z][a-z]{2,})*|[A-Z]{3,}")
 
 _PLACEHOLDER: Final = re.compile(
     rb"(?i:\*+|!{1,2}|[*x.#_-]{3,}|<[a-z0-9 ._:/-]{0,60}>"
-    rb"|\[?(?:redacted|masked|hidden|sensitive|filtered|omitted)\]?"
+    rb"|[\[(_*]*(?:redacted|masked|hidden|sensitive|filtered|omitted|null|nil|none|unset|empty)[\])_*]*"
     rb"|\$\{?\(?(?:env:)?[a-z_][a-z0-9_]*[)}]?|\$\([^()]*\)|%[a-z]|%\([a-z_]*\)[a-z]|\{\{(?:[^{}]*\}\})?|\{[a-z_.]*\}"
-    rb"|null|nil|none|true|false|yes|no|n/a|unset|empty|undefined|required|optional|string)"
+    rb"|true|false|yes|no|n/a|undefined|required|optional|string)"
 )
 _PROSE: Final = re.compile(
     rb"(?i:a|all|an|and|any|are|as|at|auth|authentication|be|been|but|by|cannot|can't|change|changed|check|could|denied|did|do"
@@ -72,7 +72,7 @@ _WORDS_IN_BRACKETS: Final = re.compile(
 )
 """Matches a hint or a list of plain words, such as `passwords: [see below]`."""
 _PATH: Final = re.compile(
-    rb"(?:file:/|\.)?/(?:bin|boot|dev|etc|home|lib|mnt|opt|proc|root|run|sbin|srv|sys|tmp|usr|var)(?:/.*)?|[A-Za-z]:\\.*"
+    rb"(?:file:(?://)?|\.)?/(?:bin|boot|dev|etc|home|lib|mnt|opt|proc|root|run|sbin|srv|sys|tmp|usr|var)(?:/.*)?|[A-Za-z]:\\.*"
     rb"|(?:[a-z]{3,}/){3}.*"
 )
 
@@ -80,11 +80,6 @@ _PATH: Final = re.compile(
 def is_not_mask(value: bytes) -> bool:
     """Accept everything except a mask. The pattern alone proves a secret."""
     return not mask_end(value)
-
-
-def is_anything(value: bytes) -> bool:
-    """Accept everything, including masks. The pattern proves a secret, which may be partly masked already."""
-    return bool(value)
 
 
 def is_random(value: bytes) -> bool:
@@ -188,16 +183,6 @@ def is_password_and_no_path(value: bytes) -> bool:
 def is_credential_word(value: bytes) -> bool:
     """Accept random letters and reject words. For names that only keys and tokens have."""
     return value.isalpha() and is_password(value) and _has_bits(value, _BITS_AFTER_NAME_OF_KEY)
-
-
-def is_credential_word_or_words(value: bytes) -> bool:
-    """Like `is_credential_word`, and accept `is_small_words`. For names that have no other values."""
-    return is_credential_word(value) or is_small_words(value)
-
-
-def is_token_or_words(value: bytes) -> bool:
-    """Like `is_token`, and accept `is_small_words`."""
-    return is_token(value) or is_small_words(value)
 
 
 def is_small_words(value: bytes) -> bool:
@@ -394,11 +379,6 @@ def is_no_name(value: bytes) -> bool:
         return False
     is_mixed_with_signs = _SIGN.search(value) is not None and is_password_without_separator(value)
     return is_shuffled(value) or is_sole_value(value) or is_mixed_with_signs
-
-
-def is_no_state(value: bytes) -> bool:
-    """Like `is_not_plain_word`, and accept random letters. Reject states, such as `running`."""
-    return is_not_plain_word(value) or is_credential_word(value)
 
 
 def is_mixed(value: bytes) -> bool:

@@ -174,13 +174,21 @@ def shapes_in(name: str) -> Iterator[SecretShape]:
             kind=row["kind"],
             pattern=_expand(row.get("pattern", "").encode(), parts),
             trigger=_expand(row["trigger"].encode(), parts),
-            check=getattr(ordinary_words, row.get("check", ordinary_words.is_value.__name__)),
+            check=_make_check(row.get("check", ordinary_words.is_value.__name__)),
             least=row.get("least", 1),
             is_certain=row.get("certain", False),
             is_run=row.get("run", False),
             named=_expand(row.get("named", "").encode(), parts),
             is_word=any(f"<<{part}>>" in row.get("pattern", "") for part in _WORDS),
         )
+
+
+def _make_check(text: str) -> Callable[[bytes], bool]:
+    """Return the check that a shape names. Of several, joined by `or`, one must accept a value."""
+    checks: list[Callable[[bytes], bool]] = [getattr(ordinary_words, name) for name in text.split(" or ")]
+    if len(checks) == 1:
+        return checks[0]
+    return lambda value: any(check(value) for check in checks)
 
 
 _WORDS: Final = ("WORD", "QUOTED", "STRING")

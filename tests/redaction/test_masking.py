@@ -354,7 +354,7 @@ def test_first_pass_is_about_as_fast_as_later_ones() -> None:
         (
             ordinary_words.is_value,
             "correct horse|x|/x/y|$a1a1a1a1a1a1a1a1a1a1a1a1|a b",
-            "<redacted:x>| \\'\" ||${X}|$X|/etc/shadow|C:\\x|null|none|***|..x|$a1a1a1a1a1a1a1a1a1a1a1b",
+            "<redacted:x>| \\'\" ||${X}|$X|/etc/shadow|file:/etc/x|file:///etc/x|C:\\x|null|none|(null)|__REDACTED__|***|..x|$a1a1a1a1a1a1a1a1a1a1a1b",
         ),
         (
             ordinary_words.is_password,
