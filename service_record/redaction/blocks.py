@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Final
 
 from service_record.redaction.encodings import BASE64_LINES, BASE64_REST, LINES, LineEncoding, is_text
-from service_record.redaction.syntax import prefix_end
+from service_record.redaction.prefixes import prefix_end
 from service_record.redaction.types import ZEROS_FOR_DIGITS, line_end
 
 _CANDIDATE: Final = re.compile(

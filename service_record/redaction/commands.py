@@ -14,8 +14,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from service_record.redaction import ordinary_words, types
 from service_record.redaction.secrets import COMMANDS, expand_parts, rows
-from service_record.redaction.syntax import Text
 from service_record.redaction.types import Found, is_in_mask
+from service_record.redaction.values import Text
 
 _KIND: Final = "command-password"
 _Check: TypeAlias = Callable[[bytes], bool]

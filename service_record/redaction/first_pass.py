@@ -14,9 +14,9 @@ from operator import add
 from typing import Any, Final, TypeAlias
 
 from service_record.redaction import argument_lists, commands, encodings, ordinary_words, random_words, types
+from service_record.redaction.named_values import SQL_TRIGGER
 from service_record.redaction.over_lines import TRIGGER
 from service_record.redaction.secrets import SecretShape, expand_parts, shapes
-from service_record.redaction.syntax import SQL_TRIGGER
 from service_record.redaction.types import ZEROS_FOR_DIGITS
 
 Suspect: TypeAlias = tuple[int, int, bytes, int]

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
+from service_record.redaction.json_documents import clip_to_strings, find_documents
+from service_record.redaction.prefixes import prefix_end
 from service_record.redaction.random_words import CREDENTIAL
-from service_record.redaction.syntax import clip_to_strings, find_documents, prefix_end
 from service_record.redaction.types import Found, mask
 
 Mask: TypeAlias = tuple[int, int, str, bytes]

@@ -17,8 +17,9 @@ from service_record.redaction import ordinary_words, types
 from service_record.redaction.argument_lists import write_word
 from service_record.redaction.encodings import from_base64
 from service_record.redaction.masks import clip_and_merge
+from service_record.redaction.named_values import sql_columns, sql_rows
+from service_record.redaction.prefixes import prefix_end
 from service_record.redaction.secrets import expand_parts
-from service_record.redaction.syntax import prefix_end, sql_columns, sql_rows
 from service_record.redaction.types import (
     MASK_BEGIN,
     ZEROS_FOR_DIGITS,

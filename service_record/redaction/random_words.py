@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from service_record.redaction import ordinary_words, types
-from service_record.redaction.syntax import prefix_end
+from service_record.redaction.prefixes import prefix_end
 from service_record.redaction.types import Found, is_in_mask
 
 PUBLIC_NAME: Final = re.compile(

@@ -16,18 +16,10 @@ from service_record.redaction.first_pass import (
     WORDS,
     patterns,
 )
+from service_record.redaction.json_documents import Document, find_documents
+from service_record.redaction.named_values import ValuePlace, find_named_values
+from service_record.redaction.prefixes import prefix_end
 from service_record.redaction.secrets import SecretShape
-from service_record.redaction.syntax import (
-    Document,
-    Text,
-    ValuePlace,
-    ValueSpan,
-    break_end,
-    find_documents,
-    find_named_values,
-    prefix_end,
-    quoted_parts,
-)
 from service_record.redaction.types import (
     MASK_BEGIN,
     Found,
@@ -36,6 +28,7 @@ from service_record.redaction.types import (
     is_in_mask,
     mask_end,
 )
+from service_record.redaction.values import Text, ValueSpan, break_end, quoted_parts
 
 MAX_DEPTH: Final = 6
 """The limit of nesting: escapes in escapes, JSON in JSON, base64 in base64."""

@@ -8,8 +8,8 @@ import pytest
 from service_record.redaction import Rules
 from service_record.redaction.argument_lists import audit_command
 from service_record.redaction.place_parsers import netrc
-from service_record.redaction.syntax import quoted_parts
 from service_record.redaction.types import UnescapedText
+from service_record.redaction.values import quoted_parts
 from tests.redaction.measure import redact
 
 
