@@ -15,9 +15,9 @@ from typing import Any, Final, TypeAlias
 
 from service_record.redaction import argument_lists, commands, encodings, ordinary_words, random_words, types
 from service_record.redaction.named_values import SQL_TRIGGER
-from service_record.redaction.over_lines import TRIGGER
 from service_record.redaction.secrets import SecretShape, expand_parts, shapes
 from service_record.redaction.types import ZEROS_FOR_DIGITS
+from service_record.redaction.values_below import TRIGGER
 
 Suspect: TypeAlias = tuple[int, int, bytes, int]
 """A line that may contain a secret: start, end, the line with zeros for its digits, its groups of shapes."""

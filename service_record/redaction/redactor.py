@@ -11,16 +11,10 @@ from typing import Final
 from service_record.redaction import blocks, types
 from service_record.redaction.encodings import unescaped_views
 from service_record.redaction.first_pass import EXACT, Suspect
+from service_record.redaction.long_commands import TRACED_OUTPUT, CommandFollower, CommandText
 from service_record.redaction.masks import Mask, MaskedLine, clip_and_merge, make_masks, mask_lines
 from service_record.redaction.ordinary_words import is_random
-from service_record.redaction.over_lines import (
-    PRIVATE_KEY,
-    TRACED_OUTPUT,
-    Body,
-    CommandFollower,
-    CommandText,
-    ValueFollower,
-)
+from service_record.redaction.private_keys import PRIVATE_KEY, Body
 from service_record.redaction.reader import MAX_DEPTH, LineReader, forget_texts
 from service_record.redaction.rules import NOTHING_OPEN, RememberedLines, Rules, State
 from service_record.redaction.types import (
@@ -30,6 +24,7 @@ from service_record.redaction.types import (
     MaskedSpan,
     line_end,
 )
+from service_record.redaction.values_below import ValueFollower
 
 BLOCK_BYTES: Final = 1 << 20
 """The size of a block, which is redacted at once. A longer line may be cut."""
