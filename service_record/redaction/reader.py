@@ -20,6 +20,7 @@ from service_record.redaction.json_documents import Document, find_documents
 from service_record.redaction.named_values import ValuePlace, find_named_values
 from service_record.redaction.prefixes import prefix_end
 from service_record.redaction.secrets import SecretShape
+from service_record.redaction.system_errors import is_error
 from service_record.redaction.types import (
     MASK_BEGIN,
     Found,
@@ -343,7 +344,7 @@ def _is_secret(shape: SecretShape, value: bytes, place: ValuePlace, *, is_quoted
     if len(value) < shape.least or not check(value):
         return False
     if place is ValuePlace.SURE:
-        return is_quoted or not ordinary_words.is_error(value)
+        return is_quoted or not is_error(value)
     if ordinary_words.is_sentence(value):
         return False
     if place is ValuePlace.PROSE and random_words.ADDRESS.fullmatch(value) is not None:
