@@ -17,7 +17,7 @@ import yaml
 
 from packages.public_shapes import shape_row, shape_table
 from service_record.redaction import types
-from service_record.redaction.secrets import OURS, PUBLIC, SecretShape, shapes_in
+from service_record.redaction.shapes import OURS, PUBLIC, SecretShape, shapes_in
 
 TARGET: Final = Path("service_record/redaction/shapes_services.toml")
 _GITLEAKS_RULES: Final = "config/gitleaks.toml"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from service_record.redaction import Redactor, Rules
-from service_record.redaction.secrets import COMMANDS, OURS, PUBLIC, SERVICES, rows
+from service_record.redaction.shapes import COMMANDS, OURS, PUBLIC, SERVICES, rows
 
 _RANDOM: Final = random.Random(20261123)
 _RUN: Final = re.compile(r"\[([^\]]+)\]\{(\d+)\}")

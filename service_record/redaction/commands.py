@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 from service_record.redaction import ordinary_words, types
-from service_record.redaction.secrets import COMMANDS, expand_parts, rows
+from service_record.redaction.shapes import COMMANDS, expand_parts, rows
 from service_record.redaction.types import Found, is_in_mask
 from service_record.redaction.values import Text
 

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from service_record.redaction import argument_lists, commands, encodings, ordinary_words, random_words, types
 from service_record.redaction.named_values import SQL_TRIGGER
-from service_record.redaction.secrets import SecretShape, expand_parts, shapes
+from service_record.redaction.shapes import SecretShape, expand_parts, shapes
 from service_record.redaction.types import ZEROS_FOR_DIGITS
 from service_record.redaction.values_below import TRIGGER
 

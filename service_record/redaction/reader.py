@@ -19,7 +19,7 @@ from service_record.redaction.first_pass import (
 from service_record.redaction.json_documents import Document, find_documents
 from service_record.redaction.named_values import ValuePlace, find_named_values
 from service_record.redaction.prefixes import prefix_end
-from service_record.redaction.secrets import SecretShape
+from service_record.redaction.shapes import SecretShape
 from service_record.redaction.system_errors import is_error
 from service_record.redaction.types import (
     MASK_BEGIN,

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 from service_record.redaction import ordinary_words, types
-from service_record.redaction.secrets import expand_parts
+from service_record.redaction.shapes import expand_parts
 
 COLUMN_END: Final = expand_parts(rb"""(?i:<<PASSWORDS>>|<<TOKENS>>)["']?""")
 COLUMNS: Final = COLUMN_END + rb"""(?:[,;]["']?[A-Za-z_]|\t| {2}| [/|]|\r?$)"""

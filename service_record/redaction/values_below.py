@@ -9,7 +9,7 @@ from service_record.redaction.encodings import from_base64
 from service_record.redaction.masks import clip_and_merge
 from service_record.redaction.named_values import sql_columns, sql_rows
 from service_record.redaction.prefixes import prefix_end
-from service_record.redaction.secrets import expand_parts
+from service_record.redaction.shapes import expand_parts
 from service_record.redaction.tables import (
     COLUMN_END,
     COLUMNS,

@@ -1,5 +1,5 @@
 from service_record.redaction.commands import find_passwords
-from service_record.redaction.secrets import COMMANDS, rows
+from service_record.redaction.shapes import COMMANDS, rows
 
 
 def test_all_usages_in_table_can_be_parsed() -> None:

@@ -16,7 +16,7 @@ from service_record.redaction import Redactor, Rules, Secret
 from service_record.redaction.encodings import unescaped_views
 from service_record.redaction.private_keys import Body
 from service_record.redaction.reader import LineReader
-from service_record.redaction.secrets import OURS, PUBLIC, SERVICES, rows, shapes
+from service_record.redaction.shapes import OURS, PUBLIC, SERVICES, rows, shapes
 from service_record.redaction.values_below import ValueFollower
 from testing.made_up import pem
 from tests.key_wrappings import BYTES, WRAPPINGS, key_leaks, private_keys

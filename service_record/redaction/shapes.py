@@ -1,0 +1,117 @@
+"""The shapes of unknown secrets. Pure.
+
+They are data in three files: our own, and two from public sets of rules. If several shapes match, the first
+one decides the kind.
+"""
+
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from service_record.redaction import ordinary_words, types
+
+
+@dataclass(frozen=True, slots=True)
+class SecretShape:
+    """One kind of secret that is found by a pattern.
+
+    Only the groups of the pattern are masked.
+    """
+
+    kind: str
+    pattern: bytes
+    trigger: bytes
+    """Matches wherever the pattern can match, in the text with its escapes.
+
+    Triggers are joined into a few patterns, so a trigger with a count or a `$` would slow down all of them.
+    """
+    check: Callable[[bytes], bool] = ordinary_words.is_value
+    """Returns True if the text of a group is a secret."""
+    least: int = 1
+    """The least size of a secret in bytes. A count in the pattern would cost RE2 a state for each byte."""
+    is_certain: bool = False
+    """True if outgoing data never has this shape for a good reason. Such data is refused."""
+    named: bytes = b""
+    """A pattern of names, used with an empty `pattern`. The syntax of the text decides where a value ends."""
+    is_run: bool = False
+    """True if the trigger is a run of letters and digits without a fixed word. See `first_pass.RUNS`."""
+    is_word: bool = False
+    """True if a group begins a word of a command line. The syntax of the text decides where it ends."""
+
+
+OURS: Final = "shapes.toml"
+PUBLIC: Final = "shapes_public.toml"
+SERVICES: Final = "shapes_services.toml"
+"""Tokens of services, from other public sets of rules."""
+COMMANDS: Final = "commands.toml"
+"""Usages of programs, in the table `command`."""
+
+_PART: Final = types.compile_pattern(rb"<<([A-Z_]+)>>")
+
+
+@cache
+def shapes() -> tuple[SecretShape, ...]:
+    """Return all shapes, ours first."""
+    return tuple(shape for name in (OURS, PUBLIC, SERVICES) for shape in shapes_in(name))
+
+
+def expand_parts(pattern: bytes) -> bytes:
+    """Return a pattern with each `<<NAME>>` replaced by that part of shapes.toml."""
+    return _expand(pattern, _parts())
+
+
+def rows(name: str, table: str = "shape") -> list[dict[str, Any]]:
+    """Return the rows of a table in a file of data, with their examples."""
+    found: list[dict[str, Any]] = _document(name)[table]
+    return found
+
+
+def shapes_in(name: str) -> Iterator[SecretShape]:
+    """Yield the shapes of one file."""
+    parts = _parts()
+    for row in rows(name):
+        yield SecretShape(
+            kind=row["kind"],
+            pattern=_expand(row.get("pattern", "").encode(), parts),
+            trigger=_expand(row["trigger"].encode(), parts),
+            check=_make_check(row.get("check", ordinary_words.is_value.__name__)),
+            least=row.get("least", 1),
+            is_certain=row.get("certain", False),
+            is_run=row.get("run", False),
+            named=_expand(row.get("named", "").encode(), parts),
+            is_word=any(f"<<{part}>>" in row.get("pattern", "") for part in _WORDS),
+        )
+
+
+def _make_check(text: str) -> Callable[[bytes], bool]:
+    """Return the check that a shape names. Of several, joined by `or`, one must accept a value."""
+    checks: list[Callable[[bytes], bool]] = [getattr(ordinary_words, name) for name in text.split(" or ")]
+    if len(checks) == 1:
+        return checks[0]
+    return lambda value: any(check(value) for check in checks)
+
+
+_WORDS: Final = ("WORD", "QUOTED", "STRING")
+"""The parts of patterns that begin a word."""
+
+
+@cache
+def _parts() -> Mapping[str, bytes]:
+    return {key: text.encode() for key, text in _document(OURS)["parts"].items()}
+
+
+@cache
+def _document(name: str) -> dict[str, Any]:
+    text = files("service_record.redaction").joinpath(name).read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def _expand(pattern: bytes, parts: Mapping[str, bytes]) -> bytes:
+    """Return a pattern with each `<<NAME>>` replaced by that part. Parts may contain other parts."""
+    while part := _PART.search(pattern):
+        inner = b"(?:" + parts[part.group(1).decode()] + b")"
+        pattern = pattern[: part.start()] + inner + pattern[part.end() :]
+    return pattern
