@@ -55,7 +55,7 @@ class CommandFollower:
         )
 
     def begin(self, log: bytes, start: int, end: int) -> list[CommandText]:
-        """Take the first line of a command, for which `begins_in` returned True; return like `join`."""
+        """Begin a command with a line for which `begins_in` is True. Return its texts, like `join`."""
         line = log[start:end]
         texts = _join_pipeline(log, line, start, end)
         head = prefix_end(line)

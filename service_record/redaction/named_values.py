@@ -94,7 +94,7 @@ _WORD_ITEM: Final = 3
 
 
 def _list_values(text: bytes) -> Iterator[NamedValue]:
-    """Yield the name of the items and the span of each item of lists in one line, as in YAML and Python."""
+    """Yield the items of the lists in a line, as in YAML and Python. Their name is that of the list."""
     end = 0
     for each in _FLOW_LIST.finditer(text):
         # A pattern that begins with the name would try each letter of the line.

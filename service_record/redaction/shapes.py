@@ -33,7 +33,7 @@ class SecretShape:
     least: int = 1
     """The least size of a secret in bytes. A count in the pattern would cost RE2 a state for each byte."""
     is_certain: bool = False
-    """True if outgoing data never has this shape for a good reason. Such data is refused."""
+    """True if outgoing data with this shape is refused, because only a secret has it."""
     named: bytes = b""
     """A pattern of names, used with an empty `pattern`. The syntax of the text decides where a value ends."""
     is_run: bool = False

@@ -1,4 +1,4 @@
-"""Find secrets in tables of text: in columns whose names in the header are those of secrets. Pure."""
+"""Find secrets in the columns of tables of text, by the names in their headers. Pure."""
 
 import re
 from collections.abc import Callable

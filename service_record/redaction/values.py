@@ -229,7 +229,7 @@ class Text:
         *,
         is_bounded: bool,
     ) -> int:
-        """Return the end of a value that takes the rest of its line or quotes; 0 if this one does not."""
+        """Return the end of a value that is the rest of its line or quotes; 0 for another value."""
         text = self.data
         if name - first > _MAX_HEAD_BYTES or not _LINE_HEAD.match(text, first, name):
             return 0
