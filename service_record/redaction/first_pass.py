@@ -13,11 +13,19 @@ from itertools import accumulate, compress, count
 from operator import add
 from typing import Any, Final, TypeAlias
 
-from service_record.redaction import argument_lists, commands, encodings, ordinary_words, random_words, types
+from service_record.redaction import (
+    argument_lists,
+    commands,
+    encodings,
+    long_commands,
+    ordinary_words,
+    random_words,
+    types,
+    values_below,
+)
 from service_record.redaction.named_values import SQL_TRIGGER
 from service_record.redaction.shapes import SecretShape, expand_parts, shapes
 from service_record.redaction.types import ZEROS_FOR_DIGITS
-from service_record.redaction.values_below import TRIGGER
 
 Suspect: TypeAlias = tuple[int, int, bytes, int]
 """A line that may contain a secret: start, end, the line with zeros for its digits, its groups of shapes."""
@@ -83,7 +91,15 @@ class Patterns:
         self._bare = [types.Finder(b"(?i:" + shape.named + b")$") for shape in self.names]
         others = {
             ENCODED: _ENCODED_TRIGGER,
-            WORDS: b"|".join((TRIGGER, SQL_TRIGGER, PROSE_TRIGGER, commands.make_trigger())),
+            WORDS: b"|".join(
+                (
+                    values_below.TRIGGER,
+                    long_commands.TRIGGER,
+                    SQL_TRIGGER,
+                    PROSE_TRIGGER,
+                    commands.make_trigger(),
+                )
+            ),
             TOKENS: encodings.ESCAPED,
             RUNS: random_words.SCRAMBLED + rb"|" + random_words.SIGNED,
         }

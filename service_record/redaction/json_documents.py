@@ -24,6 +24,8 @@ class Leaf:
     is_key: bool = False
     is_item: bool = False
     """True for an item of an array."""
+    parent: bytes = b""
+    """The key of the object around the value."""
 
 
 @dataclass(slots=True)
@@ -132,7 +134,11 @@ def _read_document(  # noqa: C901 - one branch for each kind of token
             continue
         if kind in (_STRING, _SCALAR):
             leaf = Leaf(
-                *token.span(kind), is_string=kind == _STRING, name=name or current.name, is_item=not name
+                *token.span(kind),
+                is_string=kind == _STRING,
+                name=name or current.name,
+                is_item=not name,
+                parent=current.outer,
             )
             leaves.append(leaf)
             current.add(name, leaf, token[_STRING])

@@ -10,6 +10,12 @@ from service_record.redaction.argument_lists import write_word
 from service_record.redaction.prefixes import prefix_end
 from service_record.redaction.types import ZEROS_FOR_DIGITS, Found, line_end
 
+TRIGGER: Final = (
+    rb"""-[ \t]["']?--?[a-z0-9-]*(?:pass(?:word|wd|phrase)?|token|secret|psk|key)["']?(?:[\\&%#]|\r?$)"""
+    rb"""|(?i:command|cmd|args|argv|entrypoint)["'\\]*[ \t]*[:=][ \t]*\[?[ \t]*(?:\\|\r?$)"""
+)
+"""Matches in lines after which the arguments of a command may follow in a list."""
+
 
 class CommandText(NamedTuple):
     """The lines of a command as one text, written as a shell traces it."""

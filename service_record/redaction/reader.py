@@ -16,7 +16,7 @@ from service_record.redaction.first_pass import (
     WORDS,
     patterns,
 )
-from service_record.redaction.json_documents import Document, find_documents
+from service_record.redaction.json_documents import Document, Leaf, find_documents
 from service_record.redaction.named_values import ValuePlace, find_named_values
 from service_record.redaction.prefixes import prefix_end
 from service_record.redaction.shapes import SecretShape
@@ -30,6 +30,7 @@ from service_record.redaction.types import (
     mask_end,
 )
 from service_record.redaction.values import Text, ValueSpan, break_end, quoted_parts
+from service_record.redaction.values_below import MAPS_OF_SECRETS, SECRET_VALUE
 
 MAX_DEPTH: Final = 6
 """The limit of nesting: escapes in escapes, JSON in JSON, base64 in base64."""
@@ -105,7 +106,14 @@ class LineReader:
         self._find_shapes(texts, found)
         return found
 
-    def named_values(self, text: bytes) -> Iterator[Found]:
+    def find_kind(self, name: bytes, value: bytes, place: ValuePlace, *, is_quoted: bool) -> str | None:
+        """Return the kind of a secret by its name and place; None if the value is not a secret."""
+        for shape in self._patterns.shapes_named(name):
+            if _is_secret(shape, value, place, is_quoted=is_quoted):
+                return shape.kind
+        return None
+
+    def _named_values(self, text: bytes) -> Iterator[Found]:
         """Yield the secret values of the names in a text of one line that is neither JSON nor encoded."""
         yield from self._find_apart(text)
         yield from self._find_assigned(text)
@@ -160,7 +168,7 @@ class LineReader:
                 return
             view = UnescapedText(text, [0], [0], view)
         if groups & (NAMES | WORDS) and not self._certain:
-            for start, end, kind in _add_repeats(text, self.named_values(text)):
+            for start, end, kind in _add_repeats(text, self._named_values(text)):
                 found.append((view.place(start), view.place(end), kind))
         if groups & RUNS and not self._certain and not is_evidence:
             for start, end, kind in _add_repeats(text, random_words.find_random_words(text)):
@@ -188,11 +196,8 @@ class LineReader:
                 continue
             if leaf.name and (leaf.is_string or not leaf.is_item) and not self._certain:
                 value = text[leaf.start : leaf.end]
-                place = ValuePlace.MESSAGE if leaf.is_item else ValuePlace.SURE
-                shapes_ = self._patterns.shapes_named(leaf.name)
-                shape = next((s for s in shapes_ if _is_secret(s, value, place, is_quoted=True)), None)
-                if shape is not None or random_words.is_credential(leaf.name, value):
-                    kind = shape.kind if shape is not None else random_words.CREDENTIAL
+                kind = self._leaf_kind(leaf, value)
+                if kind is not None:
                     found.append((view.place(leaf.start), view.place(leaf.end), kind))
                     continue
             if leaf.is_string and leaf.end - leaf.start >= _MIN_TEXT_BYTES and depth < MAX_DEPTH:
@@ -204,16 +209,26 @@ class LineReader:
                     is_evidence = b" " not in inside.text and random_words.is_evidence(leaf.name)
                     self._explore(plain or inside, depth + 1, found, texts, is_evidence=is_evidence)
 
+    def _leaf_kind(self, leaf: Leaf, value: bytes) -> str | None:
+        """Return the kind of a value in JSON by its name and its object, or None if it is not a secret."""
+        place = ValuePlace.MESSAGE if leaf.is_item else ValuePlace.SURE
+        kind = self.find_kind(leaf.name, value, place, is_quoted=True)
+        is_in_secret = MAPS_OF_SECRETS.get(leaf.parent)
+        if kind is None and is_in_secret is not None and is_in_secret(value):
+            kind = SECRET_VALUE
+        if kind is None and random_words.is_credential(leaf.name, value):
+            kind = random_words.CREDENTIAL
+        return kind
+
     def _find_apart(self, text: bytes) -> Iterator[Found]:
         """Yield the secret values whose names are not directly before them, as in XML and lists."""
         for name, start, end, place in find_named_values(text):
             value = text[start:end]
             is_quoted = text[start - 1 : start] in _QUOTES
             if end - start >= _MIN_APART_BYTES:
-                for shape in self._patterns.shapes_named(name):
-                    if _is_secret(shape, value, place, is_quoted=is_quoted):
-                        yield start, end, shape.kind
-                        break
+                kind = self.find_kind(name, value, place, is_quoted=is_quoted)
+                if kind is not None:
+                    yield start, end, kind
 
     def _find_assigned(self, text: bytes) -> Iterator[Found]:
         """Yield the secret values after names in a text that is not JSON."""

@@ -82,7 +82,7 @@ class Redactor:
         self._secrets_in = partial(_find_decoded, rules, only_certain=only_certain)
         self._reader = LineReader(rules.known, self._secrets_in, certain=only_certain)
         self._body = Body()
-        self._values = ValueFollower(self._reader.named_values, self._reader.secrets)
+        self._values = ValueFollower(self._reader.find_kind)
         self._commands = CommandFollower()
         self._state = NOTHING_OPEN
         """The state below the lines so far."""
