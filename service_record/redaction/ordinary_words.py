@@ -10,6 +10,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final
 
+from service_record.redaction.common_words import is_uncommon_word
 from service_record.redaction.encodings import from_base64
 from service_record.redaction.randomness import random_bits
 from service_record.redaction.system_errors import is_error
@@ -128,8 +129,10 @@ def is_password_and_no_path(value: bytes) -> bool:
 
 
 def is_credential_word(value: bytes) -> bool:
-    """Accept random letters and reject words. For names that only keys and tokens have."""
-    return value.isalpha() and is_password(value) and _has_bits(value, _BITS_AFTER_NAME_OF_KEY)
+    """Accept random letters and uncommon words. For names that only keys and tokens have."""
+    if not value.isalpha() or not is_password(value):
+        return False
+    return _has_bits(value, _BITS_AFTER_NAME_OF_KEY) or is_uncommon_word(value)
 
 
 def is_small_words(value: bytes) -> bool:
@@ -159,10 +162,15 @@ _BITS_WITHOUT_NAME: Final = 10
 
 
 def is_not_plain_word(value: bytes) -> bool:
-    """Like `is_password`, and reject plain words. For passwords in sentences."""
+    """Like `is_password`, and reject common words and short ones. For passwords in sentences."""
     word = value.rstrip(b".,;:!?)")
     is_plain = word.isalpha() and (word.islower() or word.istitle())
-    return is_password(value) and not is_plain
+    return is_password(value) and (not is_plain or is_uncommon_word(word))
+
+
+def is_token_or_word(value: bytes) -> bool:
+    """Like `is_token`, and accept uncommon words. For names before `=` and `:`."""
+    return is_token(value) or is_uncommon_word(value)
 
 
 def is_flag_value(value: bytes) -> bool:

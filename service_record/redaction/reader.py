@@ -303,7 +303,7 @@ def _is_value(shape: SecretShape, line: Text, name: int, value: ValueSpan) -> bo
         return False
     if shape.kind == "token" and random_words.PUBLIC_NAME.search(text[max(0, name - 16) : value.start]):
         return False
-    is_setting = name <= _MAX_NAME_BYTES and shape.check is ordinary_words.is_token
+    is_setting = name <= _MAX_NAME_BYTES and shape.check is ordinary_words.is_token_or_word
     if is_setting and ordinary_words.is_small_words(secret) and _SETTING.fullmatch(text):
         return True
     place = _find_place(line, name, value)
