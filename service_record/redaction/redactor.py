@@ -13,7 +13,6 @@ from service_record.redaction.encodings import unescaped_views
 from service_record.redaction.first_pass import EXACT, Suspect
 from service_record.redaction.long_commands import TRACED_OUTPUT, CommandFollower, CommandText
 from service_record.redaction.masks import Mask, MaskedLine, clip_and_merge, make_masks, mask_lines
-from service_record.redaction.ordinary_words import is_random
 from service_record.redaction.private_keys import PRIVATE_KEY, Body
 from service_record.redaction.reader import MAX_DEPTH, LineReader, forget_texts
 from service_record.redaction.rules import NOTHING_OPEN, RememberedLines, Rules, State
@@ -255,39 +254,32 @@ class Redactor:
         block_end = read_until = 0
         for suspect in suspects:
             start, end, _, groups = suspect
+            if start < read_until:
+                continue
             # A line that may be in a block is not remembered.
-            if groups & EXACT and start >= block_end and (NOTHING_OPEN, groups, text[start:end]) not in texts:
-                secrets, block_end, read_until = self._block_secrets(text, start, read_until)
-                _add_sorted(found, secrets)
-            if start >= read_until:
-                outside.append(suspect)
+            if groups & EXACT and (NOTHING_OPEN, groups, text[start:end]) not in texts:
+                if blocks.ends_key(text[start:end]):
+                    lines = blocks.key_lines_above(text, start, read_until)
+                    _add_sorted(
+                        found, [(*span, "+" * bool(at) + PRIVATE_KEY) for at, span in enumerate(lines)]
+                    )
+                elif start >= block_end and (block := blocks.find_block(text, start, block_end)) is not None:
+                    secrets = self._block_secrets(block)
+                    _add_sorted(found, secrets)
+                    block_end = block.end
+                    if secrets or block.is_dump:
+                        # Nothing but the decoded text is in these lines.
+                        read_until = block.end
+                        continue
+            outside.append(suspect)
         return outside
 
-    def _block_secrets(self, text: bytes, start: int, floor: int) -> tuple[list[Found], int, int]:
-        """Return the secrets in the encoded block around a line, the end of the block, and the end of the
-        lines that need no further search; zeros without a block.
-
-        These are the lines up to the last secret; all lines of a dump, which hold nothing but encoded bytes.
-        """
-        line = text[start : line_end(text, start)]
-        if blocks.ends_key(line):
-            return _key_lines(blocks.key_lines_before(text, start, floor)), start, floor
-        block = blocks.find_block(text, start, floor)
-        if block is None:
-            return [], 0, floor
-        if block.is_key:
-            return _key_lines(block.spans), block.end, block.end
-        found: dict[tuple[int, int], str] = {}
-        for first, last, kind in self._secrets_in(block.plain, self._depth + 1):
-            for at, span in enumerate(block.encoded_spans(first, last)):
-                found.setdefault(span, "+" * bool(at) + kind)
+    def _block_secrets(self, block: blocks.Block) -> list[Found]:
+        """Return the lines of a block that have secrets in the decoded text, or are encoded tokens."""
+        found = block.places(self._secrets_in(block.plain, self._depth + 1))
         if not found and self._rules.is_suspect(block.word, certain=True):
-            kinds = [kind for _, _, kind in self._reader.secrets(block.word, self._depth)]
-            found = {span: "+" * bool(at) + kinds[0] for at, span in enumerate(block.spans) if kinds}
-        secrets = [(*span, kind) for span, kind in sorted(found.items())]
-        if block.is_dump:
-            return secrets, block.end, block.end
-        return secrets, block.end, line_end(text, secrets[-1][1]) + 1 if secrets else floor
+            found = block.places(self._reader.secrets(block.word, self._depth)[:1])
+        return found
 
     def _find_in_commands(self, commands: Iterable[CommandText], found: list[Found]) -> None:
         """Add the secrets in the joined lines of commands to `found`."""
@@ -305,14 +297,7 @@ class Redactor:
         if begins_command and start >= self._commands.end:
             self._find_in_commands(self._commands.begin(text, start, end), found)
         own = _take_before(found, start, end)
-        secrets = _extend_keys(line, own)
-        if own and b"\\u00" in line:
-            # Escapes may hide a part of a known secret, so search the unescaped line for all of it.
-            for view in unescaped_views(line)[1:]:
-                secrets += [
-                    (view.place(first), view.place(last), f"+{kind.lstrip('+')}")
-                    for first, last, kind in self._rules.known(view.text)
-                ]
+        secrets = list(own)
         self._values.name, self._body.open = state
         finest = unescaped_views(line)[-1]
         over_lines = list(self._body.spans(finest))
@@ -347,10 +332,6 @@ class Redactor:
                 for start, _, masks in lines
                 for first, last, kind, _ in masks
             ]
-
-
-def _key_lines(spans: Sequence[tuple[int, int]]) -> list[Found]:
-    return [(*span, "+" * bool(at) + PRIVATE_KEY) for at, span in enumerate(spans)]
 
 
 def _add_sorted(found: list[Found], secrets: Iterable[Found]) -> None:
@@ -443,38 +424,6 @@ def _is_repeatable(key: bytes, secrets: Sequence[Found]) -> bool:
         )
         and not _DEPENDS_ON_DIGITS.search(key)
     )
-
-
-def _extend_keys(line: bytes, known: Sequence[Found]) -> list[Found]:
-    """Return the known secrets, with pieces of private keys extended over the base64 around them.
-
-    In base64 of a larger text, only fragments of a key may be found.
-    """
-    found: list[Found] = []
-    last = 0
-    for start, end, kind in known:
-        first, after = start, end
-        if kind.endswith(PRIVATE_KEY):
-            head, tail = (
-                line[max(last, start - _CUT_CONTEXT_BYTES) : start],
-                line[end : end + _CUT_CONTEXT_BYTES],
-            )
-            first -= len(head) - len(head.rstrip(_BASE64))
-            after += len(tail) - len(tail.lstrip(_BASE64))
-            is_between = 0 < last == first
-            first = first if is_between or _is_rest(line[first:start]) else start
-            after = after if _is_rest(line[end:after]) else end
-        found.append((first, after, kind))
-        last = end
-    return found
-
-
-_BASE64: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
-_MIN_REST_BYTES: Final = 8
-
-
-def _is_rest(text: bytes) -> bool:
-    return len(text) >= _MIN_REST_BYTES and is_random(text)
 
 
 def _end_outside_secret(text: bytes, spans: Sequence[MaskedSpan], end: int) -> int:
