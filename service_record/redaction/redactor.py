@@ -13,7 +13,7 @@ from service_record.redaction.encodings import unescaped_views
 from service_record.redaction.first_pass import EXACT, Suspect
 from service_record.redaction.long_commands import TRACED_OUTPUT, CommandFollower, CommandText
 from service_record.redaction.masks import Mask, MaskedLine, clip_and_merge, make_masks, mask_lines
-from service_record.redaction.private_keys import PRIVATE_KEY, Body
+from service_record.redaction.private_keys import PRIVATE_KEY, KeyFollower
 from service_record.redaction.reader import MAX_DEPTH, LineReader, forget_texts
 from service_record.redaction.rules import NOTHING_OPEN, RememberedLines, Rules, State
 from service_record.redaction.types import (
@@ -80,7 +80,7 @@ class Redactor:
         # Not a method of this object: a reference cycle would keep its memory until the next collection.
         self._secrets_in = partial(_find_decoded, rules, only_certain=only_certain)
         self._reader = LineReader(rules.known, self._secrets_in, certain=only_certain)
-        self._body = Body()
+        self._key = KeyFollower()
         self._values = ValueFollower(self._reader.find_kind)
         self._commands = CommandFollower()
         self._state = NOTHING_OPEN
@@ -298,9 +298,9 @@ class Redactor:
             self._find_in_commands(self._commands.begin(text, start, end), found)
         own = _take_before(found, start, end)
         secrets = list(own)
-        self._values.name, self._body.open = state
+        self._values.name, self._key.open = state
         finest = unescaped_views(line)[-1]
-        over_lines = list(self._body.spans(finest))
+        over_lines = list(self._key.spans(finest))
         if not self._only_certain:
             over_lines += self._values.spans(finest)
         secrets += [(finest.place(first), finest.place(last), kind) for first, last, kind in over_lines]
@@ -308,7 +308,7 @@ class Redactor:
             secrets += self._reader.secrets(line, self._depth)
         if secrets:
             secrets = clip_and_merge(line, secrets)
-        below = self._values.name, self._body.open
+        below = self._values.name, self._key.open
         masks = make_masks(line, secrets, keeps_length=self._keeps_length)
         depends = own or begins_command or (groups & EXACT and blocks.may_be_in_block(line))
         # The lines of a private key are not kept in memory.

@@ -7,12 +7,12 @@ from typing import Final, TypeAlias
 from service_record.redaction.exact import Exact
 from service_record.redaction.first_pass import Suspect, patterns
 from service_record.redaction.masks import Mask, clip_and_merge
-from service_record.redaction.private_keys import OpenBody
+from service_record.redaction.private_keys import OpenKey
 from service_record.redaction.reader import LineReader
 from service_record.redaction.types import Found, MaskedSpan, Secret
 from service_record.redaction.values_below import OpenName
 
-State: TypeAlias = tuple[OpenName | None, OpenBody | None]
+State: TypeAlias = tuple[OpenName | None, OpenKey | None]
 """The name and the secret of several lines that may continue below a line."""
 NOTHING_OPEN: Final[State] = (None, None)
 
