@@ -19,7 +19,6 @@ _LAST_RUN: Final = re.compile(
 """Matches base64 at the end of a line, and no digest in hexadecimal."""
 _MAX_HEAD_BYTES: Final = 1 << 10
 _MAX_LINE_BYTES: Final = 1 << 16
-_MAX_BACK_BYTES: Final = 1 << 16
 _KEY_END: Final = re.compile(rb"-----END [A-Z0-9 ]*PRIVATE KEY")
 _MIN_KEY_BYTES: Final = 40
 """The least size of the lines of a key, except for the last one."""
@@ -180,17 +179,6 @@ def find_block(text: bytes, start: int, floor: int) -> Block | None:
         word=word,
         is_dump=encoding.is_dump,
     )
-
-
-def end_before_block(text: bytes, end: int) -> int:
-    """Return `end`; if the line before it may be part of a block, return the start of that block."""
-    begin = end
-    while begin > 0 and begin > end - _MAX_BACK_BYTES:
-        above = _start_above(text, begin, 0)
-        if _find_encoding(text, above) is None:
-            break
-        begin = above
-    return begin or end
 
 
 def ends_key(line: bytes) -> bool:

@@ -31,7 +31,6 @@ _CUT_RANGE_BYTES: Final = 1 << 16
 """The range before the end of a block in which a long line may be cut, and the least text after the block."""
 _CUT_CONTEXT_BYTES: Final = 1 << 12
 """The bytes on each side of a possible cut that are searched for a secret across the cut."""
-_MAX_CUT_TRIES: Final = 16
 _SEAM_BYTES: Final = 1 << 14
 """The last look searches this much text on each side of the end of a block for a known secret across it."""
 _NEAR_BYTES: Final = 1 << 10
@@ -154,43 +153,37 @@ class Redactor:
         """
         last = text.rfind(b"\n") + 1
         before = text.rfind(b"\n", 0, last - 1) + 1
-        for end in (before, last):
-            outside = blocks.end_before_block(text, _end_outside_secret(text, spans, end))
-            start = text.rfind(b"\n", 0, outside - 1) + 1
-            if TRACED_OUTPUT.search(text[start:outside]):
-                outside = start  # the next line may be the other command of a pipeline
-            if outside:
-                return outside
-        return (
-            _end_outside_secret(text, spans, self._find_cut(text))
-            if len(text) >= BLOCK_BYTES + _CUT_RANGE_BYTES
-            else 0
-        )
+        for latest in (before, last):
+            end = _end_outside_secret(text, spans, latest)
+            while end > latest - _CUT_RANGE_BYTES:
+                start = text.rfind(b"\n", 0, end - 1) + 1
+                line = text[start:end].rstrip(b"\n")
+                if not (blocks.may_be_in_block(line) or TRACED_OUTPUT.search(line)):
+                    break
+                end = _end_outside_secret(text, spans, start)
+            if end:
+                return end
+        if len(text) < BLOCK_BYTES + _CUT_RANGE_BYTES:
+            return 0
+        return _end_outside_secret(text, spans, self._find_cut(text))
 
     def _find_cut(self, text: bytes) -> int:
-        """Return where to cut a long line: not in a private key, and if possible not in another secret.
+        """Return where to cut a long line: not in a private key, and if possible where no secret may be.
 
         A private key in JSON may have no blank in it, and a short piece of its base64 looks like a word. So
         the line is cut before the key.
         """
-        latest = end = BLOCK_BYTES
+        latest = BLOCK_BYTES
         key = text.rfind(b"-----BEGIN ", latest - _CUT_RANGE_BYTES, latest)
         if key > 0 and text.find(b"-----END ", key, latest) < 0:
             return key
-        for _ in range(_MAX_CUT_TRIES):
-            end = text.rfind(b" ", latest - _CUT_RANGE_BYTES, end)
-            if end <= 0:
-                break
-            before, right = text[end - _CUT_CONTEXT_BYTES : end], text[end : end + _CUT_CONTEXT_BYTES]
-            if self._mask_by_shape(before) + self._mask_by_shape(right) == self._mask_by_shape(
-                before + right
-            ):
-                return end
-        return latest
-
-    def _mask_by_shape(self, line: bytes) -> bytes:
-        secrets = clip_and_merge(line, self._reader.secrets(line, MAX_DEPTH))
-        return mask_lines(line, [(0, len(line), make_masks(line, secrets))])[0]
+        last_blank = text.rfind(b" ", latest - _CUT_RANGE_BYTES, latest)
+        for end in range(latest, latest - _CUT_RANGE_BYTES, -_CUT_CONTEXT_BYTES):
+            blank = text.rfind(b" ", end - _CUT_CONTEXT_BYTES, end)
+            around = text[blank - _CUT_CONTEXT_BYTES : blank + _CUT_CONTEXT_BYTES]
+            if blank > 0 and not self._rules.is_suspect(around):
+                return blank
+        return last_blank if last_blank > 0 else latest
 
     def _mask_text(self, text: bytes, spans: Sequence[MaskedSpan]) -> bytes:
         inside = [span for span in spans if span.end <= len(text)]
