@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from service_record.redaction import Redactor, Rules
+from service_record.redaction import Redactor, Rules, secret_names
 from service_record.redaction.shapes import COMMANDS, OURS, PUBLIC, SERVICES, rows
 
 _RANDOM: Final = random.Random(20261123)
@@ -33,8 +33,10 @@ class ShapeExample:
 
 def shape_examples() -> Iterator[ShapeExample]:
     """Yield an example for each row of the data files. They are the same in every run."""
-    for file in (OURS, PUBLIC, SERVICES):
-        for number, row in enumerate(rows(file)):
+    tables = [(file, rows(file)) for file in (OURS, PUBLIC, SERVICES)]
+    for file, table in [*tables, (OURS, secret_names.rows())]:
+        for number, row in enumerate(table):
+            _RANDOM.seed(row["positive"])  # so that an example does not depend on the other rows
             marked = (
                 _expand(row["positive"]) if file == OURS else f"key «{_generate_match(row['positive'])}» used"
             )
@@ -44,7 +46,7 @@ def shape_examples() -> Iterator[ShapeExample]:
                 text=marked.replace("«", "").replace("»", ""),
                 secrets=secrets,
                 near_miss=row["near_miss"],
-                is_line=row.get("alone", False) or "\n" in marked,
+                is_line=row.get("alone") is True or "\n" in marked,
             )
 
 
@@ -53,6 +55,7 @@ def command_examples() -> Iterator[ShapeExample]:
     for row in rows(COMMANDS, "command"):
         for program in row["programs"]:
             for usage in row["usage"]:
+                _RANDOM.seed(usage)
                 marked = _expand(_call(program.replace("*", "x"), usage))
                 yield ShapeExample(
                     name=f"{program} {usage}",

@@ -7,8 +7,8 @@ once.
 import re
 from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate, compress, count
 from operator import add
 from typing import Any, Final, TypeAlias
@@ -29,24 +29,20 @@ from service_record.redaction.types import ZEROS_FOR_DIGITS
 
 Suspect: TypeAlias = tuple[int, int, bytes, int]
 """A line that may contain a secret: start, end, the line with zeros for its digits, its groups of shapes."""
-_NAME_OF_KEY: Final = re.compile(
-    rb"(?i:(?:passwords?|passwd|passphrase|token|credentials?)[_.-]?keys?)[\"'`]?\Z"
-)
-"""Matches names whose value mostly names a key in a Secret, as in values of Helm: `passwordKey`.
-
-A name such as `secretKey` is not among them: its value is a key itself.
-"""
 _NESTED: Final = frozenset(b"([")
 """A pattern with one of these bytes is not split at `|`, which may be inside a group or a class."""
+NAMES_TRIGGER: Final = expand_parts(rb"<<NAMED>>|<<LISTS>>")
 PROSE_TRIGGER: Final = expand_parts(
     rb"(?i:<<PASSWORDS>>|<<TOKENS>>)<<SUFFIX>>\\*[\"'`]?[ \t]+"
     rb"(?:to|from|is|was|has|now|set|reset|changed|updated)[ \t]"
-    rb"|(?i:<<PASSWORDS>>|<<KEYS>>)<<SUFFIX>>[ \t]+\\*[\"'][^\s\"'\\]"
+    rb"|(?i:<<PASSWORDS>>)<<SUFFIX>>[ \t]+\\*[\"'][^\s\"'\\]"
     rb"|(?:[_.-](?i:pass(?:word|wd|phrase)?|pw|psk|authtok|token|secret|api_?key)|[A-Z]PASS(?:WORD|WD|PHRASE)?"
     rb"|[a-z](?:Pass(?:word|phrase)?|Token|Secret|ApiKey)"
-    rb"|requirepass|bindpw|masterauth)[ \t]+[^\s\"'\\]+;?[ \t]*(?:\r?$|[\\\"'`<])"
+    rb"|requirepass|bindpw|masterauth)[ \t]+[^\s\"'\\]+;?[ \t]*(?:\r?$|[\\\"'`<])|Invalid[ \t]value:"
 )
-"""Matches a name and the beginning of an assignment in a sentence, or an identifier and a last word."""
+"""Matches a name and the beginning of an assignment in a sentence, an identifier and a last word, or an error
+message of Kubernetes with a value.
+"""
 
 
 NAMES, WORDS, TOKENS, RUNS, ENCODED = 1, 2, 4, 8, 16
@@ -85,11 +81,9 @@ class Patterns:
     """The compiled patterns of all shapes."""
 
     def __init__(self, every: Sequence[SecretShape]) -> None:
-        self.names = [shape for shape in every if shape.named]
-        named = b"|".join(shape.named for shape in self.names)
-        self.scanner = types.Finder(expand_parts(b"(?i:(" + named + b"))<<IS>>"), groups=True)
-        self._bare = [types.Finder(b"(?i:" + shape.named + b")$") for shape in self.names]
+        self.scanner = types.Finder(expand_parts(rb"(?i:(<<NAME>><<SUFFIX>>))<<IS>>"), groups=True)
         others = {
+            NAMES: NAMES_TRIGGER,
             ENCODED: _ENCODED_TRIGGER,
             WORDS: b"|".join(
                 (
@@ -186,16 +180,6 @@ class Patterns:
                 for index in group.filter.Match(text) or ():
                     order, shape, pattern = group.shapes[index]
                     yield order, shape, compile_shape(pattern)
-
-    @lru_cache(maxsize=4096)  # noqa: B019 - `patterns` makes one object for the process
-    def shapes_named(self, name: bytes) -> tuple[SecretShape, ...]:
-        """Return the shapes whose names match `name`; none if the name is that of a public key or an ID."""
-        if random_words.PUBLIC_NAME.search(name):
-            return ()
-        named = (shape for shape, pattern in zip(self.names, self._bare, strict=True) if pattern.find(name))
-        if _NAME_OF_KEY.search(name):
-            named = (replace(shape, check=ordinary_words.is_no_name) for shape in named)
-        return tuple(named)
 
 
 def _join_lines(lines: Iterable[bytes]) -> tuple[bytes, list[int]]:
@@ -317,14 +301,15 @@ def _make_form_trigger(triggers: Iterable[bytes]) -> types.Finder:
 
 def _make_search(every: Sequence[SecretShape], others: Mapping[int, bytes]) -> _Search:
     """Return the search for these shapes. `others` has one more trigger for some groups."""
-    named = {shape.trigger for shape in every if shape.named}
     groups: dict[int, _Group] = {}
     triggers: dict[int, list[bytes]] = {}
     for number in GROUPS:
-        own = [(order, shape) for order, shape in enumerate(every) if _group_number(shape, named) == number]
+        own = [(order, shape) for order, shape in enumerate(every) if _group_number(shape) == number]
         triggers[number] = [shape.trigger for _, shape in own]
         triggers[number] += [others[number]] if number in others else []
-        patterns = [(order, shape, b"(?m)" + shape.pattern) for order, shape in own if not shape.named]
+        if not triggers[number]:
+            continue
+        patterns = [(order, shape, b"(?m)" + shape.pattern) for order, shape in own]
         groups[number] = _Group(
             types.Finder(_join_triggers(triggers[number])),
             types.make_filter(pattern for _, _, pattern in patterns),
@@ -333,10 +318,10 @@ def _make_search(every: Sequence[SecretShape], others: Mapping[int, bytes]) -> _
     return _Search(groups, triggers)
 
 
-def _group_number(shape: SecretShape, named: Container[bytes]) -> int:
+def _group_number(shape: SecretShape) -> int:
     if shape.is_run:
         return RUNS
-    if shape.trigger in named:
+    if shape.trigger == expand_parts(b"<<NAMED>>"):
         return NAMES
     # A class with only some digits, such as [13], counts as a literal digit.
     digits = _LITERAL_DIGIT.search(_ANY_DIGIT.sub(b"", shape.pattern))

@@ -11,6 +11,8 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final
 
+from service_record.redaction.secret_names import item_name
+
 
 @dataclass(slots=True)
 class Leaf:
@@ -75,15 +77,6 @@ _MAX_NAME_BEFORE_BYTES: Final = 80
 _LABELS: Final = (b"name", b"key", b"Name", b"Key")
 _LABELLED: Final = (b"value", b"Value")
 """The keys of a name and of its value. Those with a capital may end a key: `{"ParameterKey": …}`."""
-
-
-def item_name(name: bytes) -> bytes:
-    """Return the name of the items of a list: `token` for `tokens`.
-
-    `secrets` stays: such lists mostly hold the names of Secrets.
-    """
-    is_plural = name.endswith(b"s") and not name.endswith(b"ss") and not name.lower().endswith(b"secrets")
-    return name[:-1] if is_plural else name
 
 
 @lru_cache(maxsize=16)

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from service_record.redaction import types
-from service_record.redaction.json_documents import item_name
+from service_record.redaction.secret_names import item_name
 from service_record.redaction.types import mask_end
 
 

@@ -5,7 +5,7 @@ shape. The limits are heuristics; the tests run them on known secrets and on ord
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Final
@@ -569,3 +569,11 @@ def is_key(value: bytes) -> bool:
     """Accept base64 of a key for AES or secretbox: 16, 24, 32 or 64 bytes."""
     is_hex = all(byte in b"0123456789abcdef" for byte in value)
     return not is_hex and len(from_base64(value)) in _KEY_BYTES
+
+
+def find_check(names: str) -> Callable[[bytes], bool]:
+    """Return the check with this name. Of several, joined by `or`, one must accept a value."""
+    checks: list[Callable[[bytes], bool]] = [globals()[name] for name in names.split(" or ")]
+    if len(checks) == 1:
+        return checks[0]
+    return lambda value: any(check(value) for check in checks)

@@ -19,6 +19,7 @@ from service_record.redaction.first_pass import (
 from service_record.redaction.json_documents import Document, Leaf, find_documents
 from service_record.redaction.named_values import ValuePlace, find_named_values
 from service_record.redaction.prefixes import prefix_end
+from service_record.redaction.secret_names import Name, find_name
 from service_record.redaction.shapes import SecretShape
 from service_record.redaction.system_errors import is_error
 from service_record.redaction.types import (
@@ -108,10 +109,10 @@ class LineReader:
 
     def find_kind(self, name: bytes, value: bytes, place: ValuePlace, *, is_quoted: bool) -> str | None:
         """Return the kind of a secret by its name and place; None if the value is not a secret."""
-        for shape in self._patterns.shapes_named(name):
-            if _is_secret(shape, value, place, is_quoted=is_quoted):
-                return shape.kind
-        return None
+        named = find_name(name)
+        return (
+            named.kind if named is not None and _is_secret(named, value, place, is_quoted=is_quoted) else None
+        )
 
     def _named_values(self, text: bytes) -> Iterator[Found]:
         """Yield the secret values of the names in a text of one line that is neither JSON nor encoded."""
@@ -248,21 +249,18 @@ class LineReader:
             name -= len(head) - len(head.rstrip(_NAME_BYTES))
             # In `/etc/passwd: Permission denied` the name belongs to a path, and an error follows.
             is_path = text[name - 1 : name] == b"/" and b":" in text[behind:start]
-            values: dict[bool, ValueSpan] = {}
-            for shape in self._patterns.shapes_named(text[name:behind]):
-                has_blanks = shape.check is ordinary_words.is_password
-                value = values.get(has_blanks)
-                if value is None:
-                    value = values[has_blanks] = quotes.value(name, first, has_blanks=has_blanks)
-                if is_path and not ordinary_words.is_shuffled(_value_head(text, value)):
-                    continue
-                change = _CHANGE.match(text, value.end)
-                if change is not None and _is_secret(shape, change[1], ValuePlace.SURE, is_quoted=True):
-                    yield *change.span(1), shape.kind
-                if _is_value(shape, quotes, name, value):
-                    yield start if first > start else value.start, value.end, shape.kind
-                    position = max(position, value.end)
-                    break
+            named = find_name(text[name:behind])
+            if named is None:
+                continue
+            value = quotes.value(name, first, has_blanks=named.check is ordinary_words.is_password)
+            if is_path and not ordinary_words.is_shuffled(_value_head(text, value)):
+                continue
+            change = _CHANGE.match(text, value.end)
+            if change is not None and _is_secret(named, change[1], ValuePlace.SURE, is_quoted=True):
+                yield *change.span(1), named.kind
+            if _is_value(named, quotes, name, value):
+                yield start if first > start else value.start, value.end, named.kind
+                position = max(position, value.end)
 
     def _find_known(self, view: UnescapedText, found: list[Found]) -> None:
         """Find known secrets in an unescaped text.
@@ -295,19 +293,17 @@ class LineReader:
                     found.append((view.place(start), view.place(last), kind))
 
 
-def _is_value(shape: SecretShape, line: Text, name: int, value: ValueSpan) -> bool:
+def _is_value(named: Name, line: Text, name: int, value: ValueSpan) -> bool:
     """Return True if the value after a name in a line is a secret."""
     text = line.data
     secret = _value_head(text, value)
     if mask_end(secret):
         return False
-    if shape.kind == "token" and random_words.PUBLIC_NAME.search(text[max(0, name - 16) : value.start]):
-        return False
-    is_setting = name <= _MAX_NAME_BYTES and shape.check is ordinary_words.is_token_or_word
+    is_setting = name <= _MAX_NAME_BYTES and named.kind == "token"
     if is_setting and ordinary_words.is_small_words(secret) and _SETTING.fullmatch(text):
         return True
     place = _find_place(line, name, value)
-    return place is not None and _is_secret(shape, secret, place, is_quoted=value.is_quoted)
+    return place is not None and _is_secret(named, secret, place, is_quoted=value.is_quoted)
 
 
 def _find_place(line: Text, name: int, value: ValueSpan) -> ValuePlace | None:
@@ -353,10 +349,10 @@ def _value_head(text: bytes, value: ValueSpan) -> bytes:
 _MAX_CHECKED_BYTES: Final = 512
 
 
-def _is_secret(shape: SecretShape, value: bytes, place: ValuePlace, *, is_quoted: bool) -> bool:
-    """Return True if a value of this place is a secret, given the shape of its name."""
-    check = _IN_QUOTES.get(shape.check, shape.check) if is_quoted else shape.check
-    if len(value) < shape.least or not check(value):
+def _is_secret(named: Name, value: bytes, place: ValuePlace, *, is_quoted: bool) -> bool:
+    """Return True if a value of this place is a secret, given the kind of its name."""
+    check = _IN_QUOTES.get(named.check, named.check) if is_quoted else named.check
+    if not value or not check(value):
         return False
     if place is ValuePlace.SURE:
         return is_quoted or not is_error(value)

@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-from service_record.redaction import ordinary_words, types
+from service_record.redaction import ordinary_words, secret_names, types
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,6 @@ class SecretShape:
     """The least size of a secret in bytes. A count in the pattern would cost RE2 a state for each byte."""
     is_certain: bool = False
     """True if outgoing data with this shape is refused, because only a secret has it."""
-    named: bytes = b""
-    """A pattern of names, used with an empty `pattern`. The syntax of the text decides where a value ends."""
     is_run: bool = False
     """True if the trigger is a run of letters and digits without a fixed word. See `first_pass.RUNS`."""
     is_word: bool = False
@@ -75,23 +73,14 @@ def shapes_in(name: str) -> Iterator[SecretShape]:
     for row in rows(name):
         yield SecretShape(
             kind=row["kind"],
-            pattern=_expand(row.get("pattern", "").encode(), parts),
+            pattern=_expand(row["pattern"].encode(), parts),
             trigger=_expand(row["trigger"].encode(), parts),
-            check=_make_check(row.get("check", ordinary_words.is_value.__name__)),
+            check=ordinary_words.find_check(row.get("check", ordinary_words.is_value.__name__)),
             least=row.get("least", 1),
             is_certain=row.get("certain", False),
             is_run=row.get("run", False),
-            named=_expand(row.get("named", "").encode(), parts),
-            is_word=any(f"<<{part}>>" in row.get("pattern", "") for part in _WORDS),
+            is_word=any(f"<<{part}>>" in row["pattern"] for part in _WORDS),
         )
-
-
-def _make_check(text: str) -> Callable[[bytes], bool]:
-    """Return the check that a shape names. Of several, joined by `or`, one must accept a value."""
-    checks: list[Callable[[bytes], bool]] = [getattr(ordinary_words, name) for name in text.split(" or ")]
-    if len(checks) == 1:
-        return checks[0]
-    return lambda value: any(check(value) for check in checks)
 
 
 _WORDS: Final = ("WORD", "QUOTED", "STRING")
@@ -100,7 +89,8 @@ _WORDS: Final = ("WORD", "QUOTED", "STRING")
 
 @cache
 def _parts() -> Mapping[str, bytes]:
-    return {key: text.encode() for key, text in _document(OURS)["parts"].items()}
+    ours = {key: text.encode() for key, text in _document(OURS)["parts"].items()}
+    return secret_names.make_patterns() | ours
 
 
 @cache

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from service_record.redaction import ordinary_words, types
+from service_record.redaction.secret_names import find_name
 from service_record.redaction.shapes import expand_parts
 
 COLUMN_END: Final = expand_parts(rb"""(?i:<<PASSWORDS>>|<<TOKENS>>)["']?""")
@@ -44,18 +44,13 @@ def read_header(header: bytes) -> tuple[bytes, list[Callable[[bytes], bool] | No
         name_of_column = _TEXT if is_comment else _TITLE_OF_COLUMN
     if len(names) == 1 or not all(map(name_of_column.fullmatch, names)):
         return separator, []
-    return separator, [column_check(name.strip(b"\"'").replace(b" ", b"_")) for name in names]
+    return separator, [column_check(name) for name in names]
 
 
 def column_check(name: bytes) -> Callable[[bytes], bool] | None:
     """Return the check for the values of a column of a table; None if they are not secret."""
-    if _PASSWORD_COLUMN.find(name) is not None:
-        return ordinary_words.is_password
-    return ordinary_words.is_token if _TOKEN_COLUMN.find(name) is not None else None
-
-
-_PASSWORD_COLUMN: Final = types.Finder(expand_parts(rb"(?i:<<PASSWORDS>>)$"))
-_TOKEN_COLUMN: Final = types.Finder(expand_parts(rb"(?i:<<TOKENS>>)$"))
+    named = find_name(name)
+    return named.check if named is not None else None
 
 
 def secret_cells(header: bytes, line: bytes, position: int) -> list[tuple[int, int]] | None:

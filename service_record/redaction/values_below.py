@@ -11,9 +11,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 from service_record.redaction import ordinary_words, types
 from service_record.redaction.encodings import from_base64
-from service_record.redaction.json_documents import item_name
 from service_record.redaction.named_values import ValuePlace, sql_columns, sql_rows
 from service_record.redaction.prefixes import prefix_end
+from service_record.redaction.secret_names import item_name
 from service_record.redaction.shapes import expand_parts
 from service_record.redaction.tables import (
     COLUMN_END,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from service_record.redaction import Redactor, Rules, Secret
+from service_record.redaction import Redactor, Rules, Secret, secret_names
 from service_record.redaction.encodings import unescaped_views
 from service_record.redaction.private_keys import KeyFollower
 from service_record.redaction.reader import LineReader
@@ -58,8 +58,8 @@ def test_every_shape_is_masked_in_each_surrounding(surrounding: str) -> None:
 
 
 def test_shapes_have_source_positive_and_near_miss() -> None:
-    assert len(EXAMPLES) == len(shapes())
-    for row in (*rows(OURS), *rows(PUBLIC), *rows(SERVICES)):
+    assert len(EXAMPLES) == len(shapes()) + len(secret_names.rows())
+    for row in (*rows(OURS), *rows(PUBLIC), *rows(SERVICES), *secret_names.rows()):
         assert row.get("source") or row.get("name"), row
     assert [example.name for example in EXAMPLES if not example.secrets] == []
     near = [example.near_miss for example in EXAMPLES]

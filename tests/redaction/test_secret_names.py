@@ -1,0 +1,62 @@
+"""Names of secrets: the table, and the search for its names in a text."""
+
+import pytest
+
+from service_record.redaction.first_pass import patterns
+from service_record.redaction.secret_names import find_name, rows
+
+
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [
+        ("password", "is_password"),
+        ("bmcPassword2", "is_password"),
+        ("DB_PASS", "is_password"),
+        ("SSHPASS", "is_password"),
+        ("password_sha256", "is_password"),
+        ("Password.Cleartext", "is_password"),
+        ("Admin Password", "is_password"),
+        ("pass", "is_password_without_separator"),
+        ("bypass", "is_password_without_separator"),
+        ("PWD", "is_password_and_no_path"),
+        ("sim-pin", "is_pin"),
+        ("JSESSIONID", "is_session"),
+        ("token", "is_token_or_word"),
+        ("x509Key", "is_token_or_word"),
+        ("http.proxyAuth", "is_token_or_word"),
+        ("passwordKey", "is_no_name"),
+    ],
+)
+def test_last_words_of_name_decide(name: str, check: str) -> None:
+    named = find_name(name.encode())
+    assert named is not None
+    assert named.check.__name__ == check
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("publicKey", "ssh_host_key", "sshKey", "X_KEY_ID", "tokenID", "key", "value", "", "mapping"),
+        *("password_file", "tokenCount", "PasswordPolicy", "secret_name", "token-expires"),
+    ],
+)
+def test_name_is_not_secret(name: str) -> None:
+    assert find_name(name.encode()) is None
+
+
+def test_scanner_finds_each_name_of_table() -> None:
+    missed = []
+    for row in rows():
+        names = [
+            *row.get("ends", ()),
+            *(f"my {name}" for name in row.get("words", ())),
+            *row.get("alone", ()),
+        ]
+        for name in names:
+            first, *others = name.split()
+            camel_case = first + "".join(word.title() for word in others)
+            for form in (name.replace(" ", "_"), name.replace(" ", "-").upper(), camel_case):
+                found = patterns().scanner.groups(f"{form}=x".encode())
+                if found is None or found[1][1] != len(form) or find_name(form.encode()) is None:
+                    missed.append(form)
+    assert missed == []
