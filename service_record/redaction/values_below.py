@@ -32,10 +32,11 @@ from service_record.redaction.types import (
 
 SECRET_VALUE: Final = "secret-value"  # noqa: S105 - a kind
 _Spans: TypeAlias = list[tuple[int, int]]
-_MAX_LINES: Final = 200
-"""The limit of lines below the name of several values."""
 _MAX_LINES_TO_VALUE: Final = 4
 """The limit of lines below the name of one value. There may be other fields before it."""
+_MAX_BLOCK_LINES: Final = 200
+"""The limit of lines in a map or a text."""
+_MAX_ITEMS: Final = 100_000
 _MAX_OPEN_BYTES: Final = 1 << 13
 """The limit of lines that are searched for a name. Longer lines are not written by hand."""
 _MIN_TEXT_BYTES: Final = 4
@@ -93,6 +94,8 @@ class _Form:
     """True if the values are deeper than the name. Otherwise they may have the same indentation."""
     has_several: bool = False
     """True for several values. The lines between them are deeper than the name."""
+    max_lines: int = _MAX_LINES_TO_VALUE
+    """The limit of lines below the name."""
     is_closed: bool = False
     """True if no other name begins below the name."""
     trigger: bytes = b""
@@ -110,6 +113,7 @@ _BLOCK: Final = _Form(
     check=ordinary_words.is_value,
     is_deeper=True,
     has_several=True,
+    max_lines=_MAX_BLOCK_LINES,
     is_closed=True,
 )
 """A text of several lines, as in YAML."""
@@ -130,6 +134,7 @@ _FORMS: Final = (
         rb"""([^\s"'][^\n]*?)["']?(?:</[a-z][^\n]*)?[ \t\r]*$""",
         ordinary_words.is_password,
         has_several=True,
+        max_lines=_MAX_BLOCK_LINES,
         is_closed=True,
         trigger=rb"""chpasswd["'\\]*:|[fF]ollowing[ \t][^\n:=]*passwords[ \t]*:?[ \t]*(?:\\|\r?$)""",
     ),
@@ -140,6 +145,7 @@ _FORMS: Final = (
         ordinary_words.is_value,
         is_deeper=True,
         has_several=True,
+        max_lines=_MAX_BLOCK_LINES,
         is_closed=True,
     ),
     _Form(
@@ -148,6 +154,7 @@ _FORMS: Final = (
         _is_encoded,
         is_deeper=True,
         has_several=True,
+        max_lines=_MAX_BLOCK_LINES,
         trigger=rb"""(?:stringD|(?:^|[^A-Za-z])d)ata["'\\]*(?:(?::|%3A)[ \t]*(?:\{|\\|&|%|$)|&)""",
     ),
     _ROWS,
@@ -169,7 +176,13 @@ _FORMS: Final = (
         trigger=rb"""variable[ \t]+\\*"[A-Za-z0-9_-]+\\*"[ \t]*\{""",
     ),
     # A list.
-    _Form(rb"""(?:-[ \t]+)?["']?(%(names)b)%(is)b\[?""", _ITEM, has_several=True, is_closed=True),
+    _Form(
+        rb"""(?:-[ \t]+)?["']?(%(names)b)%(is)b\[?""",
+        _ITEM,
+        has_several=True,
+        max_lines=_MAX_ITEMS,
+        is_closed=True,
+    ),
     _BLOCK,
     _VALUE,
     # The text that a script of expect(1) waits for.
@@ -264,8 +277,7 @@ class ValueFollower:
         if not text.strip():
             return []
         self.name = None
-        max_lines = _MAX_LINES if form.has_several else _MAX_LINES_TO_VALUE
-        if indent < depth + form.is_deeper or name.lines == max_lines:
+        if indent < depth + form.is_deeper or name.lines == form.max_lines:
             return []
         spans = _VALUES[form].groups(text)
         if form.has_several if spans is not None else (indent > depth or not form.has_several):
