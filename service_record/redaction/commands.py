@@ -1,8 +1,8 @@
 """Find the passwords in command lines. Pure.
 
 commands.toml has the usages of programs. A program is known by its name alone, so it does not matter what is
-before it: a path, `sudo`, `timeout 5`, or the words of a log. An option whose name says that its value is
-secret, such as `--admin-password`, is read for every program.
+before it: a path, `sudo`, `timeout 5`, or the words of a log. Some usages are those of any program, such as
+options whose name says that their value is secret.
 """
 
 import re
@@ -10,9 +10,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import Final, NamedTuple, TypeAlias
+from itertools import chain
+from typing import Final, TypeAlias
 
 from service_record.redaction import ordinary_words, types
+from service_record.redaction.command_words import Word, split_shell
 from service_record.redaction.shapes import COMMANDS, expand_parts, rows
 from service_record.redaction.types import Found, is_in_mask
 from service_record.redaction.values import Text
@@ -28,17 +30,6 @@ _SECRETS: Final[Mapping[str, tuple[str, _Check]]] = {
     "COOKIE": ("cookie", ordinary_words.is_cookie),
 }
 """The words for secrets in a usage, their kinds, and the checks of their values."""
-_WORD: Final = re.compile(rb"""((?:[^\s"'\\]|\\.|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|["'\\])+)""")
-"""Matches a word as a shell splits them. A quote without a second one is an ordinary character."""
-_LISTED_WORD: Final = re.compile(rb"""(?:,[ \t]*|[ \t]+)("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')""")
-"""Matches the next word of a list, as Python, JSON and Go write it."""
-_OPENING: Final = b"\"'`[({,"
-_CLOSING: Final = b"\"'`])},;\\"
-_QUOTES: Final = (b'"', b"'", b"`")
-_ENDS: Final = b";|&"
-"""A word that begins with one of these ends a command. Inside a word, audit does not quote them."""
-_REDIRECTION: Final = re.compile(rb"[0-9]?[<>](?!redacted:)")
-_HERE_STRING: Final = b"<<<"
 _PLACEHOLDER: Final = re.compile(r"[A-Z]{2,}")
 _BUNDLE: Final = re.compile(rb"-[A-Za-z]{2,}")
 """Matches several options of one letter as one word. The last one may have a value."""
@@ -49,18 +40,22 @@ _ANY_LETTER_OPTION: Final = rb"[ \t]-[A-Za-z]"
 _ANY_ARGUMENTS: Final = "..."
 _LETTER_OPTION_BYTES: Final = 2
 _EXTENSION: Final = rb"(?:\.exe|\.sh|\.py|\.bat)?"
-_PROGRAM: Final = re.compile(rb"[$(`]*(?:[A-Za-z0-9_.~-]*/)*([A-Za-z0-9_.-]+?)" + _EXTENSION)
+_PROGRAM: Final = re.compile(
+    rb"(?:[A-Za-z_]+=)?[$(`\[]*(?:[A-Za-z0-9_.~-]*/)*([A-Za-z0-9_.-]+?)" + _EXTENSION
+)
 _MAX_PROGRAM_BYTES: Final = 128
 """The limit for a program with its path. Matching longer words would take quadratic time."""
-_NEW_COMMAND: Final = re.compile(rb"[;&](?=[\s;&])")
 _FIRST_LINE: Final = rb"[ \t]\\\r?$"
 """Matches the first line of a command of several lines, whose options may be in the next ones."""
-_ANY_PROGRAM: Final = "*"
+_ANY_PROGRAM: Final = b"*"
 _SECRET_NAME: Final = expand_parts(
     rb"[a-z0-9._-]*(?:<<PASSWORDS>>|token|secret|credentials?|[_-]pass|[a-z]pw|(?:\b|_)(?:pwd?|pin|puk|otp)"
     rb"|(?:api|access|auth|certificate|secret|setup)[_-]?key)[0-9]?"
 )
-"""Matches the name of an option whose value is secret."""
+_SECRET_OPTION: Final = re.compile(b"(?i:--?" + _SECRET_NAME + b")")
+"""Matches an option whose value is secret."""
+_ANY_SECRET_OPTION: Final = "--SECRET"
+"""Stands for these options in a usage."""
 _FLAG: Final = re.compile(
     rb"--?(?:allow|ask|change|check|clear|copy|delete|disabled?|dont?|dump|empty|enable|force|gen|generate|init"
     rb"|initialize|install|load|no|null|offline|preserve|prompt|remove|require|retain|same|show|stdin|store|test"
@@ -71,12 +66,9 @@ _ECHO: Final = (b"echo", b"printf")
 _ECHO_TRIGGER: Final = rb"(?:echo|printf)[ \t]"
 _HERE_STRING_TRIGGER: Final = rb"(?:^|[^<])<<<[ \t]*[^\s<]|&lt;&lt;&lt;|%3C%3C%3C|u003c"
 _ECHO_OPTION: Final = re.compile(rb"-[neE]+|%s(?:\\+n)?")
-
-
-class _Word(NamedTuple):
-    start: int
-    text: bytes
-    """The word without the quotes and brackets around it."""
+_HERE_STRING: Final = b"<<<"
+_PIPES: Final = (b"|", b"|&")
+_END: Final = Word(b";", 0, is_operator=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,23 +80,20 @@ class _Template:
     kind: str = ""
     check: _Check = ordinary_words.is_value
 
-    def find(self, value: _Word, lines: Text) -> Iterator[Found]:
+    def find(self, value: Word) -> Iterator[Found]:
         """Yield the span of the secret in a value, if the check accepts it."""
         match = self.pattern.fullmatch(value.text) if self.pattern.groups else None
-        text, start = lines.data, value.start + (match.start(1) if match is not None else 0)
-        if match is None or text.startswith((b'\\"', b"\\'"), start):
+        if match is None:
+            return
+        secret = value.part(*match.span(1)) if match.span(1) != (0, len(value.text)) else value
+        text = secret.text
+        if text.startswith((b'\\"', b"\\'")) or is_in_mask(value.text, match.start(1)):
             return  # the text without its escapes is read as well
-        while text[start : start + 1] in _QUOTES:
-            start += 1
-        is_quoted = text[start - 1 : start] in _QUOTES
-        is_whole = match.end(1) == match.end()
-        end = lines.word(start - is_quoted).end if is_whole else value.start + match.end(1)
         check = self.check
-        if check is ordinary_words.is_flag_value and text[start - 1 : start].strip():
-            # In quotes, or behind the beginning of its word, a value is no option.
-            check = ordinary_words.is_quoted_flag_value if is_quoted else ordinary_words.is_value
-        if start < end and not is_in_mask(text, start) and check(text[start:end]):
-            yield start, end, self.kind
+        if check is ordinary_words.is_flag_value and secret.is_exact:
+            check = ordinary_words.is_quoted_flag_value
+        if text and check(text):
+            yield secret.start, secret.start + len(text) * secret.width, self.kind
 
 
 def _make_template(text: str) -> _Template:
@@ -148,8 +137,10 @@ class _Usage:
     standard_input: _Template | None = None
     is_prefix: bool = False
     """True if another command follows the options."""
+    has_secret_names: bool = False
+    """True if each option whose name says so has a secret."""
 
-    def values(self, words: Sequence[_Word], fed: _Word | None) -> Iterator[tuple[_Word, _Template]]:
+    def values(self, words: Sequence[Word], fed: Word | None) -> Iterator[tuple[Word, _Template]]:
         """Yield the values that have a template.
 
         Take the words after the program, and the word that is its standard input.
@@ -159,12 +150,12 @@ class _Usage:
         has_flag = not self.flags
         following = iter(words)
         for word in following:
-            value: _Word | None = word
+            value: Word | None = word
             template, offset = self._option(word.text) if name is None else (None, 0)
             has_flag = has_flag or not self.flags.isdisjoint(_split_flags(word.text))
             if template is not None:
                 is_last = offset == len(word.text)
-                value = next(following, None) if is_last else _Word(word.start + offset, word.text[offset:])
+                value = next(following, None) if is_last else word.part(offset, len(word.text))
             elif word.text.startswith(b"-"):
                 continue
             elif name is not None:
@@ -187,6 +178,8 @@ class _Usage:
         for option, offset in _split_option(word):
             if option in self.options:
                 return self.options[option], offset
+            if self.has_secret_names and _is_secret_option(option, is_joined=offset < len(word)):
+                return _PASSWORD, offset
         return None, 0
 
 
@@ -211,7 +204,12 @@ def _split_flags(word: bytes) -> Sequence[bytes]:
     return (word, *letters)
 
 
-@cache
+@lru_cache(maxsize=1024)
+def _is_secret_option(option: bytes, *, is_joined: bool) -> bool:
+    """Return True if the name of an option says that its value, which may be the next word, is secret."""
+    return _SECRET_OPTION.fullmatch(option) is not None and (is_joined or not _FLAG.fullmatch(option))
+
+
 def _parse_usage(text: str) -> _Usage:
     """Parse a usage of commands.toml."""
     usage = _Usage()
@@ -221,7 +219,10 @@ def _parse_usage(text: str) -> _Usage:
     words = iter(before.split())
     for word in words:
         is_option = word.startswith(("-", "/"))
-        if word == "COMMAND":
+        if word == _ANY_SECRET_OPTION:
+            usage.has_secret_names = True
+            next(words)
+        elif word == "COMMAND":
             usage.is_prefix = True
         elif word == _ANY_ARGUMENTS:
             pass  # only the trigger differs
@@ -239,161 +240,43 @@ def _parse_usage(text: str) -> _Usage:
     return usage
 
 
-class _Command(NamedTuple):
-    """The words after a program, up to the end of the command or to the second program among them."""
-
-    words: Sequence[_Word]
-    here_string: _Word | None
-    next: int
-    """Where the next program may be. It may be among the words."""
-    is_piped: bool
-    """True if the input of this program may be that of the next one, or its output may be."""
-
-
 class _Table:
     """The usages of all programs in commands.toml."""
 
     def __init__(self) -> None:
-        self._usages: dict[str, list[str]] = {}
+        self._usages: dict[bytes, list[_Usage]] = {}
         for row in rows(COMMANDS, "command"):
+            usages = [_parse_usage(usage) for usage in row["usage"]]
             for program in row["programs"]:
-                self._usages.setdefault(program, []).extend(row["usage"])
-        usages = [_parse_usage(usage) for usage in self._usages.pop(_ANY_PROGRAM)]
-        self._options = [
-            (re.compile(_glob_pattern(name.decode())), template, usage.flags)
-            for usage in usages
-            for name, template in usage.options.items()
+                self._usages.setdefault(program.encode(), []).extend(usages)
+        self.any_program = self._usages.pop(_ANY_PROGRAM)
+        self._families = [
+            (re.compile(_glob_pattern(program)), usages)
+            for program, usages in self._usages.items()
+            if b"*" in program
         ]
-        self._any_input = next(usage.standard_input for usage in usages if usage.standard_input is not None)
-        families = [program for program in self._usages if "*" in program]
-        self._families = [(re.compile(_glob_pattern(program)), program) for program in families]
         programs = b"|".join((*map(_glob_pattern, self._usages), *_ECHO))
-        self._scanner = types.Finder(
-            rb"(?:^|[^A-Za-z0-9])(" + programs + b")(" + _EXTENSION + rb")(?:[\s\0\"',]|$)", groups=True
-        )
-        any_option = b"|".join(
-            (*(pattern.pattern for pattern, *_ in self._options), b"(?i:--?" + _SECRET_NAME + b")")
-        )
-        self._option_scanner = types.Finder(
-            rb"(?:^|[^A-Za-z0-9_.<-])(?:(" + any_option + rb")[\"']?(?:=|,[ \t]*|[ \t]+)|<<<[ \t]*)",
+        options = b"|".join(option for usage in self.any_program for option in usage.options)
+        self.begin = types.Finder(
+            rb"(?:^|[^A-Za-z0-9_.<-])((?:" + programs + b")" + _EXTENSION + rb"(?:[\s\0\"',]|$)"
+            rb"|(?:" + options + b"|" + _SECRET_OPTION.pattern + rb")[\"']?[=,\s]|<<<)",
             groups=True,
         )
+        """Finds where a command may begin: its program, or an option of any program."""
 
     @lru_cache(maxsize=1024)  # noqa: B019 - `_table` makes one object for the process
-    def _find_usages(self, program: bytes) -> Sequence[_Usage]:
-        """Return the usages of a program; none if it is unknown."""
-        names = [family for pattern, family in self._families if pattern.fullmatch(program)]
-        return [
-            _parse_usage(usage)
-            for name in (program.decode("latin-1"), *names)
-            for usage in self._usages.get(name, ())
-        ]
-
-    def secrets(self, text: bytes) -> Iterator[Found]:
-        """Yield the secrets in the commands of a text of one line."""
-        lines = Text(text)
-        yield from self._known_programs(lines)
-        yield from self._any_program(lines)
-
-    def _known_programs(self, lines: Text) -> Iterator[Found]:
-        text = lines.data
-        echoed: _Word | None = None
-        position = 0
-        while (match := self._scanner.groups(text, position)) is not None:
-            name = text[slice(*match[1])]
-            start, end = match[1][0], match[2][1]
-            if echoed is not None and _NEW_COMMAND.search(text, position, start):
-                echoed = None
-            command = self._split(_split_words(lines, start, end), end)
-            position = max(command.next, end)
-            if name in _ECHO:
-                echoed = next((word for word in command.words if not _ECHO_OPTION.fullmatch(word.text)), None)
-                if echoed is not None and command.is_piped and b" " not in echoed.text:
-                    yield from self._any_input.find(echoed, lines)
-            else:
-                for usage in self._find_usages(name):
-                    for value, template in usage.values(command.words, command.here_string or echoed):
-                        yield from template.find(value, lines)
-            if not command.is_piped:
-                echoed = None
-
-    def _any_program(self, lines: Text) -> Iterator[Found]:
-        """Yield the values of the options of any program, and its here strings."""
-        text = lines.data
-        names: set[bytes] = set()
-        position = 0
-        while (match := self._option_scanner.groups(text, position)) is not None:
-            start = position = match[0][1]
-            name = text[slice(*match[1])]
-            template, flags = self._find_option(name) if name else (self._any_input, None)
-            is_joined = text[start - 1 : start] == b"="
-            word = _WORD.match(text, start, lines.bounds(start)[1])
-            if word is not None and (is_joined or not _FLAG.fullmatch(name)) and (not flags or names & flags):
-                yield from template.find(_strip_word(word), lines)
-            names.add(name)
-
-    def _find_option(self, name: bytes) -> tuple[_Template, frozenset[bytes]]:
-        """Return the template of the value of an option of any program, and the flags of its usage."""
-        for pattern, template, flags in self._options:
-            if pattern.fullmatch(name):
-                return template, flags
-        return _PASSWORD, frozenset()
-
-    def _split(self, matches: Iterable[re.Match[bytes]], start: int) -> _Command:
-        """Return the command whose words are matched after its program, which ends at `start`."""
-        words: list[_Word] = []
-        here_string: _Word | None = None
-        end, inner = start, 0
-        is_piped = False
-        for match in matches:
-            raw, end = match[1], match.end()
-            word = _strip_word(match)
-            if raw == b",":
-                continue
-            if raw[0] in _ENDS or word.text == b"|":
-                is_piped = word.text[:1] == b"|" and raw != b"||"
-                break
-            program = _PROGRAM.fullmatch(word.text[-_MAX_PROGRAM_BYTES:])
-            if program is not None and self._find_usages(program[1]):
-                if inner:
-                    break
-                inner = match.start() - 1
-            if here_string is not None and not here_string.text:
-                here_string = word
-            elif word.text.startswith(_HERE_STRING):
-                here_string = _Word(word.start + len(_HERE_STRING), word.text[len(_HERE_STRING) :])
-            elif not _REDIRECTION.match(raw):
-                words.append(word)
-            if raw.endswith(b";"):
-                break
-        return _Command(words, here_string, inner or end, is_piped or inner > 0)
+    def find_program(self, word: bytes) -> tuple[bytes, Sequence[_Usage]]:
+        """Return the name of a program and its usages; none if the word is no known program."""
+        match = _PROGRAM.fullmatch(word)
+        if match is None:
+            return b"", ()
+        families = (usages for pattern, usages in self._families if pattern.fullmatch(match[1]))
+        return match[1], [*self._usages.get(match[1], ()), *chain.from_iterable(families)]
 
 
-def _split_words(lines: Text, start: int, end: int) -> Iterator[re.Match[bytes]]:
-    """Yield the words after a program, as a shell splits them.
-
-    If the name of the program alone is in quotes, it is the first word of a list: `["app", "-p", "x"]`.
-    """
-    text = lines.data
-    _, limit, is_quoted = lines.bounds(start)
-    if not is_quoted or limit > end:
-        yield from _WORD.finditer(text, end, limit)
-        return
-    end = limit + 1
-    while (word := _LISTED_WORD.match(text, end)) is not None:
-        yield word
-        end = word.end()
-
-
-def _strip_word(word: re.Match[bytes]) -> _Word:
-    """Return a word without the quotes and brackets around it."""
-    bare = word[1].lstrip(_OPENING)
-    return _Word(word.end() - len(bare), bare.rstrip(_CLOSING))
-
-
-def _glob_pattern(name: str) -> bytes:
-    """Return the pattern of the name of a program or an option, in which `*` is any part of the name."""
-    return re.escape(name).replace(r"\*", "[A-Za-z0-9_.-]*").encode()
+def _glob_pattern(name: bytes) -> bytes:
+    """Return the pattern of the name of a program, in which `*` is any part of the name."""
+    return re.escape(name).replace(rb"\*", b"[A-Za-z0-9_.-]*")
 
 
 @cache
@@ -402,8 +285,73 @@ def _table() -> _Table:
 
 
 def find_passwords(text: bytes) -> Iterator[Found]:
-    """Yield the passwords in the commands of a text of one line."""
-    return _table().secrets(text)
+    """Yield the passwords in the commands of a text of one line.
+
+    A command in quotes is not among them: the text in the quotes is read by itself.
+    """
+    lines = Text(text)
+    position = 0
+    while (match := _table().begin.groups(text, position)) is not None:
+        start = match[1][0]
+        first, position, is_quoted = lines.bounds(start)
+        if not is_quoted or text.find(b" ", first, position) < 0:
+            yield from find_secrets(split_shell(text, first - 1 if is_quoted else start))
+            return
+
+
+def may_have_command(text: bytes, start: int, end: int) -> bool:
+    """Return True if a part of a text has the name of a program, or an option of any program."""
+    return _table().begin.find(text, start, end) is not None
+
+
+def find_secrets(words: Iterable[Word]) -> Iterator[Found]:
+    """Yield the secrets among the words of one or more commands."""
+    command: list[Word] = []
+    fed: Word | None = None
+    is_fed_next = False
+    for word in chain(words, (_END,)):
+        if is_fed_next:
+            fed = word
+            is_fed_next = False
+        elif not word.is_operator:
+            command.append(word)
+        elif word.text == _HERE_STRING:
+            is_fed_next = True
+        else:
+            yield from _find_in_command(command, fed)
+            fed = _find_echoed(command) or fed if word.text in _PIPES else None
+            command = []
+
+
+def _find_in_command(words: Sequence[Word], fed: Word | None) -> Iterator[Found]:
+    """Yield the secrets in a command, given the word that is its standard input.
+
+    An argument may be the name of a program, too, so the words of a program end at the second one after it.
+    """
+    programs = [(at, usages) for at, word in enumerate(words) if (usages := _find_program(word)[1])]
+    ends = [at for at, _ in programs[2:]] + [len(words)] * 2
+    found: set[int] = set()
+    parts = [(usages, words[at + 1 : end]) for (at, usages), end in zip(programs, ends, strict=False)]
+    for usages, part in (*parts, (_table().any_program, words)):
+        for usage in usages:
+            for value, template in usage.values(part, fed):
+                if value.start in found: 
+                    continue
+                for secret in template.find(value):
+                    found.add(value.start)
+                    yield secret
+
+
+def _find_program(word: Word) -> tuple[bytes, Sequence[_Usage]]:
+    return _table().find_program(word.text[-_MAX_PROGRAM_BYTES:])
+
+
+def _find_echoed(words: Sequence[Word]) -> Word | None:
+    """Return the word that a command prints, or None."""
+    for at, word in enumerate(words):
+        if _find_program(word)[0] in _ECHO:
+            return next((each for each in words[at + 1 :] if not _ECHO_OPTION.fullmatch(each.text)), None)
+    return None
 
 
 def make_trigger() -> bytes:
@@ -427,4 +375,4 @@ def _program_trigger(program: str, usage: str) -> bytes:
     first, *_ = usage.split()
     is_subcommand = first[0].islower()
     after = rb"[ \t]+(?:" + first.encode() + b")" if is_subcommand else rb"(?:\.py)?[ \t]"
-    return _glob_pattern(program) + after
+    return _glob_pattern(program.encode()) + after

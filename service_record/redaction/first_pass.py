@@ -14,7 +14,6 @@ from operator import add
 from typing import Any, Final, TypeAlias
 
 from service_record.redaction import (
-    argument_lists,
     commands,
     encodings,
     long_commands,
@@ -23,6 +22,7 @@ from service_record.redaction import (
     types,
     values_below,
 )
+from service_record.redaction.command_words import AUDIT_TRIGGER
 from service_record.redaction.named_values import SQL_TRIGGER
 from service_record.redaction.shapes import SecretShape, expand_parts, shapes
 from service_record.redaction.types import ZEROS_FOR_DIGITS
@@ -63,7 +63,7 @@ EXACT: Final = TOKENS | ENCODED
 _ANY_DIGIT: Final = re.compile(rb"0-9|\{[0-9,]+\}")
 _LITERAL_DIGIT: Final = re.compile(rb"[0-9]")
 _TOKEN_KINDS: Final = frozenset({"service-token", "private-key", "encoded-secret"})
-_ENCODED_TRIGGER: Final = encodings.TRIGGER + b"|" + argument_lists.TRIGGER
+_ENCODED_TRIGGER: Final = encodings.TRIGGER + b"|" + AUDIT_TRIGGER
 _DIGIT_CHECKS: Final = (ordinary_words.is_credential, ordinary_words.is_registry_auth)
 """These checks decode base64, so each digit affects their result."""
 

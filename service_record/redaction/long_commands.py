@@ -1,12 +1,12 @@
-"""Join the lines of a command: a pipeline in a trace, continued lines, and arguments in a list. Pure."""
+"""Find secrets in commands of several lines: a pipeline in a trace, continued lines, and arguments in a list. Pure."""
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final
 
 from service_record.redaction import types
-from service_record.redaction.argument_lists import write_word
+from service_record.redaction.command_words import Word, split_shell
+from service_record.redaction.commands import find_secrets
 from service_record.redaction.prefixes import prefix_end
 from service_record.redaction.types import ZEROS_FOR_DIGITS, Found, line_end
 
@@ -17,36 +17,14 @@ TRIGGER: Final = (
 """Matches in lines after which the arguments of a command may follow in a list."""
 
 
-class CommandText(NamedTuple):
-    """The lines of a command as one text, written as a shell traces it."""
-
-    text: bytes
-    parts: Sequence[tuple[int, int, int]]
-    """The parts of the text that come from lines: offset in the text, offset in the log, size."""
-
-    def places(self, secrets: Iterable[Found]) -> Iterator[Found]:
-        """Yield the secrets in the text by their offsets in the log. A secret in two lines has two places."""
-        ends = [offset + size for offset, _, size in self.parts]
-        for start, end, kind in secrets:
-            mark = ""
-            for offset, place, size in self.parts[bisect_right(ends, start) :]:
-                if offset >= end:
-                    break
-                yield place + max(start - offset, 0), place + min(end - offset, size), mark + kind
-                mark = "+"
-
-
 class CommandFollower:
-    """Joins the lines of a command: a pipeline in a trace, lines that backslashes continue, and arguments in
-    a list.
-    """
+    """Reads the lines of a command as one."""
 
     def __init__(self) -> None:
-        self._head = b""
-        """The beginning of the command, from lines that were read."""
+        self._words: list[Word] = []
+        """The words of the command so far; of a long command, the first ones and the last one."""
         self._depth: int | None = None
         """The indentation of a list; None for lines that end in a backslash."""
-        self._lines = 0
         self.is_open = False
         """True if the next line may belong to the command."""
         self.end = 0
@@ -60,86 +38,75 @@ class CommandFollower:
             _CONTINUED.search(line) is not None or _ARGUMENTS.fullmatch(line, prefix_end(line)) is not None
         )
 
-    def begin(self, log: bytes, start: int, end: int) -> list[CommandText]:
-        """Begin a command with a line for which `begins_in` is True. Return its texts, like `join`."""
+    def begin(self, log: bytes, start: int, end: int) -> list[Found]:
+        """Return the secrets of a command that begins in a line for which `begins_in` is True."""
         line = log[start:end]
-        texts = _join_pipeline(log, line, start, end)
         head = prefix_end(line)
-        self._lines, self._depth = 0, None
+        self._depth = None
         if _CONTINUED.search(line) is not None:
-            self._head = line[head:].rstrip(b"\\\r")
+            self._words = list(split_shell(line, head, _NOWHERE))
             self.is_open = True
         elif (arguments := _ARGUMENTS.fullmatch(line, head)) is not None:
-            self._head = arguments[3] or b""
+            self._words = [Word(arguments[3], _NOWHERE)] if arguments[3] else []
             self._depth = len(arguments[1]) + len(arguments[2] or b"")
             self.is_open = True
-        return texts + self.join(log, end + 1)
+        return list(_find_in_pipeline(log, start, end)) + self.join(log, end + 1)
 
-    def join(self, log: bytes, position: int) -> list[CommandText]:
-        """Return the texts of the next lines of the command, from the line at `position` on.
+    def join(self, log: bytes, position: int) -> list[Found]:
+        """Return the secrets in the next lines of the command, from the line at `position` on.
 
-        Sets `end`. At the end of the log, the command stays open. A long command is several texts that begin
-        with its program: each line is read once.
+        Sets `end`. At the end of the log, the command stays open.
         """
-        texts: list[CommandText] = []
+        found: list[Found] = []
         while self.is_open and position < len(log):
-            pieces = [b"+ ", _shorten(self._head)]
-            size = sum(map(len, pieces))
-            parts: list[tuple[int, int, int]] = []
-            while self.is_open and position < len(log) and size < _MAX_JOINED_BYTES:
+            words = self._words
+            while self.is_open and position < len(log) and len(words) < _MAX_WORDS:
                 end = line_end(log, position)
-                line = log[position:end]
-                part = self._find_part(line, prefix_end(line))
-                if part is None or self._lines > _MAX_ARGUMENTS:
+                own = self._split_line(log[position:end], position)
+                if own is None:
                     self.is_open = False
                     break
-                first, last = part
-                word = line[first:last] if self._depth is None else write_word(line[first:last])
-                parts.append((size + 1, position + first, last - first))
-                pieces += (b" ", word)
-                size += 1 + len(word)
-                self._lines += 1
+                words += own
                 position = end + 1
-                if self._depth is None and _CONTINUED.search(line) is None:
-                    self.is_open = False
-            text = b"".join(pieces)
-            self._head = text[2:]
-            if parts:
-                texts.append(CommandText(text, parts))
+            found += (secret for secret in find_secrets(words) if secret[0] >= 0)
+            kept = words[:_KEPT_WORDS] + words[_KEPT_WORDS:][-1:]
+            self._words = [word._replace(start=_NOWHERE) for word in kept]
         self.end = position
-        return texts
+        return found
 
-    def _find_part(self, line: bytes, start: int) -> tuple[int, int] | None:
-        """Return the span of the part of the command in a line, or None if the command has ended."""
+    def _split_line(self, line: bytes, place: int) -> list[Word] | None:
+        """Return the words of the command in a line, or None if the command has ended."""
+        head = prefix_end(line)
         if self._depth is None:
-            return start, len(line.rstrip(b"\\\r"))
-        item = _ARGUMENT.groups(line[start:])
+            self.is_open = _CONTINUED.search(line) is not None
+            return list(split_shell(line, head, place))
+        item = _ARGUMENT.groups(line[head:])
         if item is None:
             return None
         (_, depth), (mark, _), *values = item[1:]
         first, last = max(values)
         is_inside = depth > self._depth or (depth == self._depth and mark >= 0)
-        return (start + first, start + last) if is_inside else None
+        return [Word(line[head + first : head + last], place + head + first)] if is_inside else None
 
 
 TRACED_OUTPUT: Final = re.compile(rb"\+ (?:\S+: )?(?:echo|printf) (?:(?:-[neE]+|'?%s(?:\\n)?'?) )?\S+\s*\Z")
 """Matches an output of one word. Several words are mostly a message: `echo 'Unlocking the disk'`."""
 
 
-def _join_pipeline(log: bytes, line: bytes, start: int, end: int) -> list[CommandText]:
-    """Return a line, a pipe, and the command in the next line as one text; none if they are no pipeline.
+def _find_in_pipeline(log: bytes, start: int, end: int) -> Iterator[Found]:
+    """Yield the secret that a line prints for the command in the next line, if they are a pipeline.
 
     `set -x` of a shell prints the commands of a pipeline on lines of their own. The command that reads the
     output tells whether it is a password.
     """
+    line = log[start:end]
     if (output := TRACED_OUTPUT.search(line)) is None:
-        return []
+        return
     prefix, plus, reader = log[end + 1 : line_end(log, end + 1)].partition(b"+ ")
     # There is one `+` for each level of subshells, which may differ.
     prefixes = {each.rstrip(b"+").translate(ZEROS_FOR_DIGITS) for each in (prefix, line[: output.start()])}
-    if not plus or len(prefixes) > 1:
-        return []
-    return [CommandText(line + b" | " + reader, [(0, start, len(line))])]
+    if plus and len(prefixes) == 1:
+        yield from find_secrets(split_shell(line + b" | " + reader, output.start(), start))
 
 
 _MAY_CONTINUE: Final = (b"\\", b":", b"[", b"\r")
@@ -152,15 +119,9 @@ _ARGUMENTS: Final = re.compile(
 _ARGUMENT: Final = types.Finder(
     rb"""^([ \t]*)(-[ \t]+)*(?:"([^\n]*)"|'([^\n]*)'|([^\s"'\]}][^\n]*?)),?[ \t\r]*$""", groups=True
 )
-_MAX_ARGUMENTS: Final = 200
-_MAX_JOINED_BYTES: Final = 1 << 12
-_MAX_COMMAND_BYTES: Final = 1 << 8
-"""Each text of a long command begins with this part of the text before it."""
-
-
-def _shorten(command: bytes) -> bytes:
-    """Return the first and the last words of a long command: its program, and the option of the next word."""
-    if len(command) <= _MAX_COMMAND_BYTES:
-        return command
-    half = _MAX_COMMAND_BYTES // 2
-    return command[:half].rpartition(b" ")[0] + b" " + command[-half:].partition(b" ")[2]
+_MAX_WORDS: Final = 1 << 8
+"""A longer command is read in parts."""
+_KEPT_WORDS: Final = 8
+"""Each part begins with the first words of the command, and with the last one, which may be an option."""
+_NOWHERE: Final = -(1 << 40)
+"""The place of words that were read before."""

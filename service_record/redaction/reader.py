@@ -8,7 +8,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from service_record.redaction import argument_lists, commands, encodings, ordinary_words, random_words, types
+from service_record.redaction import commands, encodings, ordinary_words, random_words, types
+from service_record.redaction.command_words import split_audit, split_lists
 from service_record.redaction.first_pass import (
     ENCODED,
     NAMES,
@@ -147,18 +148,15 @@ class LineReader:
         if start:
             view = view.part(start, len(text))
             text = view.text
-        command = argument_lists.audit_command(view) if groups & ENCODED and depth < MAX_DEPTH else None
-        if command is not None:
-            self._decode_runs(view, depth, found)
-            self._explore(command, depth + 1, found, texts)
+        arguments = split_audit(text) if groups & ENCODED and depth < MAX_DEPTH else ()
+        if arguments:
+            self._find_in_commands(view, commands.find_secrets(arguments), found)
+            pieces = [(word.text + b" ", word.start) for word in arguments]
+            joined = UnescapedText.join(view, pieces, [word.width for word in arguments])
+            self._explore(joined, depth + 1, found, texts)
             return
         documents = find_documents(text)
         texts.append((view, documents, groups))
-        if groups & WORDS and not self._certain:
-            for start, end, kind in _add_repeats(text, commands.find_passwords(text)):
-                last = _end_in_leaf(documents, start, end)
-                if start < last:
-                    found.append((view.place(start), view.place(last), kind))
         if documents:
             for document in documents:
                 self._read_document(view, document, depth, found, texts)
@@ -168,6 +166,8 @@ class LineReader:
             if not text.strip(b"\x02 \t\r,"):
                 return
             view = UnescapedText(text, [0], [0], view)
+        if groups & WORDS:
+            self._find_in_commands(view, commands.find_passwords(text), found)
         if groups & (NAMES | WORDS) and not self._certain:
             for start, end, kind in _add_repeats(text, self._named_values(text)):
                 found.append((view.place(start), view.place(end), kind))
@@ -184,12 +184,20 @@ class LineReader:
                 self._find_known(finer, found)
                 self._explore(finer, depth + 1, found, texts)
 
+    def _find_in_commands(self, view: UnescapedText, secrets: Iterable[Found], found: list[Found]) -> None:
+        if not self._certain:
+            for start, end, kind in _add_repeats(view.text, secrets):
+                found.append((view.place(start), view.place(end), kind))
+
     def _read_document(
         self, view: UnescapedText, document: Document, depth: int, found: list[Found], texts: list[_ReadText]
     ) -> None:
         text = view.text
         hits = self._patterns.trigger_spans(text, document.start, document.end, certain=self._certain)
         hits.reverse()
+        if commands.may_have_command(text, document.start, document.end):
+            for words in split_lists(text, document):
+                self._find_in_commands(view, commands.find_secrets(words), found)
         for leaf in document.leaves:
             while hits and hits[-1][1] <= leaf.start:
                 hits.pop()

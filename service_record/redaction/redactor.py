@@ -11,7 +11,7 @@ from typing import Final
 from service_record.redaction import blocks, types
 from service_record.redaction.encodings import unescaped_views
 from service_record.redaction.first_pass import EXACT, Suspect
-from service_record.redaction.long_commands import TRACED_OUTPUT, CommandFollower, CommandText
+from service_record.redaction.long_commands import TRACED_OUTPUT, CommandFollower
 from service_record.redaction.masks import Mask, MaskedLine, clip_and_merge, make_masks, mask_lines
 from service_record.redaction.private_keys import PRIVATE_KEY, KeyFollower
 from service_record.redaction.reader import MAX_DEPTH, LineReader, forget_texts
@@ -212,7 +212,7 @@ class Redactor:
         found = [(each.start, each.end, each.kind if each.is_first else f"+{each.kind}") for each in spans]
         suspects = self._find_in_blocks(text, suspects, found)
         suspects.reverse()
-        self._find_in_commands(self._commands.join(text, 0), found)
+        _add_sorted(found, self._commands.join(text, 0))
         lines: list[MaskedLine] = []
         state = self._state
         ahead = 0
@@ -274,12 +274,6 @@ class Redactor:
             found = block.places(self._reader.secrets(block.word, self._depth)[:1])
         return found
 
-    def _find_in_commands(self, commands: Iterable[CommandText], found: list[Found]) -> None:
-        """Add the secrets in the joined lines of commands to `found`."""
-        for command in commands:
-            secrets = self._reader.secrets(command.text, self._depth)
-            _add_sorted(found, sorted(command.places(secrets)))
-
     def _read_line(
         self, text: bytes, suspect: Suspect, state: State, found: list[Found]
     ) -> tuple[Sequence[Mask], State]:
@@ -288,7 +282,7 @@ class Redactor:
         line = text[start:end]
         begins_command = not self._only_certain and self._commands.begins_in(line)
         if begins_command and start >= self._commands.end:
-            self._find_in_commands(self._commands.begin(text, start, end), found)
+            _add_sorted(found, self._commands.begin(text, start, end))
         own = _take_before(found, start, end)
         secrets = list(own)
         self._values.name, self._key.open = state

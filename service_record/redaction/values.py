@@ -242,10 +242,14 @@ class Text:
 
     def _word_value(self, item: re.Pattern[bytes] | None, start: int, first: int, limit: int) -> ValueSpan:
         """Return a value of one word. It ends before the next `item` of a list, and without closing marks."""
-        text = self.data
         end = self._word_end(start, limit)
         if item is not None:
             end = self._find_next(item, start, end)
+        return ValueSpan(start, self.end_before_marks(start, end, first, limit))
+
+    def end_before_marks(self, start: int, end: int, first: int, limit: int) -> int:
+        """Return the end of a word in the text from `first` to `limit`, without closing marks of that text."""
+        text = self.data
         for _ in range(min(end - start - 1, _MAX_PIECES)):
             last = text[end - 1 : end]
             opening = _OPENING.get(last)
@@ -258,7 +262,7 @@ class Text:
             if not (is_closing or last in b",;:" or (last == b"." and end == limit)):
                 break
             end -= 1
-        return ValueSpan(start, end)
+        return end
 
     def _word_end(self, start: int, limit: int) -> int:
         """Return the end of a shell word, which may contain quoted parts and escaped blanks."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from service_record.redaction import Rules
-from service_record.redaction.argument_lists import audit_command
+from service_record.redaction.command_words import split_audit
 from service_record.redaction.place_parsers import netrc
 from service_record.redaction.types import UnescapedText
 from service_record.redaction.values import quoted_parts
@@ -21,7 +21,7 @@ READERS: dict[str, tuple[Callable[[bytes], object], bytes, bytes]] = {
     "URL parameters without escapes": (parts, b"x ", b"?a="),
     "data URLs without escapes": (parts, b"%41 ", b"data:,"),
     "EXECVE without arguments": (
-        lambda text: audit_command(UnescapedText(text, [], [])),
+        split_audit,
         b"",
         b"type=EXECVE ",
     ),
@@ -56,9 +56,7 @@ def test_reader_takes_linear_time(name: str) -> None:
 
 def test_arguments_of_a_later_execve_record_are_read() -> None:
     records = b'type=EXECVE msg=1: cut\ntype=EXECVE msg=2: argc=2 a0="app" a1=2D70\n'
-    command = audit_command(UnescapedText(records, [], []))
-    assert command is not None
-    assert command.text.split() == [b"app", b"-p"]
+    assert [word.text for word in split_audit(records)] == [b"app", b"-p"]
 
 
 def test_numbers_in_a_list_of_tokens_take_linear_time() -> None:
