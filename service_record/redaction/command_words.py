@@ -1,16 +1,17 @@
 """Split command lines and lists of arguments into words. Pure.
 
-Each syntax has one function here, or in `long_commands` if it takes several lines. `commands` reads the words.
+Each syntax has one function, here or, for commands of several lines, in `long_commands`. `commands` judges
+the words.
 """
 
 import binascii
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
 from service_record.redaction.json_documents import Document
-from service_record.redaction.types import line_end
+from service_record.redaction.types import UnescapedText, line_end
 from service_record.redaction.values import Text
 
 
@@ -69,7 +70,7 @@ def split_shell(text: bytes, start: int = 0, place: int = 0) -> Iterator[Word]:
             yield Word(quoted[2], place + match.start() + quoted.start(2))
         else:
             end = match.start() + len(raw.rstrip(_AFTER_WORD))
-            end = lines.end_before_marks(match.start(), end, start, len(text))
+            end = lines.end_before_marks(match.start(), end, 0, len(text))
             if end > match.start():
                 yield Word(text[match.start() : end], place + match.start(), is_exact=False)
         if raw.endswith(b";"):
@@ -97,6 +98,16 @@ def split_audit(text: bytes) -> list[Word]:
         else Word(binascii.unhexlify(match[2]), match.start(2), width=2)
         for match in _ARGUMENT.finditer(text, begin.end())
     ]
+
+
+def join_words(view: UnescapedText, words: Sequence[Word]) -> UnescapedText:
+    """Return the words of a view with blanks between them."""
+    pieces: list[tuple[bytes, int]] = []
+    widths: list[int] = []
+    for word in words:
+        pieces += [(word.text, word.start), (b" ", word.start + len(word.text) * word.width)]
+        widths += [word.width, 1]
+    return UnescapedText.join(view, pieces[:-1], widths[:-1])
 
 
 def split_lists(text: bytes, document: Document) -> Iterator[list[Word]]:

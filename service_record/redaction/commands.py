@@ -14,7 +14,8 @@ from itertools import chain
 from typing import Final, TypeAlias
 
 from service_record.redaction import ordinary_words, types
-from service_record.redaction.command_words import Word, split_shell
+from service_record.redaction.command_words import Word, split_lists, split_shell
+from service_record.redaction.json_documents import Document
 from service_record.redaction.shapes import COMMANDS, expand_parts, rows
 from service_record.redaction.types import Found, is_in_mask
 from service_record.redaction.values import Text
@@ -37,6 +38,7 @@ _LONG_OPTION: Final = re.compile(rb"-[a-z-]{2,}")
 """Matches an option such as `-kfile`, which begins with another option."""
 _OPTIONS: Final = re.compile(r"(?:^|[ |])(-[A-Za-z]|--[A-Za-z0-9-]+)")
 _ANY_LETTER_OPTION: Final = rb"[ \t]-[A-Za-z]"
+_OPTION_SIGNS: Final = (b"-", b"/")
 _ANY_ARGUMENTS: Final = "..."
 _LETTER_OPTION_BYTES: Final = 2
 _EXTENSION: Final = rb"(?:\.exe|\.sh|\.py|\.bat)?"
@@ -54,7 +56,7 @@ _SECRET_NAME: Final = expand_parts(
 )
 _SECRET_OPTION: Final = re.compile(b"(?i:--?" + _SECRET_NAME + b")")
 """Matches an option whose value is secret."""
-_ANY_SECRET_OPTION: Final = "--SECRET"
+_NAMED_OPTION: Final = "--NAME"
 """Stands for these options in a usage."""
 _FLAG: Final = re.compile(
     rb"--?(?:allow|ask|change|check|clear|copy|delete|disabled?|dont?|dump|empty|enable|force|gen|generate|init"
@@ -80,20 +82,21 @@ class _Template:
     kind: str = ""
     check: _Check = ordinary_words.is_value
 
-    def find(self, value: Word) -> Iterator[Found]:
-        """Yield the span of the secret in a value, if the check accepts it."""
+    def find(self, value: Word) -> Found | None:
+        """Return the span of the secret in a value, or None if the check rejects it."""
         match = self.pattern.fullmatch(value.text) if self.pattern.groups else None
-        if match is None:
-            return
-        secret = value.part(*match.span(1)) if match.span(1) != (0, len(value.text)) else value
-        text = secret.text
-        if text.startswith((b'\\"', b"\\'")) or is_in_mask(value.text, match.start(1)):
-            return  # the text without its escapes is read as well
+        if match is None or is_in_mask(value.text, match.start(1)):
+            return None
+        is_whole = match.span(1) == match.span()
+        secret = value if is_whole else value.part(*match.span(1))
+        if secret.text.startswith((b'\\"', b"\\'")):
+            return None  # the text without its escapes is read as well
         check = self.check
         if check is ordinary_words.is_flag_value and secret.is_exact:
             check = ordinary_words.is_quoted_flag_value
-        if text and check(text):
-            yield secret.start, secret.start + len(text) * secret.width, self.kind
+        if not check(secret.text):
+            return None
+        return secret.start, secret.start + len(secret.text) * secret.width, self.kind
 
 
 def _make_template(text: str) -> _Template:
@@ -151,7 +154,8 @@ class _Usage:
         following = iter(words)
         for word in following:
             value: Word | None = word
-            template, offset = self._option(word.text) if name is None else (None, 0)
+            is_option = word.text.startswith(_OPTION_SIGNS)
+            template, offset = self._option(word.text) if is_option and name is None else (None, 0)
             has_flag = has_flag or not self.flags.isdisjoint(_split_flags(word.text))
             if template is not None:
                 is_last = offset == len(word.text)
@@ -218,8 +222,8 @@ def _parse_usage(text: str) -> _Usage:
         usage.standard_input = _make_template(standard_input.strip())
     words = iter(before.split())
     for word in words:
-        is_option = word.startswith(("-", "/"))
-        if word == _ANY_SECRET_OPTION:
+        is_option = word.encode().startswith(_OPTION_SIGNS)
+        if word == _NAMED_OPTION:
             usage.has_secret_names = True
             next(words)
         elif word == "COMMAND":
@@ -258,8 +262,8 @@ class _Table:
         programs = b"|".join((*map(_glob_pattern, self._usages), *_ECHO))
         options = b"|".join(option for usage in self.any_program for option in usage.options)
         self.begin = types.Finder(
-            rb"(?:^|[^A-Za-z0-9_.<-])((?:" + programs + b")" + _EXTENSION + rb"(?:[\s\0\"',]|$)"
-            rb"|(?:" + options + b"|" + _SECRET_OPTION.pattern + rb")[\"']?[=,\s]|<<<)",
+            rb"(?:^|[^A-Za-z0-9])((?:" + programs + b")" + _EXTENSION + rb"(?:[\s\0\"',]|$)|<<<)"
+            rb"|(?:^|[^A-Za-z0-9_.<-])((?:" + options + b"|" + _SECRET_OPTION.pattern + rb")[\"']?[=,\s])",
             groups=True,
         )
         """Finds where a command may begin: its program, or an option of any program."""
@@ -292,16 +296,18 @@ def find_passwords(text: bytes) -> Iterator[Found]:
     lines = Text(text)
     position = 0
     while (match := _table().begin.groups(text, position)) is not None:
-        start = match[1][0]
+        start = max(match[1:])[0]
         first, position, is_quoted = lines.bounds(start)
         if not is_quoted or text.find(b" ", first, position) < 0:
             yield from find_secrets(split_shell(text, first - 1 if is_quoted else start))
             return
 
 
-def may_have_command(text: bytes, start: int, end: int) -> bool:
-    """Return True if a part of a text has the name of a program, or an option of any program."""
-    return _table().begin.find(text, start, end) is not None
+def find_in_lists(text: bytes, document: Document) -> Iterator[Found]:
+    """Yield the passwords in the lists of a JSON document, which may be commands with their arguments."""
+    if _table().begin.find(text, document.start, document.end) is not None:
+        for words in split_lists(text, document):
+            yield from find_secrets(words)
 
 
 def find_secrets(words: Iterable[Word]) -> Iterator[Found]:
@@ -335,9 +341,8 @@ def _find_in_command(words: Sequence[Word], fed: Word | None) -> Iterator[Found]
     for usages, part in (*parts, (_table().any_program, words)):
         for usage in usages:
             for value, template in usage.values(part, fed):
-                if value.start in found: 
-                    continue
-                for secret in template.find(value):
+                secret = template.find(value) if value.start not in found else None
+                if secret is not None:
                     found.add(value.start)
                     yield secret
 

@@ -1,4 +1,4 @@
-"""Find secrets in commands of several lines: a pipeline in a trace, continued lines, and arguments in a list. Pure."""
+"""Find passwords in commands of several lines: pipelines in a trace, continued lines, and lists. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -59,19 +59,23 @@ class CommandFollower:
         """
         found: list[Found] = []
         while self.is_open and position < len(log):
-            words = self._words
-            while self.is_open and position < len(log) and len(words) < _MAX_WORDS:
-                end = line_end(log, position)
-                own = self._split_line(log[position:end], position)
-                if own is None:
-                    self.is_open = False
-                    break
-                words += own
-                position = end + 1
-            found += (secret for secret in find_secrets(words) if secret[0] >= 0)
-            kept = words[:_KEPT_WORDS] + words[_KEPT_WORDS:][-1:]
-            self._words = [word._replace(start=_NOWHERE) for word in kept]
+            end = line_end(log, position)
+            words = self._split_line(log[position:end], position)
+            if words is None:
+                self.is_open = False
+                break
+            self._words += words
+            position = end + 1
+            if len(self._words) >= _MAX_WORDS:
+                found += self._take_secrets()
         self.end = position
+        return found + self._take_secrets()
+
+    def _take_secrets(self) -> list[Found]:
+        """Return the secrets in the words so far, and keep only the words that the next ones need."""
+        found = [secret for secret in find_secrets(self._words) if secret[0] >= 0]
+        kept = self._words[:_KEPT_WORDS] + self._words[_KEPT_WORDS:][-1:]
+        self._words = [word._replace(start=_NOWHERE) for word in kept]
         return found
 
     def _split_line(self, line: bytes, place: int) -> list[Word] | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from service_record.redaction import commands, encodings, ordinary_words, random_words, types
-from service_record.redaction.command_words import split_audit, split_lists
+from service_record.redaction.command_words import join_words, split_audit
 from service_record.redaction.first_pass import (
     ENCODED,
     NAMES,
@@ -151,14 +151,14 @@ class LineReader:
         arguments = split_audit(text) if groups & ENCODED and depth < MAX_DEPTH else ()
         if arguments:
             self._find_in_commands(view, commands.find_secrets(arguments), found)
-            pieces = [(word.text + b" ", word.start) for word in arguments]
-            joined = UnescapedText.join(view, pieces, [word.width for word in arguments])
+            joined = join_words(view, arguments)
             self._explore(joined, depth + 1, found, texts)
             return
         documents = find_documents(text)
         texts.append((view, documents, groups))
         if documents:
             for document in documents:
+                self._find_in_commands(view, commands.find_in_lists(text, document), found)
                 self._read_document(view, document, depth, found, texts)
             # Keep JSON that ends within the line: it may be quoted text with escapes of its own.
             ended = (each for each in documents if each.is_complete or each.end == len(text))
@@ -195,9 +195,6 @@ class LineReader:
         text = view.text
         hits = self._patterns.trigger_spans(text, document.start, document.end, certain=self._certain)
         hits.reverse()
-        if commands.may_have_command(text, document.start, document.end):
-            for words in split_lists(text, document):
-                self._find_in_commands(view, commands.find_secrets(words), found)
         for leaf in document.leaves:
             while hits and hits[-1][1] <= leaf.start:
                 hits.pop()

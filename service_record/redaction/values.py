@@ -248,7 +248,7 @@ class Text:
         return ValueSpan(start, self.end_before_marks(start, end, first, limit))
 
     def end_before_marks(self, start: int, end: int, first: int, limit: int) -> int:
-        """Return the end of a word in the text from `first` to `limit`, without closing marks of that text."""
+        """Return the end of a word in the text from `first` to `limit`, without the text's closing marks."""
         text = self.data
         for _ in range(min(end - start - 1, _MAX_PIECES)):
             last = text[end - 1 : end]
