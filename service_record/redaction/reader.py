@@ -150,6 +150,7 @@ class LineReader:
             text = view.text
         arguments = split_audit(text) if groups & ENCODED and depth < MAX_DEPTH else ()
         if arguments:
+            self._decode_runs(view, depth, found)
             self._find_in_commands(view, commands.find_secrets(arguments), found)
             joined = join_words(view, arguments)
             self._explore(joined, depth + 1, found, texts)

@@ -56,7 +56,7 @@ PREFIX = "Nov 29 00:00:01 node7 app[1]: "
         "failed to read token: aB3dE9fG5iJkaB3: more words",
         'MESSAGE=$\'{"value": "«wKS*\\\\"kK9»", "name": "DB_PASSWORD"}\'',
         'type=EXECVE msg=audit(1.2:3): argc=4 a0="ipmitool" a1="-P" a2="«hunter2x»" a3="power"',
-        'type=EXECVE msg=audit(1.2:3): argc=3 a0="sh" a1=70617373776F72643D«68756E7465723278» a2="x"',
+        'type=EXECVE msg=audit(1.2:3): argc=3 a0="sh" a1=«70617373776F72643D68756E7465723278» a2="x"',
         r"app --password=«\npV7xq2rT9wz»",
         r'{"msg":"app --password=«\\tpV7xq2rT9wz» -v"}',
         r"msg=\"password:\nuser: root\"",
