@@ -277,16 +277,19 @@ class ValueFollower:
         if not text.strip():
             return []
         self.name = None
-        if indent < depth + form.is_deeper or name.lines == form.max_lines:
+        least = depth + 1 if form.is_deeper else depth
+        if indent < least or name.lines == form.max_lines:
             return []
         spans = _VALUES[form].groups(text)
-        if form.has_several if spans is not None else (indent > depth or not form.has_several):
+        is_only_value = spans is not None and not form.has_several
+        is_behind_values = spans is None and form.has_several and indent <= depth
+        if not (is_only_value or is_behind_values):
             self.name = name._replace(lines=name.lines + 1)
         if spans is None:
             return []
         first, last = max(spans[1:])
         value = text[first:last]
-        if value in (b"", b"|", b">"):
+        if is_only_value and value in (b"", b"|", b">"):
             head = line[: start + indent].translate(ZEROS_FOR_DIGITS)
             self.name = OpenName(_BLOCK if value else _VALUE, head, name.text)
             return []

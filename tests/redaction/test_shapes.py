@@ -362,6 +362,7 @@ def test_base64_behind_equal_unknown_text_is_masked(kind: str, first: str, prefi
         "password:\n  user:",
         "password:\n  incorrect",
         "password: |\n  «line one»  \n  ${X}\n\n   «line two»\nuser: root\n  none",
+        "password: |\n  «line one»\n  |\n  «line two»\nuser: root",
         "token: >-\n  «correcthorse»\n «more»",
         "password: |\n" + "  «correcthorse»\n" * 200 + "  correcthorse",
         "Nov 21 h a[1]: password:\nNov 22 h a[2]:   «correcthorse»",
