@@ -13,6 +13,8 @@ from itertools import pairwise
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
+from service_record.redaction.secret_names import find_name
+
 Named: TypeAlias = tuple[str, str]
 Parser: TypeAlias = Callable[[str], Iterator[Named]]
 
@@ -21,34 +23,13 @@ INNER: Final = "inner text"
 _MAX_TREE_CHARACTERS: Final = 1 << 20
 _MAX_TREE_DEPTH: Final = 100
 _MAX_WORDS_LINE: Final = 4096
-_STEMS: Final = (
-    *("password", "passwd", "passphrase", "passcode", "passw", "pwd", "psk", "secret", "token", "credential"),
-    *("apikey", "accesskey", "privatekey", "presharedkey", "sharedkey", "encryptionkey", "lukskey"),
-    *(
-        "authkey",
-        "wepkey",
-        "wpakey",
-        "activationkey",
-        "authpass",
-        "authtok",
-        "rootpw",
-        "sshpw",
-        "bindpw",
-        "requirepass",
-    ),
-    *("masterauth", "community", "cookie"),
-)
-_WHOLE_NAMES: Final = frozenset({"pass", "pw", "pin", "auth", "xauth", "eap", "account", "auths", "creds"})
-_NOT_SECRET_SUFFIXES: Final = (
-    *("file", "path", "flags", "url", "uri", "type", "name", "id", "command", "policy", "length", "ttl"),
-    *("prompt", "ref", "dir", "days", "algorithm", "hint", "count", "count3", "expire", "expires"),
-)
-"""Suffixes of names that contain a stem but have no secret as their value: `psk-flags`, `token_file`."""
+_OTHER_NAMES: Final = frozenset({"auth", "xauth", "eap", "account", "auths", "creds"})
+_OTHER_ENDS: Final = ("community", "cookie")
+"""Names, and ends of names, that are secret only in these files."""
 _WORKING_DIRECTORIES: Final = frozenset({"PWD", "OLDPWD"})
 """Variables of every shell. As secrets, their paths would be masked in everything that leaves the host."""
 _WITH_USER: Final = frozenset({"auth", "user", "list", "creds", "userinfo", "proxyuser"})
 """Names whose values are `user:password`."""
-_PASSWORD: Final = re.compile(r"pass|pwd|psk|rootpw|sshpw|bindpw")
 _REFERENCE: Final = re.compile(r"/[\w.-]+/|\$[({A-Za-z]|https?://|file:")
 _OPTION: Final = re.compile(r"--?[a-z][a-z-]*(?:=.*)?")
 _KEY_FILE_ESCAPES: Final = {"s": " ", "n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
@@ -57,17 +38,15 @@ _KEY_FILE_ESCAPES: Final = {"s": " ", "n": "\n", "t": "\t", "r": "\r", "\\": "\\
 def is_secret_name(name: str) -> bool:
     if name in _WORKING_DIRECTORIES:
         return False
-    plain = _plain(name)
-    if plain in _WHOLE_NAMES:
-        return True
-    return any(stem in plain for stem in _STEMS) and not plain.endswith(_NOT_SECRET_SUFFIXES)
+    is_other = _plain(name) in _OTHER_NAMES or name.lower().endswith(_OTHER_ENDS)
+    return is_other or find_name(name.encode()) is not None
 
 
 def secrets_among(values: Iterator[Named], names: frozenset[str] = frozenset()) -> Iterator[Named]:
     """Yield the secret values. `names` are further names that are secret in this file.
 
-    A path or variable as the value of a token or key is not secret. As the value of a password it is, because
-    a password may look like a path.
+    Every value of a password is secret, because a password may look like a path. A path or variable as the
+    value of a token or key is not.
     """
     for name, value in values:
         if name == INNER:
@@ -76,10 +55,16 @@ def secrets_among(values: Iterator[Named], names: frozenset[str] = frozenset()) 
         if _plain(name) in _WITH_USER and ":" in value:
             for line in value.splitlines():
                 yield "password", line.strip().partition(":")[2]
-        if name in names or (
-            is_secret_name(name) and (_PASSWORD.search(_plain(name)) or not _REFERENCE.match(value))
-        ):
+        if name in names or (is_secret_name(name) and _may_be_secret(name, value)):
             yield name, value
+
+
+def _may_be_secret(name: str, value: str) -> bool:
+    """Return True if a value of a secret name is secret."""
+    found = find_name(name.encode())
+    if found is None or found.kind == "password":
+        return True
+    return not _REFERENCE.match(value) and found.check(value.encode(errors="surrogateescape"))
 
 
 def _plain(name: str) -> str:
