@@ -1,117 +1,64 @@
 r"""One table of the ways in which programs encode text. Pure.
 
-Each row says how encoded text looks, how it is decoded, and how a secret is written in it. There are three
-kinds:
+Each row says how encoded text looks and how it is decoded. There are three kinds:
 
 - `ESCAPES`: a few bytes stand for one character, as in `%3D`. The position of each character is known.
 - `RUNS`: a text in a line is encoded as a whole, as in base64.
 - `LINES`: several lines encode a text together, as in a dump. `blocks` finds the lines.
 
-Encodings may be nested. The readers decode unknown secrets, `secrets.forms` writes known ones, and a test
-checks each row for both.
+Encodings may be nested.
 """
 
 import base64
 import binascii
-import html
-import json
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import accumulate
-from math import lcm
 from operator import floordiv
 from typing import Final
 
-from service_record.redaction.types import Finder, UnescapedText
-
-
-def _no_forms(_value: bytes) -> Iterable[bytes]:
-    return ()
+from service_record.redaction.types import Finder, UnescapedText, escape_literal
 
 
 @dataclass(frozen=True, slots=True)
-class Encoding:
-    """One way to write a text."""
+class Escape:
+    """A way to write single characters."""
+
+    name: str
+    mark: bytes
+    """The first bytes of each escape."""
+    pattern: bytes
+    decode: Callable[[bytes], bytes]
+    """Returns the characters of one or more equal escapes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEncoding:
+    """A way to write a text as a word or a few."""
 
     name: str
     decode: Callable[[bytes], bytes]
-    """Decodes one or more equal escapes, a run, or a line. Returns empty bytes if it is invalid."""
-    encode: Callable[[bytes], Iterable[bytes]] = _no_forms
-    """Returns the ways to write a text, unless its lines have more than the text in them."""
-
-    def write(self, value: bytes) -> Iterator[bytes]:
-        """Yield all forms of a secret, in a text of its own and in a longer one."""
-        yield from self.encode(value)
-
-
-@dataclass(frozen=True, slots=True)
-class Escape(Encoding):
-    """A way to write single characters."""
-
-    mark: bytes = b""
-    """The first bytes of each escape."""
-    pattern: bytes = b""
-    any_byte: tuple[bytes, ...] = ()
-    """The formats of `%` for any byte. Programs mostly escape only special characters."""
-
-    def write(self, value: bytes) -> Iterator[bytes]:
-        yield from self.encode(value)
-        yield from (_replace_bytes(value, _bytes_in(form)) for form in self.any_byte)
-
-
-def _replace_bytes(value: bytes, table: Sequence[bytes]) -> bytes:
-    """Return the value with each byte replaced by its text in a table of 256. Secrets have many forms."""
-    return b"".join(map(table.__getitem__, value))
-
-
-@cache
-def _bytes_in(form: bytes) -> Sequence[bytes]:
-    """Return the text of each byte in a format of `%`."""
-    return [form % byte[0] for byte in _ALL_BYTES]
-
-
-_ALL_BYTES: Final = [bytes([byte]) for byte in range(256)]
-
-
-@dataclass(frozen=True, slots=True)
-class RunEncoding(Encoding):
-    """A way to write a text as a word or a few."""
-
-    bits: int = 0
-    """The bits in each character, if the text may be encoded together with other text."""
-    pattern: bytes = b""
-    sign: bytes = b""
-    """A pattern that encoded text matches, and random bytes such as digests do not.
-
-    If it is empty, another row decodes such runs.
-    """
+    """Returns the text of a run, or empty bytes if it is invalid."""
+    pattern: bytes
+    sign: bytes
+    """A pattern that encoded text matches, and random bytes such as digests do not."""
     trigger: bytes = b""
     """A pattern that each line with such a text matches, if `sign` matches too many."""
     group: int = 1
     """The number of characters that are decoded together."""
 
-    def write(self, value: bytes) -> Iterator[bytes]:
-        yield from self.encode(value)
-        yield from self.inside(value)
-
-    def inside(self, value: bytes) -> Iterator[bytes]:
-        """Yield the value inside other text, once for each place in a group of characters.
-
-        Characters that also encode bits of the other text are left out.
-        """
-        for before in range(lcm(8, self.bits) // 8 if self.bits else 0):
-            first, last = -(-8 * before // self.bits), 8 * (before + len(value)) // self.bits
-            yield from (text[first:last] for text in self.encode(bytes(before) + value))
-
 
 @dataclass(frozen=True, slots=True)
-class LineEncoding(Encoding):
+class LineEncoding:
     """A way to write a text as several lines."""
 
-    line: re.Pattern[bytes] = re.compile(b"")
+    name: str
+    decode: Callable[[bytes], bytes]
+    """Returns the text of a line, or of all lines joined; empty bytes if it is invalid."""
+    line: re.Pattern[bytes]
     """Matches a line. The group is the encoded text."""
     last: re.Pattern[bytes] | None = None
     """Matches a last line of another form."""
@@ -147,7 +94,8 @@ _NAMED: Final[Mapping[bytes, bytes]] = {
 }
 
 
-def _byte(value: int) -> bytes:
+def decode_code(value: int) -> bytes:
+    """Return the byte of a character's code."""
     return bytes([value]) if value <= _MAX_BYTE else _FOREIGN
 
 
@@ -161,12 +109,12 @@ _SEPARATORS: Final = re.compile(rb"0x|[^0-9A-Fa-f]")
 
 
 def _decode_unicode(run: bytes) -> bytes:
-    return b"".join(_byte(int(digits, 16)) for digits in run.split(rb"\u")[1:])
+    return b"".join(decode_code(int(digits, 16)) for digits in run.split(rb"\u")[1:])
 
 
 def _decode_backslashes(run: bytes) -> bytes:
     if run[2:3].isdigit():
-        return b"".join(_byte(int(digits, 8)) for digits in run.split(b"\\")[1:])
+        return b"".join(decode_code(int(digits, 8)) for digits in run.split(b"\\")[1:])
     return run[1::2].translate(_SIMPLE)
 
 
@@ -174,71 +122,13 @@ def _decode_entity(escape: bytes) -> bytes:
     if not escape.startswith(b"&#"):
         return _NAMED.get(escape, escape)
     digits = escape[2:-1].lower()
-    return _byte(int(digits.strip(b"x"), 16) if digits.startswith(b"x") else int(digits))
+    return decode_code(int(digits.strip(b"x"), 16) if digits.startswith(b"x") else int(digits))
 
 
 def _decode_syslog(escape: bytes) -> bytes:
     """Decode an escape of rsyslog: `#012` is a line feed, but `#123` is a number and stays."""
     value = int(escape[1:], 8)
-    return _byte(value) if value < _MAX_CONTROL or value == _DELETE else escape
-
-
-def _write_json(value: bytes) -> Iterator[bytes]:
-    r"""Yield the value as a JSON string. Go also escapes `<`, `>` and `&`, and PHP escapes `/`."""
-    text = value.decode(errors="surrogateescape")
-    for ascii_only in (False, True):
-        plain = json.dumps(text, ensure_ascii=ascii_only)[1:-1].encode(errors="surrogateescape")
-        yield plain
-        yield plain.replace(b"&", rb"\u0026").replace(b"<", rb"\u003c").replace(b">", rb"\u003e")
-        yield plain.replace(b"/", rb"\/")
-
-
-def _write_quoted(value: bytes) -> Iterator[bytes]:
-    """Yield the value as a shell (in both quotes and without), C, Python, YAML and SQL quote it."""
-    yield from (value.replace(b"'", quote) for quote in (rb"'\''", b"'\"'\"'", b"''"))
-    yield _BASH_SPECIAL.sub(rb"\\\g<0>", value)
-    yield from (_add_backslashes(value, special) for special in (b'"\\$`', b"\\", b"\\'"))
-    in_c = _add_backslashes(value, b'\\"').replace(b"\n", rb"\n").replace(b"\t", rb"\t")
-    yield from (in_c, in_c.replace(b"'", rb"\'"))
-
-
-def _write_hex_escapes(value: bytes) -> Iterator[bytes]:
-    r"""Yield the value with the `\x` escapes of C, of journald, and of the names of systemd's units."""
-    yield from (_replace_bytes(value, table) for table in _hex_escape_tables())
-
-
-@cache
-def _hex_escape_tables() -> Sequence[Sequence[bytes]]:
-    plain = (_PRINTABLE - set(b"\\"), _PRINTABLE - set(b"\\\"'"), _ALPHANUMERIC | set(b":_."))
-    return [[byte if byte[0] in each else rb"\x%02x" % byte[0] for byte in _ALL_BYTES] for each in plain]
-
-
-_PRINTABLE: Final = frozenset(range(32, 127))
-_ALPHANUMERIC: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
-_BASH_SPECIAL: Final = re.compile(rb"(?![A-Za-z0-9%+./:=@_#~-])[ -~]|^[#~]|(?<=[:=])~")
-"""Matches what `printf %q` of bash escapes: `#` only as the first character, `~` where bash expands it."""
-
-
-def _add_backslashes(value: bytes, special: bytes) -> bytes:
-    return re.sub(b"[" + re.escape(special) + b"]", rb"\\\g<0>", value)
-
-
-def _write_percent(value: bytes) -> Iterator[bytes]:
-    """Yield the value percent-encoded: all but letters and digits, as in paths and queries, and as a form.
-
-    Hexadecimal digits are in upper and in lower case.
-    """
-    used = set(value) - _ALPHANUMERIC - set(b"_.-~")
-    for safe in (b"/:@!$&'()*+,;=?", b"/:@!$'()*,;=-._~", b"/", b""):
-        upper = lower = value
-        for byte in sorted(used.difference(safe), key=_PERCENT_SIGN.__ne__):  # this sign first: others add it
-            upper = upper.replace(b"%c" % byte, b"%%%02X" % byte)
-            lower = lower.replace(b"%c" % byte, b"%%%02x" % byte)
-        yield from (upper, lower)
-    yield upper.replace(b"%20", b"+")
-
-
-_PERCENT_SIGN: Final = ord("%")
+    return decode_code(value) if value < _MAX_CONTROL or value == _DELETE else escape
 
 
 _MAX_RUN: Final = 32
@@ -251,60 +141,38 @@ def _repeat(escape: bytes) -> bytes:
 
 _HEX: Final = b"[0-9A-Fa-f]"
 _PAIR: Final = 2 * _HEX
-JSON: Final = Escape(
-    "JSON",
-    _decode_unicode,
-    _write_json,
-    mark=rb"\u",
-    pattern=_repeat(rb"\\u" + 2 * _PAIR),
-    any_byte=(rb"\u%04x",),
-)
-QUOTES: Final = Escape(
-    "quotes",
-    _decode_backslashes,
-    _write_quoted,
-    mark=b"\\",
-    pattern=_repeat(rb"\\[0-3][0-7][0-7]") + b"|" + _repeat(rb"""\\(?:[nrtbfvae"'/\\$` ]|0(?![0-7][0-7]))"""),
-    any_byte=(rb"\%03o",),
-)
-PERCENT: Final = Escape(
-    "percent",
-    _decode_hex,
-    _write_percent,
-    mark=b"%",
-    pattern=_repeat(b"%" + _PAIR),
-    any_byte=(b"%%%02X", b"%%%02x"),
-)
+_UNICODE: Final = _repeat(rb"\\u" + 2 * _PAIR)
 ESCAPES: Final = (
-    JSON,
-    QUOTES,
-    PERCENT,
+    Escape("JSON", rb"\u", _UNICODE, _decode_unicode),
     Escape(
-        "\\x",
-        lambda run: binascii.unhexlify(run.replace(rb"\x", b"")),
-        _write_hex_escapes,
-        mark=rb"\x",
-        pattern=_repeat(rb"\\x" + _PAIR),
-        any_byte=(rb"\x%02x",),
+        "quotes",
+        b"\\",
+        _repeat(rb"\\[0-3][0-7][0-7]") + b"|" + _repeat(rb"\\(?:[nrtbfvae!-/:-@\[-`{-~ ]|0(?![0-7][0-7]))"),
+        _decode_backslashes,
     ),
-    Escape(
-        "XML",
-        _decode_entity,
-        lambda value: (html.escape(value.decode("latin-1")).encode("latin-1"),),
-        mark=b"&",
-        pattern=rb"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[a-z]{2,5});",
-        any_byte=(b"&#%d;", b"&#x%x;"),
-    ),
-    Escape("syslog", _decode_syslog, mark=b"#", pattern=b"#[0-3][0-7][0-7]"),
-    Escape("colour", lambda _: _BOUNDARY, mark=b"\x1b", pattern=rb"\x1b\[[0-9;?]*[A-Za-z]"),
-    Escape("colour, cat -v", lambda _: _BOUNDARY, mark=b"^[", pattern=rb"\^\[\[[0-9;?]*[A-Za-z]"),
+    Escape("\\x", rb"\x", _repeat(rb"\\x" + _PAIR), lambda run: binascii.unhexlify(run.replace(rb"\x", b""))),
+    Escape("percent", b"%", _repeat(b"%" + _PAIR), _decode_hex),
+    Escape("XML", b"&", rb"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[a-z]{2,5});", _decode_entity),
+    Escape("syslog", b"#", b"#[0-3][0-7][0-7]", _decode_syslog),
+    Escape("colour", b"\x1b", rb"\x1b\[[0-9;?]*[A-Za-z]", lambda _: _BOUNDARY),
+    Escape("colour, cat -v", b"^[", rb"\^\[\[[0-9;?]*[A-Za-z]", lambda _: _BOUNDARY),
 )
-# Each alternative begins with one character, so that `re` skips other text fast.
-_ESCAPE: Final = re.compile(b"(" + b"|".join(each.pattern for each in ESCAPES) + b")")
-_QUOTED_ESCAPE: Final = re.compile(b"(" + JSON.pattern + b"|" + _repeat(rb"""\\[nrtbf"'/\\$`]""") + b")")
-_CARET: Final = Escape("cat -A", lambda escape: _NAMED[escape], mark=b"^", pattern=rb"\^[IMJ]")
+_CARET: Final = Escape("cat -A", b"^", rb"\^[IMJ]", lambda escape: _NAMED[escape])
 """A password may contain the same two characters, so these are decoded only if there is no other escape."""
-_CARET_ESCAPE: Final = re.compile(b"(" + _CARET.pattern + b")")
+
+
+def _join_patterns(patterns: Iterable[bytes]) -> re.Pattern[bytes]:
+    # Each alternative begins with one character, so that `re` skips other text fast.
+    return re.compile(b"(" + b"|".join(patterns) + b")")
+
+
+_ESCAPE: Final = _join_patterns(each.pattern for each in ESCAPES)
+_QUOTED_ESCAPE: Final = _join_patterns([_UNICODE, _repeat(rb"""\\[nrtbf"'/\\$`]""")])
+_CARET_ESCAPE: Final = _join_patterns([_CARET.pattern])
+_ESCAPES_OF_A_KIND: Final = [
+    _join_patterns(each.pattern for each in ESCAPES if each.mark.startswith(sign))
+    for sign in (b"\\", b"%", b"&", b"#")
+]
 _BY_MARK: Final = {each.mark: each.decode for each in (*ESCAPES, _CARET)}
 _MAY_ESCAPE: Final = re.compile(rb"[\\%&#^\x1b]")
 ESCAPED: Final = (
@@ -342,9 +210,33 @@ def unescape(below: UnescapedText, *, is_quoted: bool = False) -> UnescapedText 
     """
     if not _MAY_ESCAPE.search(below.text):
         return None
-    plain = decode_escapes(below.text, _QUOTED_ESCAPE if is_quoted else _ESCAPE)
-    if plain is None and not is_quoted:
-        plain = decode_escapes(below.text, _CARET_ESCAPE)
+    if is_quoted:
+        return _replace(below, _QUOTED_ESCAPE)
+    return _replace(below, _ESCAPE) or _replace(below, _CARET_ESCAPE)
+
+
+def readings(text: bytes) -> list[UnescapedText]:
+    """Return the text itself, and copies without one or more of the kinds of escapes in it.
+
+    A password may contain the same characters as an escape of one kind, and be escaped in another way. So
+    one kind of escapes is removed at a time.
+    """
+    views = [UnescapedText(text, [], [])]
+    texts = {text}
+    for view in views:  # grows
+        for kind in _ESCAPES_OF_A_KIND:
+            finer = _replace(view, kind)
+            if finer is not None and finer.text not in texts and len(views) < _MAX_READINGS:
+                views.append(finer)
+                texts.add(finer.text)
+    return views
+
+
+_MAX_READINGS: Final = 16
+
+
+def _replace(below: UnescapedText, pattern: re.Pattern[bytes]) -> UnescapedText | None:
+    plain = decode_escapes(below.text, pattern)
     if plain is None:
         return None
     text, starts, places, widths = plain
@@ -386,6 +278,38 @@ def _characters(run: bytes) -> bytes:
     return (_BY_MARK.get(run[:2]) or _BY_MARK[run[:1]])(run)
 
 
+ESCAPED_RUN: Final = (
+    rb"(?:\\+x[0-9A-Fa-f]{2}){6}|(?:\\+u00[0-9A-Fa-f]{2}){6}|(?:\\+[0-3][0-7]{2}){6}"
+    rb"|(?:%(?:25)*[0-9A-Fa-f]{2}){6}|(?:&(?:amp;)*#[xX]?[0-9A-Fa-f]{1,4};){6}"
+)
+"""Matches text in which each character is escaped, once or more often."""
+
+
+def escaped_pattern(text: bytes) -> bytes:
+    """Return a pattern of a text in which each sign may be escaped, once or more often."""
+    return b"".join(map(_any_writing, text))
+
+
+@cache
+def _any_writing(byte: int) -> bytes:
+    """Return a pattern of a byte. Programs that escape letters and digits escape all of a text."""
+    literal = escape_literal(bytes([byte]))
+    if byte in _NEVER_ESCAPED or byte > _MAX_ASCII:
+        return literal
+    digits = b"(?i:%02x)" % byte
+    return b"(?:%b)" % b"|".join(
+        (
+            rb"\\*" + literal,
+            rb"\\+(?:%03o|(?:u00|x)" % byte + digits + b")",
+            b"%(?:25)*" + digits,
+            b"&(?:amp;)*(?:[a-z]{2,5}|#%d|#[xX]" % byte + digits + b");",
+        )
+    )
+
+
+_MAX_ASCII: Final = 0x7F
+_NEVER_ESCAPED: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789:")
+
 # --- Runs ---
 
 _MAX_PLAIN_BYTES: Final = 1 << 20
@@ -397,8 +321,6 @@ _TEXT_BYTES: Final = b"\0\t\n\r\x1b" + bytes(range(0x20, 0x7F))
 _ODD_BYTES_DIVISOR: Final = 4
 """Less than a quarter of a text may be bytes beyond printable ASCII. Of random bytes, three in five are."""
 _STANDARD: Final = bytes.maketrans(b"-_", b"+/")
-_DIGITS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-_UU_DIGITS: Final = b"`" + bytes(range(0x21, 0x60))
 
 
 def from_base64(value: bytes, *, is_strict: bool = False) -> bytes:
@@ -472,26 +394,19 @@ _APART: Final = rb"[ :,-] ?(?:0x)?"
 WIDE: Final = RunEncoding(
     "UTF-16",
     lambda text: text.replace(b"\0", b""),
-    lambda value: (value.decode("latin-1").encode(each) for each in ("utf-16-le", "utf-16-be")),
     pattern=rb"(?:\0[\t -~]){8,}|(?:[\t -~]\0){8,}",
     sign=rb"(?:[ -~]\0){8}",
 )
 BASE64: Final = RunEncoding(
     "base64",
     from_base64,
-    lambda value: (base64.b64encode(value),),
     pattern=_BASE64,
     sign=_BASE64_TEXT,
     group=4,
-    bits=6,
-)
-BASE64_URL: Final = RunEncoding(
-    "base64url", from_base64, lambda value: (base64.urlsafe_b64encode(value),), bits=6
 )
 HEXADECIMAL: Final = RunEncoding(
     "hex",
     _decode_hex,
-    lambda value: (value.hex().encode(), value.hex().upper().encode()),
     pattern=rb"(?<!" + _HEX + rb")(?:" + _PAIR + rb"){6,}(?!" + _HEX + rb")",
     sign=_TEXT_PAIR + rb"{6}",
     trigger=_TEXT_PAIR + rb"{14}|=(?:[2-7][0-9A-F]|0[09AD]){6}",
@@ -500,7 +415,6 @@ HEXADECIMAL: Final = RunEncoding(
 BYTES_APART: Final = RunEncoding(
     "hex, bytes apart",
     _decode_hex,
-    lambda value: (value.hex(":").encode(), value.hex(" ").encode(), value.hex(",").encode()),
     pattern=rb"\b(?:0x)?" + _PAIR + rb"(?:" + _APART + _PAIR + rb"){7,}\b",
     sign=_TEXT_PAIR + rb"(?:" + _APART + _TEXT_PAIR + rb"){7}",
 )
@@ -509,7 +423,6 @@ RUNS: Final = (
     HEXADECIMAL,
     BYTES_APART,
     BASE64,
-    BASE64_URL,
     RunEncoding(
         "compressed",
         from_base64,
@@ -520,24 +433,14 @@ RUNS: Final = (
     RunEncoding(
         "base32",
         _decode_base32,
-        lambda value: (base64.b32encode(value),),
         pattern=rb"[A-Z2-7]{24,}={0,6}",
         sign=rb"(?:" + _BASE32_GROUP + rb"){3}",
         group=8,
-        bits=5,
     ),
-    RunEncoding(
-        "uuencode",
-        lambda text: from_base64(text.translate(bytes.maketrans(_UU_DIGITS, _DIGITS))),
-        lambda value: (base64.b64encode(value).rstrip(b"=").translate(bytes.maketrans(_DIGITS, _UU_DIGITS)),),
-        bits=6,
-    ),
-    RunEncoding("base85", base64.b85decode, lambda value: (base64.b85encode(value),)),
-    RunEncoding("ascii85", base64.a85decode, lambda value: (base64.a85encode(value),)),
 )
 
 
-_RUNS: Final = [(re.compile(each.pattern), Finder(each.sign), each) for each in RUNS if each.sign]
+_RUNS: Final = [(re.compile(each.pattern), Finder(each.sign), each) for each in RUNS]
 
 
 def decode_runs(text: bytes) -> Iterator[tuple[int, int, bytes]]:
@@ -607,7 +510,6 @@ LINES: Final = (
     LineEncoding(
         "quoted-printable",
         binascii.a2b_qp,
-        lambda value: (value.replace(b"=", b"=3D"),),
         line=re.compile(rb"([\t\x20-\x7e]{60,75}=)\r?\Z"),
         last=re.compile(rb"([\t\x20-\x7e]{0,76})\r?\Z"),
         trigger=rb"[^=\s]=\r?$",
@@ -622,10 +524,10 @@ LINES: Final = (
 )
 """A line has the first of these encodings that matches it."""
 
-ENCODINGS: Final[tuple[Encoding, ...]] = (*ESCAPES, *RUNS, *LINES)
+ENCODINGS: Final = (*ESCAPES, *RUNS, *LINES)
 TRIGGER: Final = b"|".join(
     [
-        *(each.trigger or each.sign for each in RUNS if each.sign),
+        *(each.trigger or each.sign for each in RUNS),
         *(each.trigger for each in LINES if each.trigger),
     ]
 )

@@ -87,15 +87,11 @@ class LineReader:
 
     def __init__(
         self,
-        known: Callable[[bytes], list[Found]],
         decode: Callable[[bytes, int], list[Found]],
         *,
         certain: bool = False,
     ) -> None:
-        """Take two functions: `known` finds the known secrets in a text, and `decode` finds all secrets in a
-        decoded text, given its nesting depth.
-        """
-        self._known = known
+        """Take a function that finds the secrets in a decoded text, given its nesting depth."""
         self._secrets_in = decode
         self._certain = certain
         self._patterns = patterns()
@@ -182,7 +178,6 @@ class LineReader:
                 self._explore(inner, depth + 1, found, texts)
             finer = encodings.unescape(view)
             if finer is not None:
-                self._find_known(finer, found)
                 self._explore(finer, depth + 1, found, texts)
 
     def _find_in_commands(self, view: UnescapedText, secrets: Iterable[Found], found: list[Found]) -> None:
@@ -211,8 +206,6 @@ class LineReader:
                 inside = view.part(leaf.start, leaf.end)
                 if hits and hits[-1][0] <= leaf.end:
                     plain = encodings.unescape(inside, is_quoted=True)
-                    if plain is not None:
-                        self._find_known(plain, found)
                     is_evidence = b" " not in inside.text and random_words.is_evidence(leaf.name)
                     self._explore(plain or inside, depth + 1, found, texts, is_evidence=is_evidence)
 
@@ -267,15 +260,6 @@ class LineReader:
             if _is_value(named, quotes, name, value):
                 yield start if first > start else value.start, value.end, named.kind
                 position = max(position, value.end)
-
-    def _find_known(self, view: UnescapedText, found: list[Found]) -> None:
-        """Find known secrets in an unescaped text.
-
-        The search of the line misses them if their escapes are not one of the known forms.
-        """
-        found.extend(
-            (view.place(start), view.place(end), kind) for start, end, kind in self._known(view.text)
-        )
 
     def _decode_runs(self, view: UnescapedText, depth: int, found: list[Found]) -> None:
         """Decode base64 and hexadecimal. If a run contains a secret, all of the run is masked."""

@@ -78,7 +78,7 @@ class Redactor:
         self._depth = depth
         # Not a method of this object: a reference cycle would keep its memory until the next collection.
         self._secrets_in = partial(_find_decoded, rules, only_certain=only_certain)
-        self._reader = LineReader(rules.known, self._secrets_in, certain=only_certain)
+        self._reader = LineReader(self._secrets_in, certain=only_certain)
         self._key = KeyFollower()
         self._values = ValueFollower(self._reader.find_kind)
         self._commands = CommandFollower()
@@ -340,7 +340,7 @@ def _take_before(found: list[Found], start: int, end: int) -> list[Found]:
 
 def _find_decoded(rules: Rules, text: bytes, depth: int, *, only_certain: bool) -> list[Found]:
     """Return the secrets in a decoded text, by their offsets in it; none beyond the limit of depth."""
-    if depth > MAX_DEPTH or not (rules.known(text) or rules.is_suspect(text, certain=only_certain)):
+    if depth > MAX_DEPTH or not (rules.exact_spans(text) or rules.is_suspect(text, certain=only_certain)):
         return []
     redactor = Redactor(rules, only_certain=only_certain, depth=depth)
     redactor.feed(text)

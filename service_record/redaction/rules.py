@@ -62,9 +62,7 @@ class Rules:
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
         self._exact = Exact(secrets)
         self._patterns = patterns()
-        self.known = self._exact.find
-        """Returns the known secrets in a text of one line."""
-        self._reader = LineReader(self.known, _decode_nothing)
+        self._reader = LineReader(_decode_nothing)
         self._remembered: defaultdict[tuple[bool, bool], RememberedLines] = defaultdict(RememberedLines)
 
     @property

@@ -4,12 +4,12 @@ Patterns run in RE2, whose time is linear in the size of the text for every patt
 """
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, Final, Protocol, TypeAlias
 
 import re2
@@ -204,7 +204,8 @@ def iterate_lines(text: bytes, start: int, end: int) -> Iterator[tuple[int, byte
 def merge_spans(spans: Iterable[MaskedSpan]) -> list[MaskedSpan]:
     """Return the spans sorted, with overlapping and adjacent spans merged into one."""
     disjoint: list[MaskedSpan] = []
-    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+    # Of equal spans the further one of a secret comes first, so that the secret is counted once.
+    for span in sorted(spans, key=lambda span: (span.start, -span.end, span.is_first)):
         if disjoint and span.start <= disjoint[-1].end:
             last = disjoint[-1]
             disjoint[-1] = MaskedSpan(last.start, max(last.end, span.end), last.kind, last.is_first)
@@ -241,7 +242,20 @@ class UnescapedText:
         """Return the offset in the original text for an offset in this one, which may be its end."""
         if not self._starts:
             return position
-        piece = bisect_right(self._starts, position) - 1
+        return self._place_in(bisect_right(self._starts, position) - 1, position)
+
+    def spans(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the spans of a part of this text in the original one. Between them, text was left out."""
+        if not self._starts:
+            return [(start, end)]
+        first, last = bisect_right(self._starts, start), bisect_left(self._starts, end)
+        edges = pairwise([start, *self._starts[first:last], end])
+        return merge_adjacent(
+            (self._place_in(piece, begin), self._place_in(piece, after))
+            for piece, (begin, after) in enumerate(edges, first - 1)
+        )
+
+    def _place_in(self, piece: int, position: int) -> int:
         width = self._widths[piece] if self._widths is not None else 1
         place = self._places[piece] + width * (position - self._starts[piece])
         return self._below.place(place) if self._below else place

@@ -627,7 +627,7 @@ def test_block_search_finds_groups_of_each_line(certain: bool) -> None:
         text[start:end]: found for start, end, _, found in patterns().find_suspects(text, certain=certain)
     }
     assert len(groups) > 10
-    reader = LineReader(lambda _text: [], lambda _text, _depth: [], certain=certain)
+    reader = LineReader(lambda _text, _depth: [], certain=certain)
     for line in lines:
         missed = patterns().groups_in(line, certain=certain) & ~groups.get(line, 0)
         # A line may be skipped for a word that looks random, if it is not in the place of a credential.
