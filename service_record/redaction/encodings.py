@@ -278,10 +278,7 @@ def _characters(run: bytes) -> bytes:
     return (_BY_MARK.get(run[:2]) or _BY_MARK[run[:1]])(run)
 
 
-ESCAPED_RUN: Final = (
-    rb"(?:\\+x[0-9A-Fa-f]{2}){6}|(?:\\+u00[0-9A-Fa-f]{2}){6}|(?:\\+[0-3][0-7]{2}){6}"
-    rb"|(?:%(?:25)*[0-9A-Fa-f]{2}){6}|(?:&(?:amp;)*#[xX]?[0-9A-Fa-f]{1,4};){6}"
-)
+ESCAPED_RUN: Final = rb"(?:(?:[\\%]+|&(?:amp;)*)[#xu0-9A-Fa-f]{2,12};?){6}"
 """Matches text in which each character is escaped, once or more often."""
 
 

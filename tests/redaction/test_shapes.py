@@ -30,7 +30,7 @@ from tests.shape_examples import (
 )
 
 RULES = Rules()
-READER = LineReader(RULES.known, lambda _text, _depth: [])
+READER = LineReader(lambda _text, _depth: [])
 EXAMPLES = list(shape_examples())
 COMMANDS = list(command_examples())
 FIRST_COMMANDS = list({example.near_miss: example for example in COMMANDS}.values())
