@@ -169,10 +169,10 @@ def _join_patterns(patterns: Iterable[bytes]) -> re.Pattern[bytes]:
 _ESCAPE: Final = _join_patterns(each.pattern for each in ESCAPES)
 _QUOTED_ESCAPE: Final = _join_patterns([_UNICODE, _repeat(rb"""\\[nrtbf"'/\\$`]""")])
 _CARET_ESCAPE: Final = _join_patterns([_CARET.pattern])
-_ESCAPES_OF_A_KIND: Final = [
-    _join_patterns(each.pattern for each in ESCAPES if each.mark.startswith(sign))
+_ESCAPES_BY_SIGN: Final = {
+    sign: _join_patterns(each.pattern for each in ESCAPES if each.mark.startswith(sign))
     for sign in (b"\\", b"%", b"&", b"#")
-]
+}
 _BY_MARK: Final = {each.mark: each.decode for each in (*ESCAPES, _CARET)}
 _MAY_ESCAPE: Final = re.compile(rb"[\\%&#^\x1b]")
 ESCAPED: Final = (
@@ -224,8 +224,8 @@ def readings(text: bytes) -> list[UnescapedText]:
     views = [UnescapedText(text, [], [])]
     texts = {text}
     for view in views:  # grows
-        for kind in _ESCAPES_OF_A_KIND:
-            finer = _replace(view, kind)
+        for sign, kind in _ESCAPES_BY_SIGN.items():
+            finer = _replace(view, kind) if sign in view.text else None
             if finer is not None and finer.text not in texts and len(views) < _MAX_READINGS:
                 views.append(finer)
                 texts.add(finer.text)
@@ -278,7 +278,7 @@ def _characters(run: bytes) -> bytes:
     return (_BY_MARK.get(run[:2]) or _BY_MARK[run[:1]])(run)
 
 
-ESCAPED_RUN: Final = rb"(?:(?:[\\%]+|&(?:amp;)*)[#xu0-9A-Fa-f]{2,12};?){6}"
+ESCAPED_RUN: Final = rb"(?:(?:[\\%]+|&(?:amp;)*)[#xu0-9A-Fa-f]{2,12};?){6,}"
 """Matches text in which each character is escaped, once or more often."""
 
 
