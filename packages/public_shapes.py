@@ -141,7 +141,7 @@ def shape_table(row: dict[str, Any]) -> str:
     """Return a row as TOML."""
     fields = ("name", "pattern", "trigger", "positive", "near_miss")
     lines = "".join(f"{field} = '''{row[field]}'''\n" for field in fields)
-    return f'[[shape]]\nkind = "service-token"\nleast = {row["least"]}\ncheck = "is_mixed"\n{lines}'
+    return f'[[shape]]\nkind = "service-token"\nleast = {row["least"]}\ncheck = "prefixed"\n{lines}'
 
 
 if __name__ == "__main__":

@@ -13,9 +13,10 @@ from functools import cache, lru_cache
 from itertools import chain
 from typing import Final, TypeAlias
 
-from service_record.redaction import ordinary_words, types
+from service_record.redaction import types
 from service_record.redaction.command_words import Word, split_lists, split_shell
 from service_record.redaction.json_documents import Document
+from service_record.redaction.ordinary_words import IN_QUOTES, LEVELS, VALUE
 from service_record.redaction.shapes import COMMANDS, expand_parts, rows
 from service_record.redaction.types import Found, is_in_mask
 from service_record.redaction.values import Text
@@ -23,12 +24,11 @@ from service_record.redaction.values import Text
 _KIND: Final = "command-password"
 _Check: TypeAlias = Callable[[bytes], bool]
 _SECRETS: Final[Mapping[str, tuple[str, _Check]]] = {
-    "PASSWORD": (_KIND, ordinary_words.is_flag_value),
-    "ARGUMENT": (_KIND, ordinary_words.is_argument),
-    "TOKEN": (_KIND, ordinary_words.is_token),
-    "PHRASE": (_KIND, ordinary_words.is_disordered_or_phrase),
-    "RANDOM": (_KIND, ordinary_words.is_disordered),
-    "COOKIE": ("cookie", ordinary_words.is_cookie),
+    "PASSWORD": (_KIND, LEVELS["argument"]),
+    "ARGUMENT": (_KIND, LEVELS["mixed argument"]),
+    "TOKEN": (_KIND, LEVELS["token"]),
+    "RANDOM": (_KIND, LEVELS["unusual, no digest"]),
+    "COOKIE": ("cookie", LEVELS["value, no number"]),
 }
 """The words for secrets in a usage, their kinds, and the checks of their values."""
 _PLACEHOLDER: Final = re.compile(r"[A-Z]{2,}")
@@ -80,7 +80,7 @@ class _Template:
     pattern: re.Pattern[bytes]
     """Its group is the secret. Without a group, the value is no secret."""
     kind: str = ""
-    check: _Check = ordinary_words.is_value
+    check: _Check = VALUE
 
     def find(self, value: Word) -> Found | None:
         """Return the span of the secret in a value, or None if the check rejects it."""
@@ -92,8 +92,8 @@ class _Template:
         if secret.text.startswith((b'\\"', b"\\'")):
             return None  # the text without its escapes is read as well
         check = self.check
-        if check is ordinary_words.is_flag_value and secret.is_exact:
-            check = ordinary_words.is_quoted_flag_value
+        if secret.is_exact:
+            check = IN_QUOTES.get(check, check)
         if not check(secret.text):
             return None
         return secret.start, secret.start + len(secret.text) * secret.width, self.kind
@@ -102,7 +102,7 @@ class _Template:
 def _make_template(text: str) -> _Template:
     """Compile a word of a usage. A placeholder takes all characters up to the literal after it."""
     pattern, position = "", 0
-    secret: tuple[str, _Check] = ("", ordinary_words.is_value)
+    secret: tuple[str, _Check] = ("", VALUE)
     for each in _PLACEHOLDER.finditer(text):
         pattern += _make_literal(text[position : each.start()])
         after = text[each.end() :].lstrip("[")

@@ -5,7 +5,7 @@ docs/redaction.md, "How a line is read", describes the steps.
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from service_record.redaction import commands, encodings, ordinary_words, random_words, types
@@ -22,7 +22,6 @@ from service_record.redaction.named_values import ValuePlace, find_named_values
 from service_record.redaction.prefixes import prefix_end
 from service_record.redaction.secret_names import Name, find_name
 from service_record.redaction.shapes import SecretShape
-from service_record.redaction.system_errors import is_error
 from service_record.redaction.types import (
     MASK_BEGIN,
     Found,
@@ -251,8 +250,8 @@ class LineReader:
             named = find_name(text[name:behind])
             if named is None:
                 continue
-            value = quotes.value(name, first, has_blanks=named.check is ordinary_words.is_password)
-            if is_path and not ordinary_words.is_shuffled(_value_head(text, value)):
+            value = quotes.value(name, first, has_blanks=named.check is ordinary_words.PASSWORD)
+            if is_path and not ordinary_words.RANDOM(_value_head(text, value)):
                 continue
             change = _CHANGE.match(text, value.end)
             if change is not None and _is_secret(named, change[1], ValuePlace.SURE, is_quoted=True):
@@ -322,7 +321,7 @@ def _is_scrambled(text: bytes, start: int) -> bool:
     return (
         word is not None
         and ordinary_words.is_random(word[0])
-        and ordinary_words.is_password_without_separator(word[0])
+        and ordinary_words.WORD(word[0])
         and _NO_VALUE.match(word[0]) is None
         and _LABEL.match(word[0]) is None
     )
@@ -341,23 +340,16 @@ _MAX_CHECKED_BYTES: Final = 512
 
 def _is_secret(named: Name, value: bytes, place: ValuePlace, *, is_quoted: bool) -> bool:
     """Return True if a value of this place is a secret, given the kind of its name."""
-    check = _IN_QUOTES.get(named.check, named.check) if is_quoted else named.check
+    check = ordinary_words.IN_QUOTES.get(named.check, named.check) if is_quoted else named.check
     if not value or not check(value):
         return False
     if place is ValuePlace.SURE:
-        return is_quoted or not is_error(value)
+        return True
     if ordinary_words.is_sentence(value):
         return False
     if place is ValuePlace.PROSE and random_words.ADDRESS.fullmatch(value) is not None:
         return False
-    return place is ValuePlace.MESSAGE or ordinary_words.is_password_without_separator(value)
-
-
-_IN_QUOTES: Final[Mapping[Callable[[bytes], bool], Callable[[bytes], bool]]] = {
-    ordinary_words.is_password: ordinary_words.is_value,
-    ordinary_words.is_flag_value: ordinary_words.is_quoted_flag_value,
-}
-"""The checks to use for a value in quotes, which is seldom prose."""
+    return place is ValuePlace.MESSAGE or ordinary_words.WORD(value)
 
 
 def _find_matches(shape: SecretShape, pattern: types.Finder, text: bytes) -> Iterator[Found]:
@@ -381,7 +373,7 @@ def _find_matches(shape: SecretShape, pattern: types.Finder, text: bytes) -> Ite
             else:
                 end = quotes.clip(start, end)
             if text[start - 1 : start] in _QUOTES:
-                check = _IN_QUOTES.get(check, check)
+                check = ordinary_words.IN_QUOTES.get(check, check)
             if end - start < shape.least or is_in_mask(text, start):
                 continue
             if shape.kind == "token" and random_words.PUBLIC_NAME.search(
@@ -402,7 +394,7 @@ def _add_repeats(line: bytes, secrets: Iterable[Found]) -> Iterator[Found]:
         yield start, end, kind
         if not value or len(values) == _MAX_REPEATED_VALUES:
             continue
-        if not ordinary_words.is_token(value[:_MAX_CHECKED_BYTES]):
+        if not ordinary_words.TOKEN(value):
             continue
         values.add(value)
         place = line.find(value)

@@ -28,7 +28,7 @@ class SecretShape:
 
     Triggers are joined into a few patterns, so a trigger with a count or a `$` would slow down all of them.
     """
-    check: Callable[[bytes], bool] = ordinary_words.is_value
+    check: Callable[[bytes], bool] = ordinary_words.VALUE
     """Returns True if the text of a group is a secret."""
     least: int = 1
     """The least size of a secret in bytes. A count in the pattern would cost RE2 a state for each byte."""
@@ -75,7 +75,7 @@ def shapes_in(name: str) -> Iterator[SecretShape]:
             kind=row["kind"],
             pattern=_expand(row["pattern"].encode(), parts),
             trigger=_expand(row["trigger"].encode(), parts),
-            check=ordinary_words.find_check(row.get("check", ordinary_words.is_value.__name__)),
+            check=ordinary_words.find_check(row.get("check", "value")),
             least=row.get("least", 1),
             is_certain=row.get("certain", False),
             is_run=row.get("run", False),

@@ -5,7 +5,7 @@ be, and when they are secret.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
@@ -49,10 +49,13 @@ def _is_encoded(value: bytes) -> bool:
     if len(decoded) < _MIN_TEXT_BYTES or len(value) % 4:
         return False
     is_text = decoded.isascii() and decoded.decode().replace("\n", "").replace("\t", "").isprintable()
-    return is_text or (len(value) >= _MIN_BINARY_BYTES and ordinary_words.is_token(value))
+    return is_text or (len(value) >= _MIN_BINARY_BYTES and ordinary_words.TOKEN(value))
 
 
-MAPS_OF_SECRETS: Final = {b"data": _is_encoded, b"stringData": ordinary_words.is_value}
+MAPS_OF_SECRETS: Final[Mapping[bytes, Callable[[bytes], bool]]] = {
+    b"data": _is_encoded,
+    b"stringData": ordinary_words.VALUE,
+}
 """The maps of a Secret, and the check for their values."""
 _PARTS: Final = {
     b"name": expand_parts(rb"""[A-Za-z0-9_.-]*(?i:<<TOKENS>>|<<PASSWORDS>>)<<SUFFIX>>"""),
@@ -110,7 +113,7 @@ _VALUE: Final = _Form(
 )
 _BLOCK: Final = _Form(
     rb"""(?:-[ \t]+)?["'\[]*(%(name)b)%(is)b%(tag)b[|>][-+0-9]*""",
-    check=ordinary_words.is_value,
+    check=ordinary_words.VALUE,
     is_deeper=True,
     has_several=True,
     max_lines=_MAX_BLOCK_LINES,
@@ -132,7 +135,7 @@ _FORMS: Final = (
         rb"""["']?chpasswd["']?:|^[^\n]*(?i:\bfollowing\b[^\n:=]*passwords)[ \t]*:?""",
         rb"""^[ \t]*(?:-[ \t]+)?["']?[A-Za-z_][A-Za-z0-9_.-]*:"""
         rb"""([^\s"'][^\n]*?)["']?(?:</[a-z][^\n]*)?[ \t\r]*$""",
-        ordinary_words.is_password,
+        ordinary_words.PASSWORD,
         has_several=True,
         max_lines=_MAX_BLOCK_LINES,
         is_closed=True,
@@ -142,7 +145,7 @@ _FORMS: Final = (
     _Form(
         rb"""["']?\bstringData%(map)b""",
         rb"(?:" + _ENTRY + rb"""|^[ \t]*((?:[^:\n]|:[^\s])*)$)""",
-        ordinary_words.is_value,
+        ordinary_words.VALUE,
         is_deeper=True,
         has_several=True,
         max_lines=_MAX_BLOCK_LINES,
@@ -195,7 +198,7 @@ _FORMS: Final = (
     _Form(
         rb"""^[^\n]*\b(?i:password|passphrase|passcode|token)[ \t][^\n:="]*:""",
         _ALONE,
-        ordinary_words.is_password_without_separator,
+        ordinary_words.WORD,
         trigger=rb"""(?i:password|passphrase|passcode|token)[ \t]"""
         rb"""[A-Za-z0-9_,.'`/() \t-]*:[ \t]*(?:\\|\r?$)""",
     ),

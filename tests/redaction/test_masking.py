@@ -352,102 +352,86 @@ def test_first_pass_is_about_as_fast_as_later_ones() -> None:
     ("is_secret", "secrets", "others"),
     [
         (
-            ordinary_words.is_value,
-            "correct horse|x|/x/y|$a1a1a1a1a1a1a1a1a1a1a1a1|a b",
-            "<redacted:x>| \\'\" ||${X}|$X|/etc/shadow|file:/etc/x|file:///etc/x|C:\\x|null|none|(null)|__REDACTED__|***|..x|$a1a1a1a1a1a1a1a1a1a1a1b",
+            ordinary_words.VALUE,
+            "correct horse|x|/x/y|a b",
+            "<redacted:x>| \\'\" ||${X}|$X|/etc/shadow|file:/etc/x|file:///etc/x|/srv|C:\\x|null|none|(null)|__REDACTED__|***|..x",
         ),
         (
-            ordinary_words.is_password,
+            ordinary_words.PASSWORD,
             "correcthorse|passwords",
-            "incorrect horse|files systemd|passwd.yaml|/etc/x|expired.|a",
+            "incorrect horse|files systemd|passwd.yaml|/etc/x|expired.|a|varchar(20)|[see below]|timed out",
         ),
         (
-            ordinary_words.is_not_plain_word,
-            "cORRECT|correct1|CORRECT|c0rrect.|incorrect1",
+            ordinary_words.LEVELS["uncommon"],
+            "cORRECT|correct1|c0rrect.|incorrect1",
             "correct|Correct|correct.",
         ),
         (
-            ordinary_words.is_password_without_separator,
+            ordinary_words.WORD,
             "hunter22|Qw7rT2yU|pA#x!zQk|'Qw#rT$yU",
-            "incorrect|for|Enter|created_at|--Password1|Config{Aa#b|DB_USER=Ab#c|https://Ab#c1@x|a1b2",
+            (
+                "incorrect|for|Enter|created_at|--Password1|Config{Aa#b|DB_USER=Ab#c|https://Ab#c1@x|a1b2|"
+                "efibootmgr|passwd1a.yaml|123e4567-e89b-12d3-a456-426614174000|correcthorse"
+            ),
         ),
         (
-            ordinary_words.is_flag_value,
+            ordinary_words.LEVELS["argument"],
             "x1",
             "-x1|incorrect",
         ),
         (
-            ordinary_words.is_userinfo,
-            "hunter22|312800|3128x",
-            "3128|3128/x|<redacted:x>",
+            ordinary_words.LEVELS["value, no number"],
+            "hunter22|312800|3128x|SID=a1",
+            "3128|3128/x|<redacted:x>|0x12|0x12,|x=0x12|null",
         ),
         (
-            ordinary_words.is_cookie,
-            "SID=a1",
-            "0x12|0x12,|x=0x12|null",
-        ),
-        (
-            ordinary_words.is_session,
-            "a1b2c3d4e5f6g7h8i9j0|correcthorsebattery2",
+            ordinary_words.TOKEN,
             (
-                "a1b2c3d4e5f6g7h8i9j|0x12121212121212121212|123e4567-e89b-12d3-a456-426614174000|"
-                "correct-horse-battery-2"
-            ),
-        ),
-        (
-            ordinary_words.is_body,
-            "a1b2c3d4e5f6",
-            "a1b2c3d4e5f|/etc/service-x",
-        ),
-        (
-            ordinary_words.is_token,
-            (
-                'a1b2c3d4|1234567890|qzxkvjwprtnmbdfgh|QzXkVjWpRtNmBd|{"a":1}|\\"{x|quay.io/a1b2c3d4|'
-                "quay.io/a1b2c3| a1b2c3d4 "
+                "a1b2c3d4|1234567890|qzxkvjwprtnmbdfgh|QzXkVjWpRtNmBd|quay.io/a1b2c3d4|quay.io/a1b2c3|"
+                " a1b2c3d4 |Coffee_4490!"
             ),
             (
                 "a1b2c3d|123456789|12345.67890|abcdefgh|MyAppSecretName|0x12345678|2026-11-21T01:05:10Z|"
-                "2026-11-21|a1b2**3d4e|default-dockercfg-x7k2p|Token{df0798e|/etc/a1b2c3|correct.horse|"
-                "x7k2-p9|a1b2-word|word-a1b2|qzxkvjwprtnmb|correcthorsebattery"
+                "2026-11-21|default-dockercfg-x7k2p|Token{df0798e|/etc/a1b2c3|correct.horse|"
+                "x7k2-p9|a1b2-word|word-a1b2|qzxkvjwprtn|correcthorsebattery"
             ),
         ),
         (
-            ordinary_words.is_random_value,
-            "a1b2c3d4|incorrect1x",
-            "passwd1a.yaml|123e4567-e89b-12d3-a456-426614174000|correcthorse",
-        ),
-        (
-            ordinary_words.is_mixed,
+            ordinary_words.LEVELS["prefixed"],
             "correct1|QzXkVjWpRtNmBdFg|abCdefGhijklmNO",
             "correcthorse|correct-horse-1|<redacted:a1>|createPodSandbox",
         ),
         (
-            ordinary_words.is_dense,
-            "a1b2c3d4e5f6g7h8|0123456789abcdef|ab1cd2ef3gh4ij5kl|abcd1efgh2ijkl3m|abcd1efgh2ijklmn",
+            ordinary_words.LEVELS["unusual"],
+            "a1b2c3d4e5f6g7h8|0123456789abcdef|ab1cd2ef3gh4ij5kl|abcdef1234567890abcdef1234567890|QXZJKVWPQXZJKVWPQXZJKV",
             (
-                "a1b2c3d4e5f6g7h|a1bcdefghijklmnop|kubernetes1cluster2|authenticationprovider2v3|"
-                "0123456789012345|MIIa1b2c3d4e5f6g7h8|sha256:a1b2c3d4e5f6g7h8|"
-                "123e4567-e89b-12d3-a456-426614174000|a1b2c3d4-e5f6g7h8|/etc/a1b2c3d4e5f6g7h8|"
-                "openshift4controller5plane|aBcDeFgHiJkLmNoP1"
+                "kubernetes1cluster2|authenticationprovider2v3|0123456789012345|"
+                "MIIa1b2c3d4e5f6g7h8|sha256:a1b2c3d4e5f6g7h8|123e4567-e89b-12d3-a456-426614174000|"
+                "/etc/a1b2c3d4e5f6g7h8|openshift4controller5plane|DENIED|etcd-peer-master-0"
             ),
         ),
         (
-            ordinary_words.is_dense_and_no_digest,
-            "a1b2c3d4e5f6g7h8",
-            "0123456789abcdef|aHVudGVyMjIyMjIyMjI1|8fLz9PX29/j5+vv8/f7/AAEC",
+            ordinary_words.LEVELS["unusual, no digest"],
+            "a1b2c3d4e5f6g7h8|Turtle@6884",
+            "0123456789abcdef|aHVudGVyMjIyMjIyMjI1|Summer5884",
         ),
         (
-            ordinary_words.is_prefixed,
-            "x_a1B2c3D4e5F6g7H8|aBcDeFgHiJ1lMnOpQ2|abcD1eF2ghijKL3M",
+            ordinary_words.RANDOM,
+            "x_a1B2c3D4e5F6g7H8|aBcDeFgHiJ1lMnOpQ2|abcD1eF2ghijKL3M|Winter2026!",
             (
                 "x_a1b2c3d4e5f6g7h8|ValidateRFC4281Id|validateRfc4281codecId1|abcDEF123abcDEF123|"
-                "abcDEF12abcDEF12|abcdEF12abcDEF12"
+                "abcDEF12abcDEF12|abcdEF12abcdEF12|Winter2026|hunter22!"
             ),
+        ),
+        (
+            ordinary_words.LEVELS["any prefix"],
+            "gsk_a1B2c3D4e5F6g7H8",
+            "moneypunct_cacheIcLb0EEC1Em|image_3f2c379a5f0b8e6d1c2b3a4958676869707172af",
         ),
         (
             ordinary_words.is_registry_auth,
             "YTpi|a1b2c3d4e5f6g7h8",
-            "YWJj|a1b2c3d4e5f6g7h|OmI=|wqM6Yg==|correct-horse-battery",
+            "YWJj|OmI=|wqM6Yg==|correct-horse-battery",
         ),
         (
             ordinary_words.is_bootstrap_token,
@@ -475,12 +459,7 @@ def test_first_pass_is_about_as_fast_as_later_ones() -> None:
             "ab1|AB1|aBc",
         ),
         (
-            ordinary_words.is_sole_value,
-            "abcdef1234567890abcdef1234567890|ABCD1234-EFGH5678-IJKL9101|QXZJKVWPQXZJKVWPQXZJKV|1a2b3c4d5e6f7g8h",
-            "authenticationProvider2|DENIED|etcd-peer-master-0|xmlSecCryptoAppKeyLoad|12345678901234567|sha256-0123456789abcdef",
-        ),
-        (
-            ordinary_words.is_not_mask,
+            ordinary_words.LEVELS["any"],
             "x|<redacted|<redacted:Qw7rT2yU|<redactedx>",
             "<redacted:x>|<redacted:x",
         ),

@@ -3,34 +3,35 @@
 import pytest
 
 from service_record.redaction.first_pass import patterns
+from service_record.redaction.ordinary_words import find_check
 from service_record.redaction.secret_names import find_name, rows
 
 
 @pytest.mark.parametrize(
     ("name", "check"),
     [
-        ("password", "is_password"),
-        ("bmcPassword2", "is_password"),
-        ("DB_PASS", "is_password"),
-        ("SSHPASS", "is_password"),
-        ("password_sha256", "is_password"),
-        ("Password.Cleartext", "is_password"),
-        ("Admin Password", "is_password"),
-        ("pass", "is_password_without_separator"),
-        ("bypass", "is_password_without_separator"),
-        ("PWD", "is_password_and_no_path"),
+        ("password", "password"),
+        ("bmcPassword2", "password"),
+        ("DB_PASS", "password"),
+        ("SSHPASS", "password"),
+        ("password_sha256", "password"),
+        ("Password.Cleartext", "password"),
+        ("Admin Password", "password"),
+        ("pass", "word"),
+        ("bypass", "word"),
+        ("PWD", "password"),
         ("sim-pin", "is_pin"),
         ("JSESSIONID", "is_session"),
-        ("token", "is_token_or_word"),
-        ("x509Key", "is_token_or_word"),
-        ("http.proxyAuth", "is_token_or_word"),
-        ("passwordKey", "is_no_name"),
+        ("token", "named token"),
+        ("x509Key", "named token"),
+        ("http.proxyAuth", "named token"),
+        ("passwordKey", "unusual"),
     ],
 )
 def test_last_words_of_name_decide(name: str, check: str) -> None:
     named = find_name(name.encode())
     assert named is not None
-    assert named.check.__name__ == check
+    assert named.check is find_check(check)
 
 
 @pytest.mark.parametrize(
