@@ -125,10 +125,8 @@ def _choose_needles(text: bytes, part: _Part, stride: int) -> tuple[bytes, ...]:
     number = 1 if len(text) < _SHORT_BYTES else max((end - start) // stride, 2)
     size = (end - start) // number
     pieces = [text[begin : begin + size] for begin in range(start, end - size + 1, size)]
-    words = [_choose_word(piece) for piece in pieces]
-    if len(text) < LONG_BYTES or not any(words):
-        return tuple(word or piece[:_SHORT_BYTES] for word, piece in zip(words, pieces, strict=True))
-    return tuple(filter(None, words))
+    words = filter(None, map(_choose_word, pieces))
+    return tuple(words) or tuple(piece[:_SHORT_BYTES] for piece in pieces)
 
 
 def _choose_word(piece: bytes) -> bytes:
