@@ -10,18 +10,11 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final
 
-from service_record.redaction import types
+from service_record.redaction import secret_names, types
 from service_record.redaction.ordinary_words import RANDOM, is_random_word, split_words
 from service_record.redaction.prefixes import prefix_end
 from service_record.redaction.types import Found, is_in_mask
 
-PUBLIC_NAME: Final = re.compile(
-    rb"(?i:(?:(?:public|pub|host|known|authorized|verification|verify"
-    rb"|cache|partition|primary|foreign|sort|group|object|row|record|lock|map|index|dedup|routing|registry|idempotency)"
-    rb"[ _.-]?keys?|(?:token|key)[_.-]?id)"
-    rb"""(?:["'`>\]\s:=?,({-]|string|base64)*$)"""
-)
-"""Matches names whose values are not secret although they end in `key` or `id`: `public_key`, `token_id`."""
 ADDRESS: Final = re.compile(rb"[A-Za-z0-9_.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
 _MAX_NAME_BYTES: Final = 64
 CREDENTIAL: Final = "credential"
@@ -45,16 +38,8 @@ _SCRAMBLED_WORD: Final = re.compile(
 )
 _LOOK_AHEAD_BYTES: Final = 4
 """At most `==` and `. ` follow a word."""
-_EVIDENCE_NAME: Final = re.compile(
-    rb"(?:(?<![A-Za-z])(?i:hash|digest|fingerprint|thumbprint|sha[0-9]*|md[0-9]|(?:check)?sum|u?u?id|etag|commit|rev"
-    rb"|revision|serial|model|version|build|trace|span|request|message|image|cipher|algorithm|thread|begin"
-    rb"|ssh-[a-z0-9]+)"
-    rb"|(?<=[a-z])(?:Hash|Digest|Fingerprint|Thumbprint|Sha[0-9]*|Sum|I[dD]|Revision|Version))"
-    rb"s?[\"'`)\]]*(?:[ \t]*[=:][ \t]*|[ \t]+)[\"'`]?\Z"
-    rb"|(?i:name|host|node|file|path|dir|type|class|title|label|ref|public|pub|peer|(?:cipher|digest|signature)value)"
-    rb"[\"'`)\]]*(?:[ \t]*[=:>][ \t]*)[\"'`]?\Z"
-)
-"""Matches the name of a random value that is evidence, such as a digest, or a name."""
+BEFORE_VALUES: Final = b" \t\r\"'`>)]:=?,({-"
+"""The characters between a name and its value."""
 _AROUND_DATA: Final = b" \t\r\"'*#>|,;\\{}/"
 """A word with only these characters around it in its line is part of an encoded text."""
 _ENDS_OF_WORDS: Final = re.compile(rb"""[\0-\x20"'`=,(\[{|;<>]""")
@@ -109,10 +94,9 @@ def find_random_words(text: bytes) -> Iterator[Found]:
         is_path = head.endswith((b"::", b"/")) and _USER.fullmatch(head) is None and head != b"/"
         is_path |= not head.endswith(b":") and head.startswith((b"/", b".", b"~"))
         is_path &= head != b"/" or end - start < _MIN_BASE64_BYTES
-        is_evidence = _EVIDENCE_NAME.search(before) or PUBLIC_NAME.search(before)
         first = start - len(head) if head.endswith(b"/") else start
         is_data = not text[:first].strip(_AROUND_DATA) and not text[end:].strip(_AROUND_DATA)
-        if not (is_path or is_data or is_in_mask(text, start) or is_evidence):
+        if not (is_path or is_data or is_in_mask(text, start) or is_after_evidence(before)):
             yield start, end, CREDENTIAL
 
 
@@ -126,12 +110,17 @@ def _without_user(word: re.Match[bytes]) -> list[tuple[int, int]]:
 
 def is_credential(name: bytes, value: bytes) -> bool:
     """Return True if a value in JSON is a random word, and its name is not that of evidence."""
-    return _SCRAMBLED_WORD.fullmatch(value) is not None and RANDOM(value) and not is_evidence(name)
+    return (
+        _SCRAMBLED_WORD.fullmatch(value) is not None
+        and RANDOM(value)
+        and not secret_names.is_evidence(name, is_assigned=True)
+    )
 
 
-def is_evidence(name: bytes) -> bool:
-    """Return True if a random value with this name is evidence."""
-    return _EVIDENCE_NAME.search(name + b"=") is not None or PUBLIC_NAME.search(name) is not None
+def is_after_evidence(before: bytes) -> bool:
+    """Return True if a random value after this text is evidence by its name, the last words of the text."""
+    name = before.rstrip(BEFORE_VALUES)
+    return secret_names.is_evidence(name, is_assigned=any(sign in before[len(name) :] for sign in b"=:>"))
 
 
 def _possible_words(text: bytes) -> Sequence[tuple[int, int]]:

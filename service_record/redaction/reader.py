@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
-from service_record.redaction import commands, encodings, ordinary_words, random_words, types
+from service_record.redaction import commands, encodings, ordinary_words, random_words, secret_names, types
 from service_record.redaction.command_words import join_words, split_audit
 from service_record.redaction.first_pass import (
     ENCODED,
@@ -205,7 +205,8 @@ class LineReader:
                 inside = view.part(leaf.start, leaf.end)
                 if hits and hits[-1][0] <= leaf.end:
                     plain = encodings.unescape(inside, is_quoted=True)
-                    is_evidence = b" " not in inside.text and random_words.is_evidence(leaf.name)
+                    is_word = b" " not in inside.text
+                    is_evidence = is_word and secret_names.is_evidence(leaf.name, is_assigned=True)
                     self._explore(plain or inside, depth + 1, found, texts, is_evidence=is_evidence)
 
     def _leaf_kind(self, leaf: Leaf, value: bytes) -> str | None:
@@ -376,12 +377,15 @@ def _find_matches(shape: SecretShape, pattern: types.Finder, text: bytes) -> Ite
                 check = ordinary_words.IN_QUOTES.get(check, check)
             if end - start < shape.least or is_in_mask(text, start):
                 continue
-            if shape.kind == "token" and random_words.PUBLIC_NAME.search(
-                text[max(0, start - _MAX_NAME_BYTES) : start]
-            ):
+            if shape.kind == "token" and _is_after_public_name(text, start):
                 continue
             if check(text[start:end]):
                 yield start, end, shape.kind
+
+
+def _is_after_public_name(text: bytes, start: int) -> bool:
+    before = text[max(0, start - _MAX_NAME_BYTES) : start]
+    return secret_names.is_public(before.rstrip(random_words.BEFORE_VALUES))
 
 
 def _add_repeats(line: bytes, secrets: Iterable[Found]) -> Iterator[Found]:

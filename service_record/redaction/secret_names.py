@@ -17,7 +17,7 @@ from service_record.redaction import ordinary_words
 
 _MAX_NAME_BYTES: Final = 64
 _COLUMNS: Final = ("ends", "words", "alone")
-_WORD: Final = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_WORD: Final = re.compile(rb"[A-Z]+s?(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,39 @@ class Name:
 
 def find_name(name: bytes) -> Name | None:
     """Return the kind of a name by its last words; None if its value is not secret."""
-    return _look_up(name[-_MAX_NAME_BYTES:])
+    named = _look_up(name[-_MAX_NAME_BYTES:])
+    return None if named is _PUBLIC else named
+
+
+def is_public(name: bytes) -> bool:
+    """Return True if a text ends in a name that looks like that of a secret, but whose value is public."""
+    return _look_up(name[-_MAX_NAME_BYTES:]) is _PUBLIC
+
+
+def is_evidence(name: bytes, *, is_assigned: bool) -> bool:
+    """Return True if a random value of this name is not secret: a digest, an ID, or a name.
+
+    `is_assigned`: there is a sign between the name and the value, not only a blank.
+    """
+    words = _split(name[-_MAX_NAME_BYTES:])
+    if not words:
+        return False
+    is_thing = is_assigned and b"".join(words).endswith(_table().things)
+    is_digest = words[-1].removesuffix(b"s") in _table().evidence
+    return is_digest or is_thing or is_public(name)
+
+
+def _split(name: bytes) -> list[bytes]:
+    """Return the words of a name in small letters, without numbers at its end."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    while words and words[-1].isdigit():
+        words.pop()
+    return words
 
 
 @lru_cache(maxsize=1 << 10)
 def _look_up(name: bytes) -> Name | None:
-    words = [word.lower() for word in _WORD.findall(name)]
+    words = _split(name)
     table = _table()
     while words and (words[-1] in table.suffixes or words[-1].isdigit()):
         words.pop()
@@ -61,12 +88,15 @@ def item_name(name: bytes) -> bytes:
     return name[:-1] if is_plural else name
 
 
-_Entries: TypeAlias = dict[bytes, Name | None]
+_PUBLIC: Final = Name("public", lambda _value: False)
+_Entries: TypeAlias = dict[bytes, Name]
 
 
 @dataclass(frozen=True, slots=True)
 class _NameTable:
     suffixes: frozenset[bytes]
+    evidence: frozenset[bytes]
+    things: tuple[bytes, ...]
     ends: _Entries
     words: _Entries
     alone: _Entries
@@ -74,9 +104,13 @@ class _NameTable:
 
 @cache
 def _table() -> _NameTable:
-    table = _NameTable(frozenset(each.encode() for each in _document()["suffixes"]), {}, {}, {})
+    suffixes, evidence, things = (
+        [each.encode() for each in _document()[key]] for key in ("suffixes", "evidence", "things")
+    )
+    table = _NameTable(frozenset(suffixes), frozenset(evidence), tuple(things), {}, {}, {})
     for row in _document()["name"]:
-        name = Name(row["kind"], ordinary_words.find_check(row["check"])) if "check" in row else None
+        is_public_row = row["kind"] == _PUBLIC.kind
+        name = _PUBLIC if is_public_row else Name(row["kind"], ordinary_words.find_check(row["check"]))
         for column, entries in zip(_COLUMNS, (table.ends, table.words, table.alone), strict=True):
             entries.update({each.replace(" ", "").encode(): name for each in row.get(column, ())})
     return table

@@ -4,7 +4,7 @@ import pytest
 
 from service_record.redaction.first_pass import patterns
 from service_record.redaction.ordinary_words import find_check
-from service_record.redaction.secret_names import find_name, rows
+from service_record.redaction.secret_names import find_name, is_evidence, rows
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,19 @@ def test_last_words_of_name_decide(name: str, check: str) -> None:
 )
 def test_name_is_not_secret(name: str) -> None:
     assert find_name(name.encode()) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["image digest", "SHA256", "userIDs", "ssh-ed25519", "public key", "pod_uid"]
+)
+def test_random_value_of_name_is_evidence(name: str) -> None:
+    assert is_evidence(name.encode(), is_assigned=False)
+
+
+def test_name_of_thing_is_evidence_only_if_value_is_assigned() -> None:
+    assert is_evidence(b"hostname", is_assigned=True)
+    assert not is_evidence(b"hostname", is_assigned=False)
+    assert not is_evidence(b"valid", is_assigned=True)
 
 
 def test_scanner_finds_each_name_of_table() -> None:
