@@ -89,7 +89,7 @@ class _Template:
             return None
         is_whole = match.span(1) == match.span()
         secret = value if is_whole else value.part(*match.span(1))
-        if secret.text.startswith((b'\\"', b"\\'")):
+        if not secret.is_exact and secret.text.startswith((b'\\"', b"\\'")):
             return None  # the text without its escapes is read as well
         check = self.check
         if secret.is_exact:

@@ -133,12 +133,12 @@ _PLACEHOLDER: Final = re.compile(
 
 
 def is_path(value: bytes) -> bool:
-    """Return True for a path whose first directory is a word."""
+    """Return True for a path whose first directory is a word. It has no signs of passwords."""
     return _PATH.fullmatch(value.strip(b" \t\r\n\0\"'\\")) is not None
 
 
 _PATH: Final = re.compile(
-    rb"(?:file:(?://)?|[.~])?/[A-Z]?[a-z]{2,}(?:[/.-].*)?|[A-Za-z]:\\.*|(?:[a-z]{3,}/){3}.*"
+    rb"(?:file:(?://)?|[.~])?/[A-Z]?[a-z]{2,}(?:[/.-][^!#$^*?&|;<>]*)?|[A-Za-z]:\\.*|(?:[a-z]{3,}/){3}.*"
 )
 
 
