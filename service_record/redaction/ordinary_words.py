@@ -23,6 +23,8 @@ _DIGIT: Final = re.compile(rb"[0-9]")
 _DIGIT_OR_PLUS: Final = re.compile(rb"[0-9+]")
 _SIGN: Final = re.compile(rb"[!#$%^*?@&~]")
 """Matches a sign that people use in passwords. Names and versions seldom have one."""
+_SIGNS: Final = frozenset(b"!#$%^*?@&~+=(){}[]|;<>,`'\"\\")
+"""The signs that names, paths and numbers do not have."""
 _SIGNS_IN_WORDS: Final = re.compile(rb"[!#$%^*+~?=]+")
 _JOINTS: Final = re.compile(rb"[^A-Za-z0-9]+")
 
@@ -43,16 +45,22 @@ _MIXED_BITS: Final = 5
 _BOTH_CASES_BITS: Final = 2
 _SIGN_BITS: Final = 3
 _MOST_BITS_OF_ID: Final = 9
+_LEAST_SIGNS: Final = 2
+_DISORDER_BITS: Final = 15
+"""Code with several signs has less, apart from entities of HTML."""
 
 
 def weight(value: bytes) -> float:
     """Return how much a value looks like a secret, in bits."""
-    return max(_made_bits(value), _random_bits(longest_word(value)))
+    return max(_made_bits(value), _random_bits(longest_word(value)), _disorder_bits(value))
 
 
 def _has_weight(value: bytes, least: float) -> bool:
     """Return True if a value has at least so many bits. It takes half of the time of `weight`."""
-    return _made_bits(value) >= least or _random_bits(longest_word(value)) >= least
+    return any(
+        bits >= least
+        for bits in (_made_bits(value), _random_bits(longest_word(value)), _disorder_bits(value))
+    )
 
 
 def _made_bits(value: bytes) -> float:
@@ -91,6 +99,14 @@ def _random_bits(word: bytes) -> float:
     is_mixed = is_random(word) and 5 * len(_DIGIT.findall(word)) < 3 * len(word)
     bits = random_bits(word)
     return bits if is_mixed else min(bits, _MOST_BITS_OF_ID)
+
+
+def _disorder_bits(value: bytes) -> float:
+    """Return the bits of letters or digits with several signs if all of it is random: see `randomness`."""
+    if len(value) < _LEAST_BYTES or len(set(value) & _SIGNS) < _LEAST_SIGNS:
+        return 0
+    classes = sum(each.search(value) is not None for each in (_UPPER, _LOWER, _DIGIT))
+    return random_bits(value) if classes > 1 else 0
 
 
 def is_random_word(word: bytes) -> bool:
@@ -241,11 +257,14 @@ _WORD: Final = re.compile(rb"[A-Z]?[a-z]{3,}(?:[A-Z][a-z]{2,})*|[A-Z]{3,}")
 
 def is_code(value: bytes) -> bool:
     """Return True for calls, types, lists of words, variables, objects of Java, and entities of HTML."""
-    return _CODE.search(value) is not None
+    if _ENTITY.search(value) is not None:
+        return True
+    return _CODE.search(value) is not None and _disorder_bits(value) < _DISORDER_BITS
 
 
+_ENTITY: Final = re.compile(rb"&(?:#[0-9]+|#x[0-9A-Fa-f]+|[a-z]{2,6});")
 _CODE: Final = re.compile(
-    rb"^[\[{(]?[A-Za-z_.]{3,}[({|\[]|[A-Za-z0-9]\(\)|\$[({]?[A-Za-z_]{4}|&#?[A-Za-z0-9]+;"
+    rb"^[\[{(]?[A-Za-z_.]{3,}[({|\[]|[A-Za-z0-9]\(\)|\$[({]?[A-Za-z_]{4}"
     rb"|^[a-z][A-Za-z0-9_]*(?:\.[A-Za-z0-9_$]+)+@[0-9a-f]+$"
 )
 

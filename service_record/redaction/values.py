@@ -20,6 +20,8 @@ _QUOTED: Final = re.compile(
 _DOUBLE_QUOTED: Final = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
 _SHELL_QUOTED: Final = re.compile(rb"""'([^']*(?:'(?:\\'|"'")?'[^']*){0,64})'""")
 _BACK_QUOTED: Final = re.compile(rb"`([^`\n]+)`(?=[\s)}\]]|[,;:.]\s|\Z)")
+_BRACE_QUOTED: Final = re.compile(rb"\{(?=[A-Za-z0-9_.]*[^A-Za-z0-9_.}\s])([^}\s]*(?:\}\}[^}\s]*)*)\}(?=;)")
+"""Matches a value in a connection string of ODBC, but no `{name}` of a template."""
 _IN_QUOTES: Final = rb"([^'\\]*(?:\\.[^'\\]*)*)'"
 _ESCAPE_QUOTED: Final = re.compile(b"'" + _IN_QUOTES, re.DOTALL)
 _ESCAPE_QUOTED_PART: Final = re.compile(rb"'(?<![A-Za-z0-9\\\"'$]')" + _IN_QUOTES, re.DOTALL)
@@ -302,6 +304,8 @@ class Text:
                 match = longer if longer is not None and _ends_word(text, longer.end(), limit) else match
         elif quote == b"`":
             match = _BACK_QUOTED.match(text, start, limit)
+        elif quote == b"{":
+            match = _BRACE_QUOTED.match(text, start, limit)
         else:
             return None
         if match is None:

@@ -36,6 +36,8 @@ PREFIX = "Nov 29 00:00:01 node7 app[1]: "
         "curl -u a:«Qw7rT2yU9iP» -x http://p -U b:«Zx8vB3nM1oL» https://h/",
         "mount -o username=x,password=«a;b|c»,uid=0",
         "Server=db;Pwd=«a,b&c»;Database=x",
+        "Driver={SQL Server};Pwd={«a;b}}c=d»};Database=x",
+        "Driver={SQL Server};Pwd={PASSWORD};Uid={USER};",
         "GET /?user=x&password=«a;b,c»&v=1 HTTP/1.1",
         "{Username:admin Password:«a,b;c» Port:9440}",
         "+ app --password='«a b;c»' --verbose",
