@@ -162,7 +162,7 @@ def test_html_file_contains_no_secret(fleet: Fleet) -> None:
 
     page = fleet.hosts("-o", "html").out
 
-    assert "401 with X-Secret-Key: &lt;redacted:secret-header&gt;" in page
+    assert "401 with X-Secret-Key: &lt;redacted:token&gt;" in page
     assert "aB3dE9fG5iJkLmNoP" not in page
 
 

@@ -109,7 +109,7 @@ def test_messages_contain_no_secret(desk: Desk) -> None:
     desk.news("web1", reason="401 with X-Secret-Key: aB3dE9fG5iJkLmNoP")
     desk.deliver()
     (notice,) = desk.receiver.notices
-    assert notice.data["reason"] == "401 with X-Secret-Key: <redacted:secret-header>"
+    assert notice.data["reason"] == "401 with X-Secret-Key: <redacted:token>"
 
 
 def test_refused_message_is_retried_unchanged(desk: Desk) -> None:

@@ -61,7 +61,7 @@ def test_redacted_page_has_no_secrets(tmp_path: Path, verb: str) -> None:
     answer = service_record(verb, "--output", "html", "--from", path)
     assert "401 with" in answer.out
     assert "aB3dE9fG5iJ" not in answer.out
-    assert "&lt;redacted:secret-header&gt;" in answer.out
+    assert "&lt;redacted:token&gt;" in answer.out
 
 
 SECRETS = {
