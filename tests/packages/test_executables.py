@@ -102,7 +102,7 @@ def test_executable_shows_records(root: Path) -> None:
 
 def test_executable_runs_a_dry_round(root: Path) -> None:
     (root / "etc/service-record").mkdir(parents=True)
-    (root / "etc/service-record/reporter.toml").write_text('ship_to = ["/usb"]\n')
+    (root / "etc/service-record/reporter.toml").write_text('ship_to = ["/usb"]\nlifetime = "720h"\n')
     answer = run(root, "report", "--dry-run")
     assert answer.status == 0, answer.err
     assert re.match(r"verdict: .*\nservice: not asked\ndirectory:/usb: ", answer.out)

@@ -144,7 +144,8 @@ def test_executable_completes_reporting_with_only_libc(bare: Path) -> None:
     (bare / "usb").mkdir(exist_ok=True)
     settings = bare / "etc/service-record/reporter.toml"
     settings.parent.mkdir(parents=True, exist_ok=True)
-    settings.write_text('ship_to = ["/usb"]\nremove = ["/usr/local/bin/service-record"]\n')
+    # The reporter stops on a machine that has been up for longer.
+    settings.write_text('ship_to = ["/usb"]\nlifetime = "720h"\nremove = ["/usr/local/bin/service-record"]\n')
     answer = inside(bare, "report")
     assert answer.status == 0, answer.err
     assert (bare / "var/lib/service-record/reporter.json").exists()
