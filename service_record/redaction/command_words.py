@@ -1,7 +1,7 @@
 """Split command lines and lists of arguments into words. Pure.
 
-Each syntax has one function, here or, for commands of several lines, in `long_commands`. `commands` judges
-the words.
+There is one function for each syntax; those for commands of several lines are in `long_commands`. `commands`
+decides which of the words are secret.
 """
 
 import binascii
@@ -43,7 +43,7 @@ _SHELL_WORD: Final = re.compile(
     rb"""([;|&]+|<<<)|[0-9]?[<>](?!redacted:)\S*"""
     rb"""|((?:[^\s"'\\]|\\.|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|["'\\])+)"""
 )
-"""Matches an operator, a redirection or a word. A quote without a second one is an ordinary character.
+"""Matches an operator, a redirection or a word. A quote that is not closed is an ordinary character.
 
 Operators are only at the beginning of words: audit does not quote them inside.
 """

@@ -255,11 +255,11 @@ class _Table:
                 self._usages.setdefault(program.encode(), []).extend(usages)
         self.any_program = self._usages.pop(_ANY_PROGRAM)
         self._families = [
-            (re.compile(_glob_pattern(program)), usages)
+            (re.compile(_make_program_pattern(program)), usages)
             for program, usages in self._usages.items()
             if b"*" in program
         ]
-        programs = b"|".join((*map(_glob_pattern, self._usages), *_ECHO))
+        programs = b"|".join((*map(_make_program_pattern, self._usages), *_ECHO))
         options = b"|".join(option for usage in self.any_program for option in usage.options)
         self.begin = types.Finder(
             rb"(?:^|[^A-Za-z0-9])((?:" + programs + b")" + _EXTENSION + rb"(?:[\s\0\"',]|$)|<<<)"
@@ -278,8 +278,8 @@ class _Table:
         return match[1], [*self._usages.get(match[1], ()), *chain.from_iterable(families)]
 
 
-def _glob_pattern(name: bytes) -> bytes:
-    """Return the pattern of the name of a program, in which `*` is any part of the name."""
+def _make_program_pattern(name: bytes) -> bytes:
+    """Return the pattern of a program's name. `*` in the name stands for any characters."""
     return re.escape(name).replace(rb"\*", b"[A-Za-z0-9_.-]*")
 
 
@@ -380,4 +380,4 @@ def _program_trigger(program: str, usage: str) -> bytes:
     first, *_ = usage.split()
     is_subcommand = first[0].islower()
     after = rb"[ \t]+(?:" + first.encode() + b")" if is_subcommand else rb"(?:\.py)?[ \t]"
-    return _glob_pattern(program.encode()) + after
+    return _make_program_pattern(program.encode()) + after

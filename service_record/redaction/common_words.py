@@ -14,7 +14,7 @@ MIN_BYTES: Final = 8
 
 
 @cache
-def _common_words() -> frozenset[bytes]:
+def _read_list() -> frozenset[bytes]:
     return frozenset(files("service_record.redaction").joinpath(FILE).read_bytes().split())
 
 
@@ -22,4 +22,4 @@ def is_uncommon_word(value: bytes) -> bool:
     """Return True for a long word of letters that is not in the list. A name in camel case is none."""
     word = value.rstrip(b".,;:!?)")
     is_word = word.isalpha() and (word.islower() or word.istitle() or word.isupper())
-    return is_word and len(word) >= MIN_BYTES and word.lower() not in _common_words()
+    return is_word and len(word) >= MIN_BYTES and word.lower() not in _read_list()

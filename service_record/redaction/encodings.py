@@ -282,8 +282,8 @@ ESCAPED_RUN: Final = rb"(?:(?:[\\%]+|&(?:amp;)*)[#xu0-9A-Fa-f]{2,12};?){6,}"
 """Matches text in which each character is escaped, once or more often."""
 
 
-def escaped_pattern(text: bytes) -> bytes:
-    """Return a pattern of a text in which each sign may be escaped, once or more often."""
+def make_escaped_pattern(text: bytes) -> bytes:
+    """Return a pattern that matches a text whether its signs are escaped, several times escaped, or not."""
     return b"".join(map(_any_writing, text))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from service_record.redaction import types
-from service_record.redaction.encodings import ESCAPED_RUN, escaped_pattern, readings
+from service_record.redaction.encodings import ESCAPED_RUN, make_escaped_pattern, readings
 from service_record.redaction.prefixes import prefix_end
 from service_record.redaction.secrets import LONG_BYTES, forms, is_searchable
 from service_record.redaction.types import (
@@ -24,7 +24,7 @@ from service_record.redaction.types import (
 
 _FRAGMENT_BYTES: Final = 16
 _MAX_NEEDLES: Final = 16_000
-"""RE2 exceeds its memory limit beyond it."""
+"""The limit of needles. RE2 cannot compile a pattern of many more within its limit of memory."""
 _AROUND_BYTES: Final = 1 << 10
 """The text on each side of a needle that is read with it, and the rest of its lines."""
 _CUT_BEHIND: Final = (b"\n", b"\r", b'"', b"'", b"\\", "\u2026".encode())
@@ -67,7 +67,7 @@ class Exact:
         self._sizes = sorted({len(needle) for needle in self._places})
         # Sorted, so that RE2 merges common prefixes of the alternatives.
         patterns = [
-            escaped_pattern(needle) if needle in signs else types.escape_literal(needle)
+            make_escaped_pattern(needle) if needle in signs else types.escape_literal(needle)
             for needle in sorted(self._places)
         ]
         self._pattern = types.compile_pattern(b"|".join([*patterns, ESCAPED_RUN]), groups=False)
@@ -75,7 +75,7 @@ class Exact:
     def spans(self, text: bytes) -> list[MaskedSpan]:
         """Return the spans of the secrets in a text, sorted and disjoint. None contains a newline."""
         found: list[MaskedSpan] = []
-        for start, end in self._regions(text) if self._places else ():
+        for start, end in self._find_regions(text) if self._places else ():
             for view in _read(text[start:end]):
                 for first, last, kind in self._find_forms(view.text):
                     found += [
@@ -84,8 +84,8 @@ class Exact:
                     ]
         return merge_spans(found)
 
-    def _regions(self, text: bytes) -> Iterator[tuple[int, int]]:
-        """Yield the spans of the whole lines around needles and around text that is all escapes."""
+    def _find_regions(self, text: bytes) -> Iterator[tuple[int, int]]:
+        """Yield start and end of the lines around each needle, and around each run of escapes."""
         end = 0
         while hit := self._pattern.search(text, end):
             start = text.rfind(b"\n", 0, max(hit.start() - _AROUND_BYTES, 0)) + 1

@@ -1,6 +1,6 @@
 """Decide whether a value is a secret: what it is not, how random it is, and what its place asks for. Pure.
 
-`weight` measures in bits how much a value looks like a secret. The functions before it recognise other
+`has_weight` measures in bits how much a value looks like a secret. The functions before it recognise other
 texts, each of one kind: placeholders, paths, prose, names and so on. A `Level` says for a place how many bits
 a value must have at least, and which of the other texts it must not be. shapes.toml names the level of each
 shape. The limits are heuristics; the tests run them on known secrets and on ordinary log lines.
@@ -33,7 +33,7 @@ _JOINTS: Final = re.compile(rb"[^A-Za-z0-9]+")
 _LEAST_BYTES: Final = 8
 """A shorter value has no weight."""
 _LEAST_LETTERS: Final = 12
-"""The least size of a random word of letters alone."""
+"""A shorter word of letters alone may be a name, so it does not count as random."""
 _LONG_NUMBER_BYTES: Final = 10
 _RANDOM_BITS: Final = 10
 """Is true of 98 % of 12 random letters and digits. Names such as `Slf4jLog` have 9 bits."""
@@ -50,13 +50,8 @@ _DISORDER_BITS: Final = 15
 """Code with several signs has less, apart from entities of HTML."""
 
 
-def weight(value: bytes) -> float:
-    """Return how much a value looks like a secret, in bits."""
-    return max(_made_bits(value), _random_bits(longest_word(value)), _disorder_bits(value))
-
-
-def _has_weight(value: bytes, least: float) -> bool:
-    """Return True if a value has at least so many bits. It takes half of the time of `weight`."""
+def has_weight(value: bytes, least: float) -> bool:
+    """Return True if a value looks like a secret with at least so many bits."""
     return (
         _made_bits(value) >= least
         or _random_bits(longest_word(value)) >= least
@@ -80,7 +75,7 @@ def _made_bits(value: bytes) -> float:
         bits += _MIXED_BITS
     if has_upper and has_lower:
         bits += _BOTH_CASES_BITS
-    if _SIGN.search(value):
+    if _SIGN.search(value) and not _URL.match(value):
         bits += _SIGN_BITS
     return bits
 
@@ -104,10 +99,14 @@ def _random_bits(word: bytes) -> float:
 
 def _disorder_bits(value: bytes) -> float:
     """Return the bits of letters or digits with several signs if all of it is random: see `randomness`."""
-    if len(value) < _LEAST_BYTES or len(set(value) & _SIGNS) < _LEAST_SIGNS:
+    if len(value) < _LEAST_BYTES or len(set(value) & _SIGNS) < _LEAST_SIGNS or _URL.match(value):
         return 0
     classes = sum(each.search(value) is not None for each in (_UPPER, _LOWER, _DIGIT))
     return random_bits(value) if classes > 1 else 0
+
+
+_URL: Final = re.compile(rb"(?:[a-z][a-z0-9+.-]*:)?//[A-Za-z0-9-]+[.:/]")
+"""Matches a URL, also without its scheme. Its signs are its syntax."""
 
 
 def is_random_word(word: bytes) -> bool:
@@ -133,9 +132,13 @@ def longest_word(value: bytes) -> bytes:
 # --- What a value is, if it is no secret ---
 
 
+_AROUND: Final = b" \t\r\n\0\"'`\\"
+"""Blanks, quotes and escapes around a value."""
+
+
 def is_placeholder(value: bytes) -> bool:
     """Return True for masks, variables, templates, words such as `null`, and brackets that open a block."""
-    bare = value.strip(b" \t\r\n\0\"'\\")
+    bare = value.strip(_AROUND)
     if not bare.strip(b"[{|>") or mask_end(bare):
         return True
     return _PLACEHOLDER.fullmatch(bare.rstrip(b",;")) is not None and not is_random_word(longest_word(bare))
@@ -151,7 +154,7 @@ _PLACEHOLDER: Final = re.compile(
 
 def is_path(value: bytes) -> bool:
     """Return True for a path whose first directory is a word. It has no signs of passwords."""
-    return _PATH.fullmatch(value.strip(b" \t\r\n\0\"'\\")) is not None
+    return _PATH.fullmatch(value.strip(_AROUND)) is not None
 
 
 _PATH: Final = re.compile(
@@ -162,7 +165,8 @@ _PATH: Final = re.compile(
 def is_prose(value: bytes) -> bool:
     """Return True for an error message, a text that begins with a word such as `incorrect`, and settings.
 
-    The settings are types of SQL, names of files, hints in brackets, and sources of nsswitch.conf(5).
+    The settings are types of SQL, names of files, sources of nsswitch.conf(5), and hints and options in
+    brackets.
     """
     first = value.partition(b" ")[0]
     return _PROSE.fullmatch(first) is not None or _NO_PASSWORD.fullmatch(value) is not None or is_error(value)
@@ -179,6 +183,7 @@ _NO_PASSWORD: Final = re.compile(
     rb"|(?:(?:files|db|compat|systemd|altfiles|sss|ldap|nis|winbind|\[[A-Za-z!=]+\])[ \t]*)+"
     rb"|(?i:[a-z]*char|[a-z]*binary|[a-z]*text|[a-z]*blob|bytea)(?:\([0-9]+\)?)?,?"
     rb"|\[[ \t]*[A-Z]?[a-z]+(?:(?:,[ \t]*|[ \t]+)[a-z]+){0,15}[.!]?[ \t]*\]"
+    rb"|\[--?[A-Za-z][A-Za-z0-9|=_ -]*\]?"
 )
 
 
@@ -250,7 +255,7 @@ def is_name(value: bytes) -> bool:
     """Return True if at least half of it is words: `default-dockercfg-x7k2p`, `openshift-etcd/etcd-peer`."""
     pieces = _JOINTS.split(value)
     words = sum(len(piece) for piece in pieces if _WORD.fullmatch(piece))
-    return len(pieces) > 1 and 2 * words >= sum(map(len, pieces)) and weight(value) < _RANDOM_BITS
+    return len(pieces) > 1 and 2 * words >= sum(map(len, pieces)) and not has_weight(value, _RANDOM_BITS)
 
 
 _WORD: Final = re.compile(rb"[A-Z]?[a-z]{3,}(?:[A-Z][a-z]{2,})*|[A-Z]{3,}")
@@ -276,7 +281,7 @@ def is_several_parts(value: bytes) -> bool:
 
 
 _SEVERAL_PARTS: Final = re.compile(
-    rb"^[\[{(]?[A-Za-z_.]{3,}=|^--?[A-Za-z][A-Za-z0-9-]*$|://|\s|%[0-9A-F][0-9A-F]"
+    rb"^[\[{(]?[A-Za-z_.]{3,}=|^--?[A-Za-z][A-Za-z0-9-]*$|://|^//[A-Za-z0-9-]+[.:/]|\s|%[0-9A-F][0-9A-F]"
     rb"|^[a-z0-9_.-]+(?:/[a-z0-9_.-]+)+(?:[:@][A-Za-z0-9_.:-]+)?$"
 )
 
@@ -305,7 +310,7 @@ class Level:
     def __call__(self, value: bytes) -> bool:
         """Return True if a value is a secret."""
         value = value[:_MAX_CHECKED_BYTES]
-        if self.bits and not _has_weight(value, self.bits):
+        if self.bits and not has_weight(value, self.bits):
             return False
         return not any(is_other(value) for is_other in self.others)
 
@@ -342,7 +347,10 @@ LEVELS: Final[Mapping[str, Level]] = {
     "random": Level(10, (is_placeholder, *_PARTS, *_IDS, is_encoded_text)),
     "any prefix": Level(30, (is_placeholder, *_PARTS, *_IDS, is_encoded_text)),
 }
-"""The levels of shapes.toml and commands.py, from sure places to unsure ones."""
+"""The levels that shapes.toml and commands.py name.
+
+The first ones accept nearly every value, and the last ones hardly any.
+"""
 VALUE: Final = LEVELS["value"]
 PASSWORD: Final = LEVELS["password"]
 NAMED_TOKEN: Final = LEVELS["named token"]

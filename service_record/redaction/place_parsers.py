@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
+from service_record.redaction.ordinary_words import PASSWORD
 from service_record.redaction.secret_names import find_name
 
 Named: TypeAlias = tuple[str, str]
@@ -23,7 +24,7 @@ INNER: Final = "inner text"
 _MAX_TREE_CHARACTERS: Final = 1 << 20
 _MAX_TREE_DEPTH: Final = 100
 _MAX_WORDS_LINE: Final = 4096
-_OTHER_NAMES: Final = frozenset({"auth", "xauth", "eap", "account", "auths", "creds"})
+_OTHER_NAMES: Final = frozenset({"auth", "xauth", "eap", "account", "auths", "creds", "pass", "pw", "pin"})
 _OTHER_ENDS: Final = ("community", "cookie")
 """Names, and ends of names, that are secret only in these files."""
 _WORKING_DIRECTORIES: Final = frozenset({"PWD", "OLDPWD"})
@@ -36,10 +37,13 @@ _KEY_FILE_ESCAPES: Final = {"s": " ", "n": "\n", "t": "\t", "r": "\r", "\\": "\\
 
 
 def is_secret_name(name: str) -> bool:
-    if name in _WORKING_DIRECTORIES:
-        return False
-    is_other = _plain(name) in _OTHER_NAMES or name.lower().endswith(_OTHER_ENDS)
-    return is_other or find_name(name.encode()) is not None
+    """Return True if some values of a name are secret."""
+    is_known = find_name(name.encode()) is not None
+    return _is_other_name(name) or (is_known and name not in _WORKING_DIRECTORIES)
+
+
+def _is_other_name(name: str) -> bool:
+    return _plain(name) in _OTHER_NAMES or name.lower().endswith(_OTHER_ENDS)
 
 
 def secrets_among(values: Iterator[Named], names: frozenset[str] = frozenset()) -> Iterator[Named]:
@@ -62,7 +66,7 @@ def secrets_among(values: Iterator[Named], names: frozenset[str] = frozenset()) 
 def _may_be_secret(name: str, value: str) -> bool:
     """Return True if a value of a secret name is secret."""
     found = find_name(name.encode())
-    if found is None or found.kind == "password":
+    if found is None or found.check is PASSWORD or _is_other_name(name):
         return True
     return not _REFERENCE.match(value) and found.check(value.encode(errors="surrogateescape"))
 

@@ -1,4 +1,4 @@
-r"""The forms in which a log may contain a known secret, and the pieces of them to search for. Pure.
+"""The forms in which a log may contain a known secret, and the pieces of them to search for. Pure.
 
 Escapes and line breaks do not make further forms: `exact` reads a text without them.
 """
@@ -16,7 +16,8 @@ PEM_BEGIN: Final = rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
 MIN_BYTES: Final = 8
 """A shorter secret is not searched for: ordinary text contains it by chance."""
 _MIN_DIFFERENT: Final = 5
-_LONG_BYTES: Final = 16
+_MIN_WORD_BYTES: Final = 16
+"""A shorter word or number is not searched for either."""
 _MAX_BYTES: Final = 1 << 16
 """A longer secret is cut to this size. No file that is a single secret is as long."""
 
@@ -51,7 +52,7 @@ def is_searchable(value: bytes) -> bool:
     value = value.strip()
     if len(value) < MIN_BYTES or len(set(value)) < _MIN_DIFFERENT:
         return False
-    return len(value) >= _LONG_BYTES or not _is_word(value)
+    return len(value) >= _MIN_WORD_BYTES or not _is_word(value)
 
 
 def _is_word(value: bytes) -> bool:
@@ -81,9 +82,9 @@ def _iterate_texts(value: bytes) -> Iterator[tuple[bytes, _Part, int]]:
     """Yield the text of each form, its private part, and the distance between its needles."""
     data, in_data, in_value = value, _WHOLE, _WHOLE
     if value.startswith(b"-----BEGIN "):
-        body = _pem_body(value)
-        data, in_data = from_base64(body), _private_part(body)
-        in_value = _part_of_file(value, body, in_data)
+        body = _read_pem_body(value)
+        data, in_data = from_base64(body), _find_private_part(body)
+        in_value = _find_part_of_file(value, body, in_data)
         yield body, in_data, _STRIDE_BYTES
         yield data.hex(":").encode(), in_data, _ENCODED_STRIDE_BYTES  # as `openssl pkey -text` prints it
     else:
@@ -95,7 +96,7 @@ def _iterate_texts(value: bytes) -> Iterator[tuple[bytes, _Part, int]]:
 
 
 def _write_raw(value: bytes) -> Iterator[bytes]:
-    """Yield a secret without its line breaks, and as it is after its escapes were decoded."""
+    """Yield the forms of a secret in a text without line breaks, before and after its escapes are decoded."""
     value = b"".join(line.strip() for line in value.split(b"\n"))
     yield value
     yield from (value.replace(b"'", quote) for quote in (rb"'\''", b"'\"'\"'", b"''"))  # shells and YAML
@@ -136,13 +137,13 @@ def _choose_word(piece: bytes) -> bytes:
     return max(words, key=len, default=b"")
 
 
-def _pem_body(value: bytes) -> bytes:
+def _read_pem_body(value: bytes) -> bytes:
     """Return the base64 of a PEM block, without BEGIN and END lines, headers and line breaks."""
     lines = [line.strip() for line in value.splitlines()]
     return b"".join(line for line in lines if line and not line.startswith(b"-----") and b":" not in line)
 
 
-def _private_part(body: bytes) -> _Part:
+def _find_private_part(body: bytes) -> _Part:
     """Return the part of a private key that its certificate does not contain.
 
     The public modulus is in the first quarter of an RSA key. In an elliptic-curve key only one number is
@@ -158,8 +159,8 @@ def _private_part(body: bytes) -> _Part:
     return (number.end() / len(key), end / len(key)) if end <= len(key) else _WHOLE
 
 
-def _part_of_file(value: bytes, body: bytes, part: _Part) -> _Part:
-    """Return the part of a PEM block that is a part of its base64."""
+def _find_part_of_file(value: bytes, body: bytes, part: _Part) -> _Part:
+    """Return the private part of a PEM block, given the private part of its base64."""
     begin, end = value.find(body[:_SHORT_BYTES]), value.rfind(b"-----END ")
     if min(begin, end) < 0:
         return _WHOLE

@@ -413,7 +413,7 @@ def test_first_pass_is_about_as_fast_as_later_ones() -> None:
         (
             ordinary_words.LEVELS["unusual, no digest"],
             "a1b2c3d4e5f6g7h8|Turtle@6884|f;q(zk]}R^wjx#Kd",
-            "0123456789abcdef|aHVudGVyMjIyMjIyMjI1|Summer5884|Map<String,List>()|&lt;b&gt;x&lt;/b&gt;",
+            "0123456789abcdef|aHVudGVyMjIyMjIyMjI1|Summer5884|Map<String,List>()|&lt;b&gt;x&lt;/b&gt;|//example.com/id?KEY=VALUE",
         ),
         (
             ordinary_words.RANDOM,

@@ -273,6 +273,13 @@ def test_paths_and_variables_behind_a_token_are_not_learnt(tmp_path: Path) -> No
     assert known_secrets(tmp_path).secrets == ()
 
 
+def test_ordinary_values_of_words_that_end_like_names_are_not_learnt(tmp_path: Path) -> None:
+    file = tmp_path / "etc/sysconfig/proxy"
+    file.parent.mkdir(parents=True)
+    file.write_text("PROXY_BYPASS=localhost,127.0.0.1,.example.com\nsigning_key=release-signing-key\n")
+    assert known_secrets(tmp_path).secrets == ()
+
+
 @pytest.mark.parametrize(
     "text",
     ["[" * 20_000, "a: &a [*a]\n", "a: &a [x]\nb: &b [*a,*a]\nc: [*b,*b]\n", "\0\xff", "'", "<a" * 9999],
