@@ -16,7 +16,8 @@ from typing import Final
 from tests.fork_server import MAX_REQUEST_BYTES, Command, ForkServer
 
 PROGRAM = [sys.executable, "-c", "from service_record.cli import main; main(prog_name='service-record')"]
-TIMEOUT_SECONDS: Final = 60
+TIMEOUT_SECONDS: Final = 300
+"""Many times what a command needs, since tests run beside each other: only one that hangs is killed."""
 _TERMINAL_VARIABLES = {"NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PAGER", "SERVICE_RECORDS_DIR"}
 
 

@@ -60,7 +60,7 @@ def machine(shared_machine: Machine) -> Machine:
     shared_machine.unit("kubelet", "ExecStart=sh -c 'echo the node has no address; exit 3'")
     shared_machine.bash_service("bootkube", "record_service_stage_start cvo-bootstrap\nls /no/such/file")
     # journald cannot assign the lines of a process that has already ended, so the helper waits for it.
-    helper = f"{{ echo {HELPER_OUTPUT}; journalctl --sync; }} | systemd-cat --identifier=helper"
+    helper = f"systemd-cat --identifier=helper sh -c 'echo {HELPER_OUTPUT}; journalctl --sync'"
     shared_machine.bash_service("prepared", f"{helper}\nfalse")
     shared_machine.drop_in()
     shared_machine.boot("""
