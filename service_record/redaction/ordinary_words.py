@@ -209,7 +209,9 @@ def is_plain_word(value: bytes) -> bool:
 
 def is_option(value: bytes) -> bool:
     """Return True for an option of a command."""
-    return _OPTION.fullmatch(value) is not None and not is_random_word(longest_word(value))
+    if _OPTION.fullmatch(value) is None or is_random_word(longest_word(value)):
+        return False
+    return _disorder_bits(value) < _DISORDER_BITS
 
 
 _OPTION: Final = re.compile(rb"--?[A-Za-z0-9][A-Za-z0-9_.-]*(?:[=|,:].*)?|-+")
@@ -329,7 +331,7 @@ LEVELS: Final[Mapping[str, Level]] = {
     "value, no number": Level(0, (*_ANY_NAMED, is_number)),
     # After the name of a password, where also a word or a sentence may be.
     "password": Level(0, _WORDS),
-    "uncommon": Level(0, (*_WORDS, is_plain_word)),
+    "uncommon": Level(0, (*_WORDS, is_plain_word, is_option)),
     # In a command.
     "argument": Level(0, (*_WORDS, is_option)),
     "quoted argument": Level(0, (*_ANY_NAMED, is_option)),

@@ -60,18 +60,20 @@ MAPS_OF_SECRETS: Final[Mapping[bytes, Callable[[bytes], bool]]] = {
 _PARTS: Final = {
     b"name": expand_parts(rb"""[A-Za-z0-9_.-]*(?i:<<TOKENS>>|<<PASSWORDS>>)<<SUFFIX>>"""),
     b"names": expand_parts(rb"""[A-Za-z0-9_.-]*(?:<<TOKEN_LIST>>|<<PASSWORD_LIST>>)"""),
+    b"user": rb"[A-Za-z_][A-Za-z0-9_.-]*",
     b"is": rb"""["'\]]*[ \t]*(?::=|=>|[:=])[ \t]*""",
     b"tag": rb"""(?:[!&][A-Za-z0-9_-]+[ \t]*)?""",
     b"map": rb"""["']?[ \t]*:[ \t]*\{?""",
     b"quoted": rb""""((?:[^"\\\n]|\\[^\n])+)"|'([^'\n]+)'""",
-    b"after": rb"""[ \t\r,;)}\]/>]*(?:</[^\n]*|[ \t]+#[^\n]*)?$""",
+    b"after": rb"""[ \t\r,;)}\]/>]*(?:</[A-Za-z][^\n]*|[ \t]+#[^\n]*)?$""",
 }
 _WORD: Final = rb"""([^\s"'{\[|>&*!#<-]|[^\s"'{\[|>&*!#<-][^\s"'<]*[^\s"'<,;:])"""
 _ALONE: Final = rb"""^[ \t]*(?:string\(\d+\)[ \t]+|-[ \t]+)?(?:%(quoted)b|""" + _WORD + rb""")%(after)b"""
 """Matches a value that is alone in its line."""
 _LABELLED: Final = (
-    rb"""^[ \t]*(?:["'\[]*[A-Za-z_-]*(?:[vV]alue|default)(?:%(is)b|[ \t]+)|<(?i:value|string|data)>)"""
-    rb"""(?:%(quoted)b|([|>])[-+0-9]*|([^\s"'{\[|>][^<\n]*?))?%(after)b"""
+    rb"""^[ \t]*(?:<(?i:value|string|data)>([^\n]*?)"""
+    rb"""|["'\[]*[A-Za-z_-]*(?:[vV]alue|default)(?:%(is)b|[ \t]+)"""
+    rb"""(?:%(quoted)b|([|>])[-+0-9]*|([{\[|>]*[^\s"'{\[|>][^\n]*?))?)%(after)b"""
 )
 """Matches a value behind a word that says so, or only this word and the mark of a text below it."""
 _ITEM: Final = rb"""^[ \t]*(?:-[ \t]+(?:%(quoted)b|""" + _WORD + rb""")|%(quoted)b)%(after)b"""
@@ -133,8 +135,8 @@ _FORMS: Final = (
     # Users and passwords, as cloud-init takes them, and as it prints random ones.
     _Form(
         rb"""["']?chpasswd["']?:|^[^\n]*(?i:\bfollowing\b[^\n:=]*passwords)[ \t]*:?""",
-        rb"""^[ \t]*(?:-[ \t]+)?["']?[A-Za-z_][A-Za-z0-9_.-]*:"""
-        rb"""([^\s"'][^\n]*?)["']?(?:</[a-z][^\n]*)?[ \t\r]*$""",
+        rb"""^[ \t]*(?:-[ \t]+)?(?:"%(user)b:([^\n]+)",?|'%(user)b:([^\n]+)',?"""
+        rb"""|%(user)b:(\S[^\n]*?)["']?(?:</[a-z][^\n]*)?)[ \t\r]*$""",
         ordinary_words.PASSWORD,
         has_several=True,
         max_lines=_MAX_BLOCK_LINES,
