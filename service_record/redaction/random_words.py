@@ -33,9 +33,11 @@ _SIGNED_WORD: Final = re.compile(
 """A sign before a blank and another word is punctuation."""
 _HAS_SIGNED: Final = types.Finder(b"(?m)" + SIGNED)
 _SCRAMBLED_WORD: Final = re.compile(
-    rb"""(?:^|(?<=[\0-\x20"'`=:,%>(\[{|@;/]))[A-Za-z0-9!#$%^*+~?][A-Za-z0-9!#$%^*+~?_./-]{6,}[A-Za-z0-9!#$%^*+~?]={0,2}"""
+    rb"""(?:^|(?<=[\0-\x20"'`=:,%>(\[{|@;/]))(?:(?<=["'])-|_(?![ZR]))?"""
+    rb"""[A-Za-z0-9!#$%^*+~?][A-Za-z0-9!#$%^*+~?_./-]{6,}[A-Za-z0-9!#$%^*+~?_-]={0,2}"""
     rb"""(?=[\0-\x20"'`,;)\]}<&@|\\]|/>|[.]?(?:\s|\Z))"""
 )
+"""`_Z` and `_R` begin the names of functions of C++ and Rust."""
 _LOOK_AHEAD_BYTES: Final = 4
 """At most `==` and `. ` follow a word."""
 BEFORE_VALUES: Final = b" \t\r\"'`>)]:=?,({-"
@@ -111,7 +113,7 @@ def _without_user(word: re.Match[bytes]) -> list[tuple[int, int]]:
 def is_credential(name: bytes, value: bytes) -> bool:
     """Return True if a value in JSON is a random word, and its name is not that of evidence."""
     return (
-        _SCRAMBLED_WORD.fullmatch(value) is not None
+        _SCRAMBLED_WORD.fullmatch(value.removeprefix(b"-")) is not None
         and RANDOM(value)
         and not secret_names.is_evidence(name, is_assigned=True)
     )

@@ -83,6 +83,8 @@ def test_random_credential_is_masked(line: str) -> None:
         b"+ oc get pod/etcd-7d9f8b6c5-x2k9q --request-id hQ7wZ2kR9mT4",
         b"+ podman rm -f 0d5f1c9e7a3b --cidfile=/run/app.ctr-id quay.io/a/b@sha256:0d5f1c9e7a3b0d5f1c9e7a3b",
         b"Bad activity token: android.os.BinderProxy@2bd79ce",
+        b"undefined symbol: _ZN9__gnu_cxx18stdio_sync_filebufIwSt11char_traitsIwEE5uflowEv",
+        b'{"function":"_ZNSt17_Function_handlerIFvvEZ4mainEUlvE_E9_M_invoke"}',
     ],
 )
 def test_name_or_digest_stays(line: bytes) -> None:
