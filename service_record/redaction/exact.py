@@ -70,7 +70,7 @@ class Exact:
             make_escaped_pattern(needle) if needle in signs else types.escape_literal(needle)
             for needle in sorted(self._places)
         ]
-        self._pattern = types.compile_pattern(b"|".join([*patterns, ESCAPED_RUN]), groups=False)
+        self._needles = types.Finder(b"|".join([*patterns, ESCAPED_RUN]))
 
     def spans(self, text: bytes) -> list[MaskedSpan]:
         """Return the spans of the secrets in a text, sorted and disjoint. None contains a newline."""
@@ -87,29 +87,30 @@ class Exact:
     def _find_regions(self, text: bytes) -> Iterator[tuple[int, int]]:
         """Yield start and end of the lines around each needle, and around each run of escapes."""
         end = 0
-        while hit := self._pattern.search(text, end):
-            start = text.rfind(b"\n", 0, max(hit.start() - _AROUND_BYTES, 0)) + 1
-            end = line_end(text, hit.end() + _AROUND_BYTES)
+        while (hit := self._needles.find(text, end)) is not None:
+            start = text.rfind(b"\n", 0, max(hit[0] - _AROUND_BYTES, 0)) + 1
+            end = line_end(text, hit[1] + _AROUND_BYTES)
             yield start, end
 
     def _find_forms(self, text: bytes) -> Iterator[Found]:
         """Yield the forms around each needle in a text, whole or in part."""
         position = 0
-        while hit := self._pattern.search(text, position):
-            start = hit.start()
+        compared: dict[tuple[str, bytes, int], int] = {}
+        """The end of the last common part of a form at a place. All needles in this part belong to it."""
+        while (hit := self._needles.find(text, position)) is not None:
+            start = hit[0]
             needles = (text[start : start + size] for size in self._sizes)
             places = [place for needle in needles for place in self._places.get(needle, ())]
             for kind, form, offset in places:
-                before, behind = (
-                    text[max(start - offset, 0) : start],
-                    text[start : start + len(form) - offset],
-                )
-                begin = start - _common_length(before[::-1], form[:offset][::-1])
-                end = start + _common_length(behind, form[offset:])
+                key = kind, form, start - offset
+                if start < compared.get(key, 0):
+                    continue
+                begin, end = _find_common(text, form, start, offset)
+                compared[key] = end
                 is_fragment = len(form) >= LONG_BYTES and end - begin >= _FRAGMENT_BYTES
                 if end - begin == len(form) or is_fragment or _is_cut(text, begin, end, form):
                     yield begin, end, kind
-            position = start + 1 if places else hit.end()
+            position = start + 1 if places else hit[1]
 
 
 def _read(text: bytes) -> Iterator[UnescapedText]:
@@ -136,6 +137,16 @@ def _is_cut(text: bytes, begin: int, end: int, form: bytes) -> bool:
     if form.startswith(text[begin:end]):
         return end == len(text) or text.startswith(_CUT_BEHIND, end)
     return form.endswith(text[begin:end]) and (begin == 0 or text.endswith(_CUT_BEFORE, 0, begin))
+
+
+def _find_common(text: bytes, form: bytes, start: int, offset: int) -> tuple[int, int]:
+    """Return the part of a text around `start` that is equal to the form around `offset`."""
+    first = start - offset
+    if first >= 0 and text.startswith(form, first):
+        return first, first + len(form)
+    before, behind = text[max(first, 0) : start], text[start : first + len(form)]
+    begin = start - _common_length(before[::-1], form[:offset][::-1])
+    return begin, start + _common_length(behind, form[offset:])
 
 
 def _common_length(left: bytes, right: bytes) -> int:
