@@ -4,6 +4,7 @@ They are data in three files: our own, and two from public sets of rules. If sev
 one decides the kind.
 """
 
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-from service_record.redaction import ordinary_words, secret_names, types
+from service_record.redaction import ordinary_words, secret_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ SERVICES: Final = "shapes_services.toml"
 COMMANDS: Final = "commands.toml"
 """Usages of programs, in the table `command`."""
 
-_PART: Final = types.compile_pattern(rb"<<([A-Z_]+)>>")
+_PART: Final = re.compile(rb"<<([A-Z_]+)>>")
 
 
 @cache
@@ -57,8 +58,13 @@ def shapes() -> tuple[SecretShape, ...]:
 
 
 def expand_parts(pattern: bytes) -> bytes:
-    """Return a pattern with each `<<NAME>>` replaced by that part of shapes.toml."""
-    return _expand(pattern, _parts())
+    """Return a pattern with each `<<NAME>>` replaced by that part. Parts may contain other parts."""
+    return _PART.sub(lambda part: _expanded_part(part[1].decode()), pattern)
+
+
+@cache
+def _expanded_part(name: str) -> bytes:
+    return b"(?:" + expand_parts(_parts()[name]) + b")"
 
 
 def rows(name: str, table: str = "shape") -> list[dict[str, Any]]:
@@ -69,12 +75,11 @@ def rows(name: str, table: str = "shape") -> list[dict[str, Any]]:
 
 def shapes_in(name: str) -> Iterator[SecretShape]:
     """Yield the shapes of one file."""
-    parts = _parts()
     for row in rows(name):
         yield SecretShape(
             kind=row["kind"],
-            pattern=_expand(row["pattern"].encode(), parts),
-            trigger=_expand(row["trigger"].encode(), parts),
+            pattern=expand_parts(row["pattern"].encode()),
+            trigger=expand_parts(row["trigger"].encode()),
             check=ordinary_words.find_check(row.get("check", "value")),
             least=row.get("least", 1),
             is_certain=row.get("certain", False),
@@ -97,11 +102,3 @@ def _parts() -> Mapping[str, bytes]:
 def _document(name: str) -> dict[str, Any]:
     text = files("service_record.redaction").joinpath(name).read_text(encoding="utf-8")
     return tomllib.loads(text)
-
-
-def _expand(pattern: bytes, parts: Mapping[str, bytes]) -> bytes:
-    """Return a pattern with each `<<NAME>>` replaced by that part. Parts may contain other parts."""
-    while part := _PART.search(pattern):
-        inner = b"(?:" + parts[part.group(1).decode()] + b")"
-        pattern = pattern[: part.start()] + inner + pattern[part.end() :]
-    return pattern
