@@ -70,7 +70,6 @@ _DIGIT_CHECKS: Final = (ordinary_words.is_credential, ordinary_words.is_registry
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    trigger: types.Finder
     filter: Any
     """An RE2 filter that returns the indexes of the `shapes` in a text."""
     shapes: Sequence[tuple[int, SecretShape, bytes]]
@@ -105,22 +104,12 @@ class Patterns:
         self._certain = _make_search(certain, {ENCODED: _ENCODED_TRIGGER})
 
     def groups_in(self, text: bytes, *, certain: bool = False) -> int:
-        """Return the groups of shapes that a text may contain, as a bit mask."""
-        found = 0
-        for number, group in (self._certain if certain else self._all).groups.items():
-            if group.trigger.find(text) is not None:
-                found |= number
-        return found
+        """Return the groups of shapes that a text may contain, as a bit mask. See `find_suspects`."""
+        return (self._certain if certain else self._all).groups_in(text)
 
     def trigger_spans(self, text: bytes, start: int, end: int, *, certain: bool) -> list[tuple[int, int]]:
         """Return the sorted spans of the triggers of shapes between `start` and `end`."""
-        found: list[tuple[int, int]] = []
-        for group in (self._certain if certain else self._all).groups.values():
-            position = start
-            while (hit := group.trigger.find(text, position, end)) is not None:
-                found.append(hit)
-                position = max(hit[1], hit[0] + 1)
-        return sorted(found)
+        return (self._certain if certain else self._all).trigger_spans(text, start, end)
 
     def find_suspects(
         self, text: bytes, *, certain: bool = False, harmless: Container[bytes] = frozenset()
@@ -153,9 +142,9 @@ class Patterns:
         ]
         groups = [possible[form] for _, _, form in lines]
         texts = [text[start:end] for start, end, _ in lines]
-        for number in (TOKENS, ENCODED):
+        for number, trigger in search.exact.items():
             exact = {at: texts[at] for at, numbers in enumerate(groups) if numbers & number}
-            for at in exact.keys() - _find_matching(search.groups[number].trigger, exact):
+            for at in exact.keys() - _find_matching(trigger, exact):
                 groups[at] &= ~number
         if not certain:
             by_run = {at: texts[at] for at, numbers in enumerate(groups) if numbers == RUNS}
@@ -228,11 +217,41 @@ class _Search:
         )
         self._passes = [(numbers, _make_form_trigger(own)) for numbers, own in passes if own]
         self._runs = _make_form_trigger(triggers[RUNS])
+        self.exact = {number: types.Finder(_join_triggers(triggers[number])) for number in (TOKENS, ENCODED)}
+        """The triggers in which each digit matters, by their group."""
         self._without: set[bytes] = set()
         """Remembered lines that contain no shape."""
         self._possible: dict[bytes, int] = {}
         """Remembered lines that may contain some, and their groups."""
         self._size = 0
+
+    def groups_in(self, text: bytes) -> int:
+        """Return the groups of shapes that a text may contain.
+
+        Searches the text with zeros for its digits: the automata have most states for it from the first pass.
+        """
+        form = text.translate(ZEROS_FOR_DIGITS)
+        found = RUNS if self._runs.find(form) is not None else 0
+        for numbers, trigger in self._passes:
+            if not found & numbers and trigger.find(form) is not None:
+                found |= numbers
+        for number, trigger in self.exact.items():
+            if found & number and trigger.find(text) is None:
+                found &= ~number
+        return found
+
+    def trigger_spans(self, text: bytes, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the sorted spans of the triggers between `start` and `end`."""
+        form = text.translate(ZEROS_FOR_DIGITS)
+        searches = [(self._runs, form), *((trigger, text) for trigger in self.exact.values())]
+        searches += [(trigger, form) for numbers, trigger in self._passes if not numbers & EXACT]
+        found: list[tuple[int, int]] = []
+        for trigger, searched in searches:
+            position = start
+            while (hit := trigger.find(searched, position, end)) is not None:
+                found.append(hit)
+                position = max(hit[1], hit[0] + 1)
+        return sorted(found)
 
     def possible_groups(self, forms: set[bytes]) -> dict[bytes, int]:
         """Return the groups of each line that may contain shapes, given lines with zeros for digits."""
@@ -311,7 +330,6 @@ def _make_search(every: Sequence[SecretShape], others: Mapping[int, bytes]) -> _
             continue
         patterns = [(order, shape, b"(?m)" + shape.pattern) for order, shape in own]
         groups[number] = _Group(
-            types.Finder(_join_triggers(triggers[number])),
             types.make_filter(pattern for _, _, pattern in patterns),
             patterns,
         )

@@ -95,11 +95,14 @@ class LineReader:
         self._certain = certain
         self._patterns = patterns()
 
-    def secrets(self, line: bytes, depth: int = 0) -> list[Found]:
-        """Return the secrets of one line or of several lines, in any order. They may overlap."""
+    def secrets(self, line: bytes, depth: int = 0, groups: int = 0) -> list[Found]:
+        """Return the secrets of one line or of several lines, in any order. They may overlap.
+
+        `groups` are those that the first pass has found, if it has searched the line.
+        """
         found: list[Found] = []
         texts: list[_ReadText] = []
-        self._explore(UnescapedText(line, [], []), depth, found, texts)
+        self._explore(UnescapedText(line, [], []), depth, found, texts, groups=groups)
         self._find_shapes(texts, found)
         return found
 
@@ -122,6 +125,7 @@ class LineReader:
         found: list[Found],
         texts: list[_ReadText],
         *,
+        groups: int = 0,
         is_evidence: bool = False,
     ) -> None:
         """Split a text into lines, JSON strings, quoted parts and unescaped text, and explore each of them.
@@ -136,7 +140,7 @@ class LineReader:
                 for start, end, kind in self._secrets_in(text, depth + 1)
             ]
             return
-        groups = self._patterns.groups_in(text, certain=self._certain)
+        groups = groups or self._patterns.groups_in(text, certain=self._certain)
         if not groups:
             return
         start = prefix_end(text)

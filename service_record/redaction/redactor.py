@@ -292,7 +292,7 @@ class Redactor:
             over_lines += self._values.spans(finest)
         secrets += [(finest.place(first), finest.place(last), kind) for first, last, kind in over_lines]
         if groups:
-            secrets += self._reader.secrets(line, self._depth)
+            secrets += self._reader.secrets(line, self._depth, groups)
         if secrets:
             secrets = clip_and_merge(line, secrets)
         below = self._values.name, self._key.open
