@@ -68,6 +68,7 @@ def command_examples() -> Iterator[ShapeExample]:
 
 def _call(program: str, usage: str) -> str:
     """Return a command with this usage, in which the secrets are patterns between « and »."""
+    usage = re.sub(r"\((-[^|)]*)[^)]*\)", r"\1", usage)
     usage = re.sub(r" \[-[^\]]*\]|\.\.\. |\[[^\]]*\]|\|[^\s<]+", "", usage).replace("*", "x")
     usage = re.sub(r"PASSWORD|ARGUMENT|TOKEN|COOKIE", "«[A-Za-z0-9]{24}»", usage)
     usage = re.sub(r"\b[A-Z]{2,}\b", lambda word: word[0].lower(), usage)

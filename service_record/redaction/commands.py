@@ -8,7 +8,7 @@ options whose name says that their value is secret.
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from itertools import chain
 from typing import Final, TypeAlias
@@ -17,6 +17,7 @@ from service_record.redaction import types
 from service_record.redaction.command_words import Word, split_lists, split_shell
 from service_record.redaction.json_documents import Document
 from service_record.redaction.ordinary_words import IN_QUOTES, LEVELS, VALUE
+from service_record.redaction.secret_names import find_name
 from service_record.redaction.shapes import COMMANDS, expand_parts, rows
 from service_record.redaction.types import Found, is_in_mask
 from service_record.redaction.values import Text
@@ -50,12 +51,9 @@ _MAX_PROGRAM_BYTES: Final = 128
 _FIRST_LINE: Final = rb"[ \t]\\\r?$"
 """Matches the first line of a command of several lines, whose options may be in the next ones."""
 _ANY_PROGRAM: Final = b"*"
-_SECRET_NAME: Final = expand_parts(
-    rb"[a-z0-9._-]*(?:<<PASSWORDS>>|token|secret|credentials?|[_-]pass|[a-z]pw|(?:\b|_)(?:pwd?|pin|puk|otp)"
-    rb"|(?:api|access|auth|certificate|secret|setup)[_-]?key)[0-9]?"
-)
-_SECRET_OPTION: Final = re.compile(b"(?i:--?" + _SECRET_NAME + b")")
-"""Matches an option whose value is secret."""
+_SECRET_NAME: Final = expand_parts(rb"(?i:[a-z0-9._-]*(?:<<NAME>>)<<SUFFIX>>)")
+"""Matches the name of an option whose value may be secret; `find_name` decides."""
+_OPTION_NAME: Final = re.compile(rb"--?[A-Za-z0-9._-]+")
 _NAMED_OPTION: Final = "--NAME"
 """Stands for these options in a usage."""
 _FLAG: Final = re.compile(
@@ -182,8 +180,10 @@ class _Usage:
         for option, offset in _split_option(word):
             if option in self.options:
                 return self.options[option], offset
-            if self.has_secret_names and _is_secret_option(option, is_joined=offset < len(word)):
-                return _PASSWORD, offset
+            if self.has_secret_names:
+                named = _find_secret_option(option, is_joined=offset < len(word))
+                if named is not None:
+                    return named, offset
         return None, 0
 
 
@@ -209,9 +209,12 @@ def _split_flags(word: bytes) -> Sequence[bytes]:
 
 
 @lru_cache(maxsize=1024)
-def _is_secret_option(option: bytes, *, is_joined: bool) -> bool:
-    """Return True if the name of an option says that its value, which may be the next word, is secret."""
-    return _SECRET_OPTION.fullmatch(option) is not None and (is_joined or not _FLAG.fullmatch(option))
+def _find_secret_option(option: bytes, *, is_joined: bool) -> _Template | None:
+    """Return the template of an option's value; None if the option's name is not that of a secret."""
+    named = find_name(option) if _OPTION_NAME.fullmatch(option) else None
+    if named is None or (not is_joined and _FLAG.fullmatch(option)):
+        return None
+    return replace(_PASSWORD, check=named.check) if named.kind == "token" else _PASSWORD
 
 
 def _parse_usage(text: str) -> _Usage:
@@ -263,7 +266,7 @@ class _Table:
         options = b"|".join(option for usage in self.any_program for option in usage.options)
         self.begin = types.Finder(
             rb"(?:^|[^A-Za-z0-9])((?:" + programs + b")" + _EXTENSION + rb"(?:[\s\0\"',]|$)|<<<)"
-            rb"|(?:^|[^A-Za-z0-9_.<-])((?:" + options + b"|" + _SECRET_OPTION.pattern + rb")[\"']?[=,\s])",
+            rb"|(?:^|[^A-Za-z0-9_.<-])((?:" + options + b"|--?" + _SECRET_NAME + rb")[\"']?[=,\s])",
             groups=True,
         )
         """Finds where a command may begin: its program, or an option of any program."""
@@ -365,7 +368,7 @@ def make_trigger() -> bytes:
     Nearly all usages have an option of one letter, which is rare in logs.
     """
     triggers = {_FIRST_LINE, _ANY_LETTER_OPTION, _ECHO_TRIGGER, _HERE_STRING_TRIGGER}
-    triggers.add(b"(?i:--" + _SECRET_NAME + rb")(?:[ \t]|\\*[\"']?[=,%&\\ ])")
+    triggers.add(b"--" + _SECRET_NAME + rb"(?:[ \t]|\\*[\"']?[=,%&\\ ])")
     for row in rows(COMMANDS, "command"):
         for usage in row["usage"]:
             options = set(_OPTIONS.findall(usage))
@@ -379,5 +382,5 @@ def make_trigger() -> bytes:
 def _program_trigger(program: str, usage: str) -> bytes:
     first, *_ = usage.split()
     is_subcommand = first[0].islower()
-    after = rb"[ \t]+(?:" + first.encode() + b")" if is_subcommand else rb"(?:\.py)?[ \t]"
+    after = rb"[ \t]+(?:" + first.encode() + b")" if is_subcommand else _EXTENSION + rb"[ \t]"
     return _make_program_pattern(program.encode()) + after
