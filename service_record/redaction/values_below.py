@@ -13,8 +13,7 @@ from service_record.redaction import ordinary_words, types
 from service_record.redaction.encodings import from_base64
 from service_record.redaction.named_values import ValuePlace, sql_columns, sql_rows
 from service_record.redaction.prefixes import prefix_end
-from service_record.redaction.secret_names import item_name
-from service_record.redaction.shapes import expand_parts
+from service_record.redaction.secret_names import find_name, item_name
 from service_record.redaction.tables import (
     COLUMN_END,
     COLUMNS,
@@ -58,8 +57,8 @@ MAPS_OF_SECRETS: Final[Mapping[bytes, Callable[[bytes], bool]]] = {
 }
 """The maps of a Secret, and the check for their values."""
 _PARTS: Final = {
-    b"name": expand_parts(rb"""[A-Za-z0-9_.-]*(?i:<<TOKENS>>|<<PASSWORDS>>)<<SUFFIX>>"""),
-    b"names": expand_parts(rb"""[A-Za-z0-9_.-]*(?:<<TOKEN_LIST>>|<<PASSWORD_LIST>>)"""),
+    b"name": rb"""[A-Za-z0-9_.-]+""",
+    b"names": rb"""[A-Za-z0-9_.-]+[A-Za-z0-9]s""",
     b"user": rb"[A-Za-z_][A-Za-z0-9_.-]*",
     b"is": rb"""["'\]]*[ \t]*(?::=|=>|[:=])[ \t]*""",
     b"tag": rb"""(?:[!&][A-Za-z0-9_-]+[ \t]*)?""",
@@ -333,5 +332,7 @@ def _find_name(line: bytes) -> OpenName | None:
             continue
         first, last = max(spans[1:], default=(-1, -1))
         name = text[first:last] if first >= 0 else b"password"
+        if form not in (_TABLE, _ROWS) and find_name(item_name(name)) is None:
+            continue
         return OpenName(form, line[: start + spans[0][0]].translate(ZEROS_FOR_DIGITS), name)
     return None
