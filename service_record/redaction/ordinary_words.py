@@ -429,14 +429,6 @@ def is_registry_auth(value: bytes) -> bool:
     return is_credential(value) or LEVELS["unusual"](value)
 
 
-def is_key(value: bytes) -> bool:
-    """Accept base64 of a key for AES or secretbox: 16, 24, 32 or 64 bytes."""
-    return not is_digest(value) and len(from_base64(value)) in _KEY_BYTES
-
-
-_KEY_BYTES: Final = frozenset({16, 24, 32, 64})
-
-
 def find_check(names: str) -> Callable[[bytes], bool]:
     """Return the level or function with this name. Of several, joined by `or`, one must accept a value."""
     checks: list[Callable[[bytes], bool]] = [

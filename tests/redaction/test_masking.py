@@ -444,11 +444,6 @@ def test_first_pass_is_about_as_fast_as_later_ones() -> None:
             "ABCD3-FGHIJ|abcd3-fghij|Abcd3-Fghij",
         ),
         (
-            ordinary_words.is_key,
-            "MTIzNDU2Nzg5MDEyMzQ1Ng==|MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0|deadbeefdeadbeefdeadbg",
-            "MTIzNDU2Nzg5MDEyMzQ1|deadbeefdeadbeefdeadbe",
-        ),
-        (
             ordinary_words.is_credential,
             "YTpi|OmE6",
             "OmI=|YWJj|w6M6YmI=",
