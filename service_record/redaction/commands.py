@@ -156,7 +156,7 @@ class _Usage:
             template, offset = self._option(word.text) if is_option and name is None else (None, 0)
             has_flag = has_flag or not self.flags.isdisjoint(_split_flags(word.text))
             if template is not None:
-                is_last = offset == len(word.text)
+                is_last = offset == len(word.text) and not word.text.endswith(b"=")
                 value = next(following, None) if is_last else word.part(offset, len(word.text))
             elif word.text.startswith(b"-"):
                 continue

@@ -32,6 +32,8 @@ _JOINTS: Final = re.compile(rb"[^A-Za-z0-9]+")
 
 _LEAST_BYTES: Final = 8
 """A shorter value has no weight."""
+_LEAST_DIFFERENT: Final = 6
+"""A word of fewer different characters is a drawing or a template, such as `0xXXXXXXXX`."""
 _LEAST_LETTERS: Final = 12
 """A shorter word of letters alone may be a name, so it does not count as random."""
 _LONG_NUMBER_BYTES: Final = 10
@@ -89,8 +91,9 @@ def _random_bits(word: bytes) -> float:
     IDs are random, too. Most have letters of one case, or few letters, so such a word has only some bits.
     Names of programs and users look random, too, if they are short: `efibootmgr`, `KSBrandID`.
     """
+    word = word.removeprefix(b"0x")
     is_name = word.isalpha() and len(word) < _LEAST_LETTERS
-    if len(word) < _LEAST_BYTES or word.isdigit() or is_name:
+    if len(word) < _LEAST_BYTES or len(set(word)) < _LEAST_DIFFERENT or word.isdigit() or is_name:
         return 0
     is_mixed = is_random(word) and 5 * len(_DIGIT.findall(word)) < 3 * len(word)
     bits = random_bits(word)
@@ -145,20 +148,24 @@ def is_placeholder(value: bytes) -> bool:
 
 
 _PLACEHOLDER: Final = re.compile(
-    rb"(?i:\*+|!{1,2}|[*x.#_-]{3,}|<[a-z0-9 ._:/-]{0,60}>"
+    rb"(?i:[0-9]|=?\*+|!{1,2}|[*x.#_-]{3,}|<[a-z0-9 ._:/-]{0,60}>"
     rb"|[\[(_*]*(?:redacted|masked|hidden|sensitive|filtered|omitted|null|nil|none|unset|empty)[\])_*]*"
-    rb"|\$\{?\(?(?:env:)?[a-z_][a-z0-9_]*[)}]?|\$\([^()]*\)|%[a-z]|%\([a-z_]*\)[a-z]|\{\{(?:[^{}]*\}\})?|\{[a-z_.]*\}"
-    rb"|true|false|yes|no|n/a|undefined|required|optional|string)"
+    rb"|\$\{?\(?(?:env:)?[a-z_][a-z0-9_]*[)}]?|\$\([^()]*\)|%[a-z]|%[({][a-z_]*[)}][a-z]?|\{\{(?:[^{}]*\}\})?|\{[a-z_.]*\}"
+    rb"|true|false|yes|no|on|off|n/a|undefined|required|optional|string)"
 )
 
 
 def is_path(value: bytes) -> bool:
-    """Return True for a path whose first directory is a word. It has no signs of passwords."""
+    """Return True for a path whose first directory is a word, and for an address without a user.
+
+    It has no signs of passwords.
+    """
     return _PATH.fullmatch(value.strip(_AROUND)) is not None
 
 
 _PATH: Final = re.compile(
     rb"(?:file:(?://)?|[.~])?/[A-Z]?[a-z]{2,}(?:[/.-][^!#$^*?&|;<>]*)?|[A-Za-z]:\\.*|(?:[a-z]{3,}/){3}.*"
+    rb"|[a-z][a-z0-9+.-]*://[^\s@?;]*;?|(?:localhost|(?:[0-9]{1,3}\.){3}[0-9]{1,3})(?::[0-9]+)?;?"
 )
 
 
@@ -218,12 +225,13 @@ _OPTION: Final = re.compile(rb"--?[A-Za-z0-9][A-Za-z0-9_.-]*(?:[=|,:].*)?|-+")
 
 
 def is_number(value: bytes) -> bool:
-    """Return True for an address of memory, a time, and the port in a URL."""
+    """Return True for an address of memory, a time, the port in a URL, and bytes with colons between them."""
     return _NUMBER.fullmatch(value.strip(b"[]()")) is not None
 
 
 _NUMBER: Final = re.compile(
-    rb"(?:[^=]+=)?0[xX][0-9A-Fa-f]+(?:,.*)?|\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d.*)?,?|\d{1,5}(?:/.*)?"
+    rb"(?:[^=]+=)?0[xX][0-9A-Fa-f]{1,16}(?:,.*)?|\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d.*)?,?|\d{1,5}(?:/.*)?"
+    rb"|(?:[0-9A-Fa-f]{2}:){5,}[0-9A-Fa-f]{2}"
 )
 
 
@@ -241,7 +249,7 @@ def is_public(value: bytes) -> bool:
 
 
 _PUBLIC: Final = re.compile(
-    rb"MII|LS0tLS1CRUdJTi|AAAA[BCEI]|ssh-|ecdsa-|(?i:(?:sha|md)[0-9]+|crio|docker|libpod|overlay|img)[-:_~]"
+    rb"MII|LS0tLS1CRUdJTi|AAAA[BCEI]|AwEAA|ssh-|ecdsa-|(?i:(?:sha|md)[0-9]+|crio|docker|libpod|overlay|img|lvm)[-:_~]"
 )
 
 
@@ -283,7 +291,7 @@ def is_several_parts(value: bytes) -> bool:
 
 
 _SEVERAL_PARTS: Final = re.compile(
-    rb"^[\[{(]?[A-Za-z_.]{3,}=|^--?[A-Za-z][A-Za-z0-9-]*$|://|^//[A-Za-z0-9-]+[.:/]|\s|%[0-9A-F][0-9A-F]"
+    rb"^[\[{(]?[A-Za-z_.]{3,}=|^--?[A-Za-z][A-Za-z0-9-]*$|,[a-z]{3,}=|://|^//[A-Za-z0-9-]+[.:/]|\s|%[0-9A-F][0-9A-F]"
     rb"|^[a-z0-9_.-]+(?:/[a-z0-9_.-]+)+(?:[:@][A-Za-z0-9_.:-]+)?$"
 )
 

@@ -38,8 +38,12 @@ _SCRAMBLED_WORD: Final = re.compile(
     rb"""(?=[\0-\x20"'`,;)\]}<&@|\\]|/>|[.]?(?:\s|\Z))"""
 )
 """`_Z` and `_R` begin the names of functions of C++ and Rust."""
+_NO_WORDS: Final = re.compile(rb"#(?:0[0-3][0-7]|177)|<[^<>\s:@/]+@[A-Za-z0-9.-]+>")
+"""Matches escapes of syslog, and the addresses of messages, which may be random."""
 _LOOK_AHEAD_BYTES: Final = 4
 """At most `==` and `. ` follow a word."""
+_LITERAL: Final = re.compile(rb"""(?<![A-Za-z0-9])[bru]{1,2}["']\Z""")
+"""Matches the beginning of a string in Python: `parent_id=u'`."""
 BEFORE_VALUES: Final = b" \t\r\"'`>)]:=?,({-"
 """The characters between a name and its value."""
 _AROUND_DATA: Final = b" \t\r\"'*#>|,;\\{}/"
@@ -79,6 +83,7 @@ def find_random_words(text: bytes) -> Iterator[Found]:
 
     Such words are rare in logs, except digests, paths and the like, which their places reveal.
     """
+    text = _NO_WORDS.sub(lambda each: b"," * len(each[0]), text)
     words = [
         span
         for first, last in _possible_words(text)
@@ -98,7 +103,8 @@ def find_random_words(text: bytes) -> Iterator[Found]:
         is_path &= head != b"/" or end - start < _MIN_BASE64_BYTES
         first = start - len(head) if head.endswith(b"/") else start
         is_data = not text[:first].strip(_AROUND_DATA) and not text[end:].strip(_AROUND_DATA)
-        if not (is_path or is_data or is_in_mask(text, start) or is_after_evidence(before)):
+        name = before.removesuffix(head) if head.endswith(b"/") else before
+        if not (is_path or is_data or is_in_mask(text, start) or is_after_evidence(name)):
             yield start, end, CREDENTIAL
 
 
@@ -121,7 +127,7 @@ def is_credential(name: bytes, value: bytes) -> bool:
 
 def is_after_evidence(before: bytes) -> bool:
     """Return True if a random value after this text is evidence by its name, the last words of the text."""
-    name = before.rstrip(BEFORE_VALUES)
+    name = _LITERAL.sub(b"", before).rstrip(BEFORE_VALUES)
     return secret_names.is_evidence(name, is_assigned=any(sign in before[len(name) :] for sign in b"=:>"))
 
 

@@ -64,6 +64,7 @@ _NO_VALUE: Final = re.compile(
 """Matches the text after a colon that is not a value."""
 _CHANGE: Final = re.compile(rb"[\"']?[ \t]+[-=]>[ \t]+[\"']([^\"'\n]+)[\"']")
 """Matches the new value after an old one, as a plan of terraform has it: `password = "old" -> "new"`."""
+_EMPTY_OPTION: Final = re.compile(rb"--?[A-Za-z0-9_.-]+=[ \t]")
 _BLANKS: Final = re.compile(rb"[ \t]*(?:(?<=:[ \t])(?:&[A-Za-z][A-Za-z0-9_-]*|!!?[a-z]+)[ \t]+(?=\S))?")
 """Matches blanks, and an anchor or a tag of YAML."""
 _WORD: Final = re.compile(rb"""[^\s"'\\,;]+""")
@@ -253,7 +254,7 @@ class LineReader:
             # In `/etc/passwd: Permission denied` the name belongs to a path, and an error follows.
             is_path = text[name - 1 : name] == b"/" and b":" in text[behind:start]
             named = find_name(text[name:behind])
-            if named is None:
+            if named is None or _EMPTY_OPTION.match(text, name, first):
                 continue
             value = quotes.value(name, first, has_blanks=named.check is ordinary_words.PASSWORD)
             if is_path and not ordinary_words.RANDOM(_value_head(text, value)):

@@ -48,7 +48,7 @@ def is_evidence(name: bytes, *, is_assigned: bool) -> bool:
     if not words:
         return False
     is_thing = is_assigned and b"".join(words).endswith(_table().things)
-    is_digest = words[-1].removesuffix(b"s") in _table().evidence
+    is_digest = not {words[-1], words[-1].removesuffix(b"s")}.isdisjoint(_table().evidence)
     return is_digest or is_thing or is_public(name)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
+from service_record.redaction.ordinary_words import is_placeholder
 from service_record.redaction.secret_names import find_name
 from service_record.redaction.shapes import expand_parts
 
@@ -42,7 +43,8 @@ def read_header(header: bytes) -> tuple[bytes, list[Callable[[bytes], bool] | No
     name_of_column = _NAME_OF_COLUMN
     if separator in (b"", b"|"):
         name_of_column = _TEXT if is_comment else _TITLE_OF_COLUMN
-    if len(names) == 1 or not all(map(name_of_column.fullmatch, names)):
+    is_row = any(map(is_placeholder, names))  # `old_passwords OFF` is no header
+    if is_row or len(names) == 1 or not all(map(name_of_column.fullmatch, names)):
         return separator, []
     return separator, [column_check(name) for name in names]
 

@@ -85,6 +85,14 @@ def test_random_credential_is_masked(line: str) -> None:
         b"Bad activity token: android.os.BinderProxy@2bd79ce",
         b"undefined symbol: _ZN9__gnu_cxx18stdio_sync_filebufIwSt11char_traitsIwEE5uflowEv",
         b'{"function":"_ZNSt17_Function_handlerIFvvEZ4mainEUlvE_E9_M_invoke"}',
+        b"postfix/smtp[1]: 4TwNdH5zwCz7fxV: status=sent (250 2.0.0 Ok: queued as 4TwNdH5zwCz7fxV)",
+        b"message-id=<CAKu1rkDJCREmGWt+M2bTfgAP0LYhxGoW=Sus4Pbu7cWgA@mail.example.com>",
+        b"An account was logged off.#015#012#011Security ID:#011#011S-1-5-18#015#012#011Name:#011x",
+        b"* oO0OoO0OoO0Oo Redis is starting oO0OoO0OoO0Oo",
+        b"InsertFile(parent_id=u'hQ7wZ2kR9mT4', tags=x)",
+        b"requestId=navidrome-0/hQ7wZ2kR9mT4 responseSize=48",
+        b"multipart/mixed; boundary=batch_hQ7wZ2kR9mT4",
+        b"#    1 0x8D589AFA4DFAEEED85FFF5AA78E5FF6A  19.0000",
     ],
 )
 def test_name_or_digest_stays(line: bytes) -> None:
