@@ -214,6 +214,8 @@ _VALUES: Final = {form: types.Finder(form.value % _PARTS, groups=True) for form 
 TRIGGER: Final = b"|".join(form.trigger for form in _FORMS if form.trigger)
 """Matches in lines after which a value may follow on another line."""
 _PREFIX_WORD: Final = re.compile(rb"[ \t]*([^ \t]+)")
+_CHANGE_MARK: Final = re.compile(rb"^([ ]?)[-+](?=[ \t]{2})")
+"""Matches the mark of a changed line in a diff of indented text."""
 _QUOTES: Final = (b'"', b"'")
 
 
@@ -276,7 +278,7 @@ class ValueFollower:
         """Return the value in a line below a name, and forget the name after its last value."""
         form = name.form
         start, depth = name.text_start(line)
-        text = line[start:]
+        text = _CHANGE_MARK.sub(rb"\1 ", line[start:])
         indent = len(text) - len(text.lstrip(b" \t"))
         if not text.strip():
             return []

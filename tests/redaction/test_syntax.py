@@ -161,6 +161,10 @@ PREFIX = "Nov 29 00:00:01 node7 app[1]: "
         "password include system-auth-ac9",
         "password for user12345",
         "chap_secret user * «Qw7rT2yU9» *",
+        "DEBUG HikariConfig - password........................«ribbon-pencil»",
+        "git fetch https://«045fd23675f0f26927ce6833dee7962aaf37d003»:«x-oauth-basic»@git.example.com/r.git",
+        "java -jar agent.jar -auth admin:«Ribbon2014»",
+        "secret = «0x45a30759df97dc26a15b88ff»",
     ],
 )
 def test_value_ends_where_its_syntax_says(text: str) -> None:
@@ -204,6 +208,7 @@ def test_value_ends_where_its_syntax_says(text: str) -> None:
             "    «a b c d»",
             "  other: qw7rt2yu9ip4",
         ],
+        ["   - name: DB_PASSWORD", '-    value: "«ribbonpencil»"', '+    value: "changed"'],
     ],
 )
 def test_items_of_lists_are_masked(lines: list[str], prefix: str) -> None:
@@ -270,6 +275,8 @@ def test_key_bytes_in_an_array_are_masked(head: str) -> None:
         ],
         ["| Login | Password |", "|---|---|", "| bob | «Ribbon.2014» |", "", "Ribbon.2015"],
         ["HOST    USER    PASSWORD", "bmc1    root    «Ribbon.2014»"],
+        ["old_passwords\tOFF", "optimizer_switch\ton"],
+        ["| old_passwords | OFF |", "| open_files | 12 |"],
     ],
 )
 def test_columns_of_csv_are_masked(lines: list[str], end: str) -> None:
@@ -504,6 +511,15 @@ def test_value_is_masked_by_its_place(before: str, secret: str, after: str) -> N
         "app --x-auth basic --token-id ribbonpencil --tls-key server.key --oidc-auth=off",
         "args:\n- --token-file\n- /run/token\nname: api-server",
         "ipmitool \\\n  -H host\n-P is an option",
+        "proxy_pass http://big_server_com;",
+        "fastcgi_pass   127.0.0.1:1025;",
+        "sig_key:        81:7C:CB:07:72:4E:7F:B8:15:24:10:F9:27:2D:AA:CF:80:3E:CE:59",
+        "metadata_proxy_shared_secret =*********",
+        "pwhash=%{hashed_password} remote=%{rip}",
+        "allowed=0 showDynPwd=0",
+        "mysql --user=root --password= -s",
+        "mysql --user=root --password= mysql",
+        "socat -u openssl-listen:4444,reuseaddr,cert=/etc/a.pem,key=/etc/b.pem stdio",
     ],
 )
 def test_evidence_in_the_place_of_a_value_stays(text: str) -> None:
