@@ -77,6 +77,8 @@ _JOINED_QUOTES: Final = re.compile(rb"""'(?:\\'|"'")?'""")
 """Matches a quote within single quotes, as shells, YAML and SQL write it."""
 _ANSI_QUOTED: Final = re.compile(rb"\$'" + _IN_QUOTES, re.DOTALL)
 _MIN_PART_BYTES: Final = 8
+_SIGNS_IN_PARTS: Final = (b" ", b"\\", b"''", b'"\'"')
+"""Quotes without one of these contain only a word. Finding each of many words takes long."""
 
 
 def quoted_parts(view: UnescapedText) -> Iterator[UnescapedText]:  # noqa: C901, PLR0912 - one loop for each syntax
@@ -88,7 +90,7 @@ def quoted_parts(view: UnescapedText) -> Iterator[UnescapedText]:  # noqa: C901,
     if b"'" in text or b'"' in text:
         for match in _ANSI_QUOTED.finditer(text):
             yield _unescaped_part(view, *match.span(1))
-        for match in _QUOTED.finditer(text):
+        for match in _QUOTED.finditer(text) if any(sign in text for sign in _SIGNS_IN_PARTS) else ():
             start, end = match.start() + 1, match.end() - 1
             if end - start < _MIN_PART_BYTES:
                 continue
