@@ -15,13 +15,13 @@ PRIVATE_KEY: Final = "private-key"
 _MAX_LINES: Final = 4000
 _MAX_FOREIGN_LINES: Final = 160
 """The limit of other lines between two lines of a key: of other programs, or fields of a journal."""
-_SURE_BYTES: Final = 40
-"""Inside a private key, base64 of this size or more is recognised anywhere in a line."""
 _MAX_HEAD_BYTES: Final = 1 << 8
 _MAX_HEADS: Final = 64
 """The limit of different texts before the lines of a key, each of which is compared with each line."""
 _LONG: Final = 24
-"""In a key, text of base64 characters of this size or more is not an ordinary word."""
+"""In a key, text of base64 characters of this size or more is not an ordinary word. If it is random, it may
+be anywhere in a line.
+"""
 _SHORT: Final = 16
 """The least size of the first line of a key."""
 _PEM_UNIT: Final = 4
@@ -124,7 +124,7 @@ def _find_runs(key: OpenKey, line: bytes, start: int, end: int) -> tuple[list[tu
 
 def _is_part(key: OpenKey, line: bytes, start: int, end: int, *, goes_on: bool) -> bool:
     size = end - start
-    if size >= _SURE_BYTES and ordinary_words.is_random(line[start:end]):
+    if size >= _LONG and ordinary_words.is_random(line[start:end]):
         return True
     # A plus at the start may be part of the base64, or mark an added line in a diff.
     sizes = (size, size - 1) if line.startswith(b"+", start) else (size,)
