@@ -395,17 +395,19 @@ def _is_after_public_name(text: bytes, start: int) -> bool:
 
 def _add_repeats(line: bytes, secrets: Iterable[Found]) -> Iterator[Found]:
     """Yield each secret, and the other places in the line where its value occurs without a name."""
-    values: set[bytes] = set()
+    repeated: set[bytes] = set()
+    searches = 0
     for start, end, kind in secrets:
         value = line[start:end] if end - start >= _MIN_REPEATED_BYTES else b""
-        if value in values:
+        if value in repeated:
             continue
         yield start, end, kind
-        if not value or len(values) == _MAX_REPEATED_VALUES:
+        if not value or searches == _MAX_REPEATED_VALUES:
             continue
-        if not ordinary_words.TOKEN(value):
+        searches += 1
+        if line.count(value) == 1 or not ordinary_words.TOKEN(value):
             continue
-        values.add(value)
+        repeated.add(value)
         place = line.find(value)
         while place >= 0:
             yield place, place + len(value), kind
