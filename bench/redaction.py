@@ -5,6 +5,7 @@
 """
 
 import gzip
+import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -12,6 +13,7 @@ from functools import partial
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
+from string import ascii_letters, ascii_lowercase, digits
 from typing import Final
 
 from bench.machine import machine
@@ -145,19 +147,26 @@ def texts_with_goals() -> Iterator[tuple[str, tuple[Callable[[], bytes], int]]]:
     for kind in KINDS:
         yield f"ordinary: {kind}", (partial(fill, ordinary_lines(kind, 1 << 30)), ORDINARY_SPEED)
     for name, line in NAMING.items():
-        yield f"names secrets: {name}", (partial(fill, number_lines(line), NAMING_BYTES), NAMING_SPEED)
+        yield f"names secrets: {name}", (partial(fill, make_lines(line), NAMING_BYTES), NAMING_SPEED)
     for name, piece in HOSTILE.items():
         yield f"hostile: {name}", (partial(repeat, piece, HOSTILE_BYTES), HOSTILE_SPEED)
 
 
 NAMING: Final[Mapping[str, str]] = {
     "kubelet": 'I1121 00:54:19.12 2213 secrets.go:{n}] "watching" secret="ns-{n}/name" token-count={d}',
+    "kubelet, other names": 'I1121 00:54:19.12 2213 secrets.go:{n}] "watching" secret="{w}/{w}" token-count=3',
     "environment": "DB_PASSWORD=Qw7rT2yU9iP4{n} API_KEY=abcdefghijklmnop{n} LOG_LEVEL=info",
+    "environment, other secrets": "DB_PASSWORD={s} API_KEY={s}{s} LOG_LEVEL=info",
     "JSON": '{{"level":"info","msg":"login {n}","user":"core","password":"Qw7rT2yU{n}","pid":{d}}}',
+    "JSON, other secrets": '{{"level":"info","msg":"login {n}","user":"core","password":"{s}","pid":{d}}}',
     "prose": "Failed password for root from 10.0.0.{d} port {n} ssh2: token: expired",
     "errors": "cat: /etc/passwd: Permission denied ({n})",
 }
-"""Templates of lines; each contains a secret or the name of one."""
+"""Templates of lines; each contains a secret or the name of one.
+
+`{n}` and `{d}` stand for numbers, which differ in each line, `{s}` for random letters and digits, and `{w}`
+for random letters. A line that differs from others only in digits is not read again.
+"""
 
 HOSTILE: Final[Mapping[str, bytes]] = {
     "lines that end in token:": b"the next one is the token:\n",
@@ -177,8 +186,13 @@ HOSTILE: Final[Mapping[str, bytes]] = {
 """Pieces that are repeated to a text that is slow to redact."""
 
 
-def number_lines(line: str) -> Iterator[str]:
-    return (line.format(n=number, d=number % 250) for number in range(1 << 30))
+def make_lines(template: str) -> Iterator[str]:
+    """Yield lines that differ from each other. See `NAMING`."""
+    chance = random.Random(1)
+    for number in range(1 << 30):
+        secret = "".join(chance.choices(ascii_letters + digits, k=12))
+        word = "".join(chance.choices(ascii_lowercase, k=8))
+        yield template.format(n=number, d=number % 250, s=secret, w=word)
 
 
 def repeat(piece: bytes, size: int) -> bytes:

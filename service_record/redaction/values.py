@@ -77,7 +77,7 @@ _JOINED_QUOTES: Final = re.compile(rb"""'(?:\\'|"'")?'""")
 """Matches a quote within single quotes, as shells, YAML and SQL write it."""
 _ANSI_QUOTED: Final = re.compile(rb"\$'" + _IN_QUOTES, re.DOTALL)
 _MIN_PART_BYTES: Final = 8
-_SIGNS_IN_PARTS: Final = (b" ", b"\\", b"''", b'"\'"')
+_SIGNS_IN_PARTS: Final = (b" ", b"\t", b"\\", b"''", b'"\'"')
 """Quotes without one of these contain only a word. Finding each of many words takes long."""
 
 

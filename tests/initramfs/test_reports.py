@@ -256,9 +256,13 @@ def test_address_may_be_that_of_ipv6(tmp_path: Path, client: str) -> None:
 
     def answer() -> None:
         connection, _ = server.accept()
-        connection.recv(65536)
-        connection.sendall(b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n")
-        connection.close()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n")
+            connection.shutdown(socket.SHUT_WR)
+            # Closing before the client has sent all would reset the connection, and could discard the answer.
+            while connection.recv(65536):
+                pass
 
     initramfs = Initramfs(tmp_path / "initramfs", "dash", client)
     url = f"http://[::1]:{server.getsockname()[1]}"
