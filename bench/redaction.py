@@ -154,7 +154,7 @@ def texts_with_goals() -> Iterator[tuple[str, tuple[Callable[[], bytes], int]]]:
 
 NAMING: Final[Mapping[str, str]] = {
     "kubelet": 'I1121 00:54:19.12 2213 secrets.go:{n}] "watching" secret="ns-{n}/name" token-count={d}',
-    "kubelet, other names": 'I1121 00:54:19.12 2213 secrets.go:{n}] "watching" secret="{w}/{w}" token-count=3',
+    "kubelet, other names": 'I1121 00:54:19 2213 secrets.go:{n}] "watching" secret="{w}/{w}" token-count=3',
     "environment": "DB_PASSWORD=Qw7rT2yU9iP4{n} API_KEY=abcdefghijklmnop{n} LOG_LEVEL=info",
     "environment, other secrets": "DB_PASSWORD={s} API_KEY={s}{s} LOG_LEVEL=info",
     "JSON": '{{"level":"info","msg":"login {n}","user":"core","password":"Qw7rT2yU{n}","pid":{d}}}',
@@ -182,6 +182,7 @@ HOSTILE: Final[Mapping[str, bytes]] = {
     "percent": b"%70%61%73%73%77%6f%72%64%3d",
     "BEGIN lines": b"-----BEGIN RSA PRIVATE KEY-----\n",
     "user@ without an end": b"https://user:",
+    "a command of many lines": b"curl -u a:b \\\n",
 }
 """Pieces that are repeated to a text that is slow to redact."""
 
