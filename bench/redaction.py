@@ -188,7 +188,7 @@ HOSTILE: Final[Mapping[str, bytes]] = {
 
 
 def make_lines(template: str) -> Iterator[str]:
-    """Yield lines that differ from each other. See `NAMING`."""
+    """Yield lines from a template of `NAMING`, each with other values."""
     chance = random.Random(1)
     for number in range(1 << 30):
         secret = "".join(chance.choices(ascii_letters + digits, k=12))

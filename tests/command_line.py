@@ -17,7 +17,7 @@ from tests.fork_server import MAX_REQUEST_BYTES, Command, ForkServer
 
 PROGRAM = [sys.executable, "-c", "from service_record.cli import main; main(prog_name='service-record')"]
 TIMEOUT_SECONDS: Final = 300
-"""Many times what a command needs, since tests run beside each other: only one that hangs is killed."""
+"""A command that takes longer hangs. On a busy machine one may take a minute."""
 _TERMINAL_VARIABLES = {"NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PAGER", "SERVICE_RECORDS_DIR"}
 
 

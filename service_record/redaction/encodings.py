@@ -283,7 +283,7 @@ ESCAPED_RUN: Final = rb"(?:(?:[\\%]+|&(?:amp;)*)[#xu0-9A-Fa-f]{2,12};?){6,}"
 
 
 def make_escaped_pattern(text: bytes) -> bytes:
-    """Return a pattern that matches a text whether its signs are escaped, several times escaped, or not."""
+    """Return a pattern for a text in which any sign may be escaped, once or several times."""
     return b"".join(map(_any_writing, text))
 
 

@@ -96,7 +96,7 @@ class Exact:
         """Yield the forms around each needle in a text, whole or in part."""
         position = 0
         compared: dict[tuple[str, bytes, int], int] = {}
-        """The end of the last common part of a form at a place. All needles in this part belong to it."""
+        """The end of each form that was compared, by its place. Needles before this end are part of it."""
         while (hit := self._needles.find(text, position)) is not None:
             start = hit[0]
             needles = (text[start : start + size] for size in self._sizes)
@@ -105,7 +105,7 @@ class Exact:
                 key = kind, form, start - offset
                 if start < compared.get(key, 0):
                     continue
-                begin, end = _find_common(text, form, start, offset)
+                begin, end = _extend_match(text, form, start, offset)
                 compared[key] = end
                 is_fragment = len(form) >= LONG_BYTES and end - begin >= _FRAGMENT_BYTES
                 if end - begin == len(form) or is_fragment or _is_cut(text, begin, end, form):
@@ -139,8 +139,8 @@ def _is_cut(text: bytes, begin: int, end: int, form: bytes) -> bool:
     return form.endswith(text[begin:end]) and (begin == 0 or text.endswith(_CUT_BEFORE, 0, begin))
 
 
-def _find_common(text: bytes, form: bytes, start: int, offset: int) -> tuple[int, int]:
-    """Return the part of a text around `start` that is equal to the form around `offset`."""
+def _extend_match(text: bytes, form: bytes, start: int, offset: int) -> tuple[int, int]:
+    """Return start and end of the longest match of a form that has its byte `offset` at `start` in a text."""
     first = start - offset
     if first >= 0 and text.startswith(form, first):
         return first, first + len(form)

@@ -103,13 +103,13 @@ class Patterns:
         certain = [shape for shape in every if shape.is_certain]
         self._certain = _make_search(certain, {ENCODED: _ENCODED_TRIGGER})
 
-    def groups_in(self, text: bytes, *, certain: bool = False) -> int:
-        """Return the groups of shapes that a text may contain, as a bit mask. See `find_suspects`."""
-        return (self._certain if certain else self._all).groups_in(text)
+    def find_groups(self, text: bytes, *, certain: bool = False) -> int:
+        """Return a bit mask of the groups of shapes that a text may contain."""
+        return (self._certain if certain else self._all).find_groups(text)
 
-    def trigger_spans(self, text: bytes, start: int, end: int, *, certain: bool) -> list[tuple[int, int]]:
-        """Return the sorted spans of the triggers of shapes between `start` and `end`."""
-        return (self._certain if certain else self._all).trigger_spans(text, start, end)
+    def find_triggers(self, text: bytes, start: int, end: int, *, certain: bool) -> list[tuple[int, int]]:
+        """Return where triggers of shapes match between `start` and `end`, in order."""
+        return (self._certain if certain else self._all).find_triggers(text, start, end)
 
     def find_suspects(
         self, text: bytes, *, certain: bool = False, harmless: Container[bytes] = frozenset()
@@ -218,17 +218,17 @@ class _Search:
         self._passes = [(numbers, _make_form_trigger(own)) for numbers, own in passes if own]
         self._runs = _make_form_trigger(triggers[RUNS])
         self.exact = {number: types.Finder(_join_triggers(triggers[number])) for number in (TOKENS, ENCODED)}
-        """The triggers in which each digit matters, by their group."""
+        """The triggers of the groups in which each digit matters."""
         self._without: set[bytes] = set()
         """Remembered lines that contain no shape."""
         self._possible: dict[bytes, int] = {}
         """Remembered lines that may contain some, and their groups."""
         self._size = 0
 
-    def groups_in(self, text: bytes) -> int:
-        """Return the groups of shapes that a text may contain.
+    def find_groups(self, text: bytes) -> int:
+        """Return a bit mask of the groups of shapes that a text may contain.
 
-        Searches the text with zeros for its digits: the automata have most states for it from the first pass.
+        The digits are zeros in the search, as in the first pass: RE2 has built most of the states for that.
         """
         form = text.translate(ZEROS_FOR_DIGITS)
         found = RUNS if self._runs.find(form) is not None else 0
@@ -240,8 +240,8 @@ class _Search:
                 found &= ~number
         return found
 
-    def trigger_spans(self, text: bytes, start: int, end: int) -> list[tuple[int, int]]:
-        """Return the sorted spans of the triggers between `start` and `end`."""
+    def find_triggers(self, text: bytes, start: int, end: int) -> list[tuple[int, int]]:
+        """Return where triggers match between `start` and `end`, in order."""
         form = text.translate(ZEROS_FOR_DIGITS)
         searches = [(self._runs, form), *((trigger, text) for trigger in self.exact.values())]
         searches += [(trigger, form) for numbers, trigger in self._passes if not numbers & EXACT]

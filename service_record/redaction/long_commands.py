@@ -122,7 +122,7 @@ _ARGUMENTS: Final = re.compile(
 """Matches a name of arguments, or an argument that is an option, with the indentation before it."""
 _ARGUMENT: Final = types.Finder(
     rb"""^([ \t]*)(-[ \t]+)*"""
-    rb"""(?:"([^\n]*)"|'([^\n]*)'|([^\s"'\]}][^\n]*?|[\]}]+[^\s,\]}][^\n]*?)),?[ \t\r]*$""",
+    rb"""(?:"([^\n]*)"|'([^\n]*)'|([^\s"'\]}][^\n]*?|[\]}]+[^\s,\]}][^\n]*?|["'][^\n]+?)),?[ \t\r]*$""",
     groups=True,
 )
 _MAX_WORDS: Final = 1 << 8

@@ -53,7 +53,7 @@ _DISORDER_BITS: Final = 15
 
 
 def has_weight(value: bytes, least: float) -> bool:
-    """Return True if a value looks like a secret with at least so many bits."""
+    """Return True if a value has at least `least` bits of weight: see docs/redaction.md."""
     return (
         _made_bits(value) >= least
         or _random_bits(longest_word(value)) >= least
@@ -156,16 +156,22 @@ _PLACEHOLDER: Final = re.compile(
 
 
 def is_path(value: bytes) -> bool:
-    """Return True for a path whose first directory is a word, and for an address without a user.
-
-    It has no signs of passwords.
-    """
+    """Return True for a path whose first directory is a word. It has no signs of passwords."""
     return _PATH.fullmatch(value.strip(_AROUND)) is not None
 
 
 _PATH: Final = re.compile(
     rb"(?:file:(?://)?|[.~])?/[A-Z]?[a-z]{2,}(?:[/.-][^!#$^*?&|;<>]*)?|[A-Za-z]:\\.*|(?:[a-z]{3,}/){3}.*"
-    rb"|[a-z][a-z0-9+.-]*://[^\s@?;]*;?|(?:localhost|(?:[0-9]{1,3}\.){3}[0-9]{1,3})(?::[0-9]+)?;?"
+)
+
+
+def is_address(value: bytes) -> bool:
+    """Return True for a URL without a user and parameters, for an IPv4 address, and for `localhost`."""
+    return _ADDRESS.fullmatch(value.strip(_AROUND)) is not None
+
+
+_ADDRESS: Final = re.compile(
+    rb"[a-z][a-z0-9+.-]*://[^\s@?;]*;?|(?:localhost|(?:[0-9]{1,3}\.){3}[0-9]{1,3})(?::[0-9]+)?;?"
 )
 
 
@@ -225,7 +231,7 @@ _OPTION: Final = re.compile(rb"--?[A-Za-z0-9][A-Za-z0-9_.-]*(?:[=|,:].*)?|-+")
 
 
 def is_number(value: bytes) -> bool:
-    """Return True for an address of memory, a time, the port in a URL, and bytes with colons between them."""
+    """Return True for an address in memory, a date, a port, and a fingerprint (`5e:1b:...`)."""
     return _NUMBER.fullmatch(value.strip(b"[]()")) is not None
 
 
@@ -327,7 +333,7 @@ class Level:
 
 _MAX_CHECKED_BYTES: Final = 512
 """The beginning of a value decides. Values of nested names overlap: all of each would take quadratic time."""
-_ANY_NAMED: Final = (is_placeholder, is_path)
+_ANY_NAMED: Final = (is_placeholder, is_path, is_address)
 _WORDS: Final = (*_ANY_NAMED, is_prose)
 _PARTS: Final = (is_code, is_several_parts)
 _IDS: Final = (is_uuid, is_number, is_public)

@@ -37,7 +37,7 @@ _KEY_FILE_ESCAPES: Final = {"s": " ", "n": "\n", "t": "\t", "r": "\r", "\\": "\\
 
 
 def is_secret_name(name: str) -> bool:
-    """Return True if some values of a name are secret."""
+    """Return True if a value of this name may be secret."""
     is_known = find_name(name.encode()) is not None
     return _is_other_name(name) or (is_known and name not in _WORKING_DIRECTORIES)
 

@@ -38,12 +38,12 @@ _SCRAMBLED_WORD: Final = re.compile(
     rb"""(?=[\0-\x20"'`,;)\]}<&@|\\]|/>|[.]?(?:\s|\Z))"""
 )
 """`_Z` and `_R` begin the names of functions of C++ and Rust."""
-_NO_WORDS: Final = re.compile(rb"#(?:0[0-3][0-7]|177)|<[^<>\s:@/]+@[A-Za-z0-9.-]+>")
-"""Matches escapes of syslog, and the addresses of messages, which may be random."""
+_ESCAPE_OR_MESSAGE_ID: Final = re.compile(rb"#(?:0[0-3][0-7]|177)|<[^<>\s:@/]+@[A-Za-z0-9.-]+>")
+"""Matches an escape of syslog (`#011`), and the message ID of a mail (`<...@host>`), often random."""
 _LOOK_AHEAD_BYTES: Final = 4
 """At most `==` and `. ` follow a word."""
-_LITERAL: Final = re.compile(rb"""(?<![A-Za-z0-9])[bru]{1,2}["']\Z""")
-"""Matches the beginning of a string in Python: `parent_id=u'`."""
+_STRING_PREFIX: Final = re.compile(rb"""(?<![A-Za-z0-9])[bru]{1,2}["']\Z""")
+"""Matches the prefix and the quote of a string in Python: `parent_id=u'`."""
 BEFORE_VALUES: Final = b" \t\r\"'`>)]:=?,({-"
 """The characters between a name and its value."""
 _AROUND_DATA: Final = b" \t\r\"'*#>|,;\\{}/"
@@ -83,7 +83,7 @@ def find_random_words(text: bytes) -> Iterator[Found]:
 
     Such words are rare in logs, except digests, paths and the like, which their places reveal.
     """
-    text = _NO_WORDS.sub(lambda each: b"," * len(each[0]), text)
+    text = _ESCAPE_OR_MESSAGE_ID.sub(lambda each: b"," * len(each[0]), text)
     words = [
         span
         for first, last in _possible_words(text)
@@ -127,7 +127,7 @@ def is_credential(name: bytes, value: bytes) -> bool:
 
 def is_after_evidence(before: bytes) -> bool:
     """Return True if a random value after this text is evidence by its name, the last words of the text."""
-    name = _LITERAL.sub(b"", before).rstrip(BEFORE_VALUES)
+    name = _STRING_PREFIX.sub(b"", before).rstrip(BEFORE_VALUES)
     return secret_names.is_evidence(name, is_assigned=any(sign in before[len(name) :] for sign in b"=:>"))
 
 

@@ -141,7 +141,7 @@ class LineReader:
                 for start, end, kind in self._secrets_in(text, depth + 1)
             ]
             return
-        groups = groups or self._patterns.groups_in(text, certain=self._certain)
+        groups = groups or self._patterns.find_groups(text, certain=self._certain)
         if not groups:
             return
         start = prefix_end(text)
@@ -193,7 +193,7 @@ class LineReader:
         self, view: UnescapedText, document: Document, depth: int, found: list[Found], texts: list[_ReadText]
     ) -> None:
         text = view.text
-        hits = self._patterns.trigger_spans(text, document.start, document.end, certain=self._certain)
+        hits = self._patterns.find_triggers(text, document.start, document.end, certain=self._certain)
         hits.reverse()
         for leaf in document.leaves:
             while hits and hits[-1][1] <= leaf.start:

@@ -80,7 +80,7 @@ class Rules:
 
     def is_suspect(self, text: bytes, *, certain: bool = False) -> bool:
         """Return True if a text may hold an unknown secret."""
-        return self._patterns.groups_in(text, certain=certain) != 0
+        return self._patterns.find_groups(text, certain=certain) != 0
 
     def find_suspects(
         self, text: bytes, *, certain: bool = False, harmless: Container[bytes] = frozenset()

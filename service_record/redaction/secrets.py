@@ -160,7 +160,7 @@ def _find_private_part(body: bytes) -> _Part:
 
 
 def _find_part_of_file(value: bytes, body: bytes, part: _Part) -> _Part:
-    """Return the private part of a PEM block, given the private part of its base64."""
+    """Return the private part of a PEM block. `part` is the private part of its base64."""
     begin, end = value.find(body[:_SHORT_BYTES]), value.rfind(b"-----END ")
     if min(begin, end) < 0:
         return _WHOLE

@@ -58,12 +58,12 @@ def shapes() -> tuple[SecretShape, ...]:
 
 
 def expand_parts(pattern: bytes) -> bytes:
-    """Return a pattern with each `<<NAME>>` replaced by that part. Parts may contain other parts."""
-    return _PART.sub(lambda part: _expanded_part(part[1].decode()), pattern)
+    """Replace each `<<NAME>>` in a pattern by the part of that name, also within parts."""
+    return _PART.sub(lambda part: _expand_part(part[1].decode()), pattern)
 
 
 @cache
-def _expanded_part(name: str) -> bytes:
+def _expand_part(name: str) -> bytes:
     return b"(?:" + expand_parts(_parts()[name]) + b")"
 
 

@@ -260,7 +260,7 @@ def test_address_may_be_that_of_ipv6(tmp_path: Path, client: str) -> None:
             connection.recv(65536)
             connection.sendall(b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n")
             connection.shutdown(socket.SHUT_WR)
-            # Closing before the client has sent all would reset the connection, and could discard the answer.
+            # Closing a connection with unread data resets it, and the client may lose the answer.
             while connection.recv(65536):
                 pass
 

@@ -144,7 +144,7 @@ def test_executable_completes_reporting_with_only_libc(bare: Path) -> None:
     (bare / "usb").mkdir(exist_ok=True)
     settings = bare / "etc/service-record/reporter.toml"
     settings.parent.mkdir(parents=True, exist_ok=True)
-    # By default the reporter ends on a host that has been up for 24 hours, as this machine may have been.
+    # The reporter ends after 24 hours of uptime by default, and this machine may have been up for longer.
     settings.write_text('ship_to = ["/usb"]\nlifetime = "720h"\nremove = ["/usr/local/bin/service-record"]\n')
     answer = inside(bare, "report")
     assert answer.status == 0, answer.err

@@ -273,7 +273,7 @@ def test_paths_and_variables_behind_a_token_are_not_learnt(tmp_path: Path) -> No
     assert known_secrets(tmp_path).secrets == ()
 
 
-def test_ordinary_values_of_words_that_end_like_names_are_not_learnt(tmp_path: Path) -> None:
+def test_values_of_similar_names_are_not_learnt(tmp_path: Path) -> None:
     file = tmp_path / "etc/sysconfig/proxy"
     file.parent.mkdir(parents=True)
     file.write_text("PROXY_BYPASS=localhost,127.0.0.1,.example.com\nsigning_key=release-signing-key\n")

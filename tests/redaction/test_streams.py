@@ -57,7 +57,7 @@ def test_search_without_digits_finds_each_line_that_digits_make_suspect() -> Non
     missed = []
     for line in lines:
         by_run = RUNS | ENCODED  # `find_suspects` drops runs that are ordinary words
-        exact = patterns().groups_in(line) & ~by_run
+        exact = patterns().find_groups(line) & ~by_run
         possible = [groups for *_, groups in patterns().find_suspects(line)]
         # NAMES and WORDS share a search.
         if exact & TOKENS & ~sum(possible) or (exact and not possible):

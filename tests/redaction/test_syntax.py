@@ -387,6 +387,8 @@ def test_arguments_in_audit_records_are_masked(text: str) -> None:
         ("_auth = ", "YWRtaW46aHVudGVyMng=", ""),
         ("smtp://bob@example.com:", "ribbon498", "@mail.example.com:587"),
         ("args:\n- --password\n- ", "]3?uU#9YKB/>G5Wc", "\n- --verbose"),
+        ("args:\n- --password\n- ", "\"1n/f;;LHO&]vb'?", "\n- --verbose"),
+        ("https://bob@example.com:", "ribbon!#@498", "@git.example.com"),
         ("- name: DB_PASSWORD\n  value: ", "{@D:8B)QS(k<qy=q", ""),
         ('{"a":"mosquitto\\u005fpub \\u002du bob \\u002dP ', "ribbonpencil", ' \\u002dt x"}'),
         ("vpn.secrets.password:", "ribbonpencil", ""),
